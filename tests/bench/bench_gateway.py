@@ -13,11 +13,14 @@ import asyncio
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import uvloop
 
+from cotenant_console.api.credentials import Credentials
+from tests.integration.gateway.gateway_process import shared_identity
 from tests.nats_server import NatsServer, free_port
 
 CONNECTIONS = 128
@@ -25,6 +28,9 @@ WARM_UP = 1_000
 PODS = 20_000
 GOAL = 3_000
 LIMIT_SECONDS = 120
+CREDENTIALS = Credentials(ca=shared_identity().ca_text, token=shared_identity().token)
+CONTEXT = CREDENTIALS.context()
+HEAD = f"Host: 127.0.0.1\r\nAuthorization: Bearer {CREDENTIALS.token}\r\n"
 
 _SPEC = (
     '"spec":{"containers":[{"name":"main","image":"registry.example/app:1.0","command":["/bin/app","--serve"],'
@@ -39,7 +45,7 @@ def creation(number: int) -> bytes:
         f'{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"bench-{number}","labels":{{"app":"bench"}}}},{_SPEC}}}'
     ).encode()
     head = (
-        "POST /api/v1/namespaces/default/pods HTTP/1.1\r\nHost: bench\r\nUser-Agent: bench/1\r\n"
+        f"POST /api/v1/namespaces/default/pods HTTP/1.1\r\n{HEAD}User-Agent: bench/1\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
@@ -102,7 +108,8 @@ async def create_pods(port: int, first: int, count: int) -> tuple[float, list[fl
     for _ in range(CONNECTIONS):
         done: asyncio.Future[None] = loop.create_future()
         waits.append(done)
-        await loop.create_connection(lambda done=done: Client(numbers, latencies, done), "127.0.0.1", port)  # type: ignore[misc]
+        made = partial(Client, numbers, latencies, done)
+        await loop.create_connection(made, "127.0.0.1", port, ssl=CONTEXT)
     await asyncio.gather(*waits)
     return time.perf_counter() - started, latencies
 
@@ -111,8 +118,8 @@ async def wait_ready(port: int) -> None:
     """Wait until /readyz says so, at most 20 s."""
     for _ in range(400):
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=CONTEXT)
+            writer.write(f"GET /readyz HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n".encode())
             answer = await reader.read()
             writer.close()
             if answer.startswith(b"HTTP/1.1 200"):
@@ -125,8 +132,8 @@ async def wait_ready(port: int) -> None:
 
 async def count_pods(port: int) -> int:
     """Return how many pods a list shows: what was acknowledged must be there."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 28)
-    writer.write(b"GET /api/v1/pods HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 28, ssl=CONTEXT)
+    writer.write(f"GET /api/v1/pods HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n".encode())
     answer = await reader.read()
     writer.close()
     return answer.count(b'"kind":"Pod"')
@@ -149,7 +156,8 @@ def main() -> int:
     server.start()
     port = free_port()
     program = Path(sys.executable).parent / "cotenant-gateway"
-    gateway = subprocess.Popen([program, "--nats", server.url, "--http-port", str(port), "--log-level", "WARNING"])
+    flags = shared_identity().gateway_flags()
+    gateway = subprocess.Popen([program, "--nats", server.url, "--http-port", str(port), "--log-level", "WARNING", *flags])
     try:
         seconds, latencies = uvloop.run(asyncio.wait_for(measure(port), LIMIT_SECONDS))
     finally:

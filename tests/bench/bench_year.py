@@ -44,7 +44,10 @@ from cotenant.model.subjects import (
     run_subject,
 )
 from cotenant_console.api.client import Client, text_at
+from cotenant_console.api.credentials import Credentials, Server
+from cotenant_console.up.identity import prepared
 from cotenant_console.up.nats_server import free_port
+from cotenant_console.up.stack import GATEWAY_NAMES
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_verification.bench.over_http.processes import memory_mib
 from cotenant_verification.bench.testbed import BenchError, Testbed
@@ -223,10 +226,11 @@ async def measure() -> None:
         testbed.log.longest_ttl_seconds = TTL_SECONDS
         common = ("--nats", testbed.url, "--longest-ttl", str(TTL_SECONDS), "--log-level", "WARNING")
         port = free_port()
-        testbed.start_module("gateway", "cotenant_gateway", *common, "--http-port", str(port))
+        identity = prepared(testbed.folder, GATEWAY_NAMES)
+        testbed.start_module("gateway", "cotenant_gateway", *common, "--http-port", str(port), *identity.gateway_flags())
         for name, module in FOLLOWING.items():
             testbed.start_module(name, module, *common, "--http-port", "-1")
-        api = Client(f"http://127.0.0.1:{port}")
+        api = Client(Server(f"https://127.0.0.1:{port}", Credentials(ca=identity.ca_text, token=identity.token)))
 
         async def ready() -> bool:
             try:

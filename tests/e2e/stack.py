@@ -11,10 +11,12 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
+from cotenant_console.api.credentials import read_kubeconfig
 from tests import other_processes
 
 BIN = Path(sys.executable).parent
@@ -81,19 +83,26 @@ class Stack:
         Asked without the command: a process for every look would be most of this machine's load.
         """
         try:
-            with urllib.request.urlopen(f"{self.endpoint['api']}/{path}", timeout=WAIT_SECONDS) as answer:
-                found: dict[str, Any] = json.loads(answer.read())
+            found: dict[str, Any] = json.loads(self.ask("GET", path)[1])
         except (OSError, http.client.HTTPException):
             return None
         return found
 
     def patch(self, path: str, change: dict[str, Any]) -> None:
         """Merge a change into an object."""
-        headers = {"Content-Type": "application/merge-patch+json"}
-        url = f"{self.endpoint['api']}/{path}"
-        request = urllib.request.Request(url, data=json.dumps(change).encode(), headers=headers, method="PATCH")
-        with urllib.request.urlopen(request, timeout=WAIT_SECONDS):
-            return
+        self.ask("PATCH", path, json.dumps(change).encode(), {"Content-Type": "application/merge-patch+json"})
+
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> tuple[int, bytes]:
+        """Return status and body of an answer. Raises HTTPError for a refusal."""
+        server = read_kubeconfig(self.folder / "kubeconfig")
+        credentials = server.credentials
+        request = urllib.request.Request(
+            f"{server.url}/{path}", data=body, headers={**headers, **credentials.headers}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=WAIT_SECONDS, context=credentials.context()) as answer:
+            return answer.status, answer.read()
 
     def pod(self, name: str) -> dict[str, Any] | None:
         """Return a pod, None where there is none (or the API does not answer now)."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from cotenant_console.api.credentials import read_kubeconfig
 from tests.e2e.stack import BIN, WAIT_SECONDS, wait_for
 
 pytestmark = [
@@ -38,7 +39,7 @@ class SmallDisk:
         self.disk = Path(f"/proc/{self.process.pid}/root{folder}")
         wait_for("the stack to be ready", lambda: self.shows("ready after"))
         self.answers: dict[str, int] = {}
-        self.api = json.loads((self.disk / "data/endpoint.json").read_text())["api"]
+        self.server = read_kubeconfig(self.disk / "data/kubeconfig")
 
     def shows(self, text: str) -> bool:
         """Whether the screen has shown it."""
@@ -49,9 +50,11 @@ class SmallDisk:
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, str]:
         """Ask the API; return status and text."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.api + path, data, {"Content-Type": "application/json"}, method=method)
+        credentials = self.server.credentials
+        headers = {"Content-Type": "application/json", **credentials.headers}
+        request = urllib.request.Request(self.server.url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
+            with urllib.request.urlopen(request, timeout=WAIT_SECONDS, context=credentials.context()) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refusal:
             return refusal.code, refusal.read().decode()

@@ -353,15 +353,10 @@ def test_a_quota_whose_min_exceeds_its_parents_is_refused(stack: Stack) -> None:
 
 
 def post(stack: Stack, body: bytes) -> tuple[int, dict[str, Any]]:
-    request = urllib.request.Request(
-        f"{stack.endpoint['api']}/api/v1/namespaces/default/pods",
-        data=body,
-        headers={"Content-Type": "application/json"},
-        method="POST",
-    )
     try:
-        with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
-            return answer.status, json.loads(answer.read())
+        pods = "api/v1/namespaces/default/pods"
+        status, answer = stack.ask("POST", pods, body, {"Content-Type": "application/json"})
+        return status, json.loads(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
 

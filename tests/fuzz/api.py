@@ -1,6 +1,6 @@
 """`python -m tests.fuzz.api -n 20000`: requests that schemathesis makes from the published OpenAPI, to a real gateway.
 
-In: a gateway's URL. Out: its answers: none is a fault of the server, each comes within TIMEOUT_SECONDS. Half of the requests
+In: a gateway. Out: its answers: none is a fault of the server, each comes within TIMEOUT_SECONDS. Half of the requests
 that name an object name one of a few, so that they meet. Bodies are half what the schema allows, half documents of `facts` with
 values at the edges.
 """
@@ -26,7 +26,7 @@ from cotenant.kinds.registry import REGISTRY
 from cotenant_gateway.http.openapi.documents import openapi_group
 from tests.fuzz.extremes import json_bytes
 from tests.fuzz.facts import DOCUMENTS, document
-from tests.integration.gateway.gateway_process import GatewayProcess
+from tests.integration.gateway.gateway_process import GatewayProcess, shared_identity
 from tests.nats_server import NatsServer
 
 TIMEOUT_SECONDS = 60
@@ -50,10 +50,12 @@ def cases() -> st.SearchStrategy[Case[Any]]:
 class Session:
     """Sends cases to a gateway and counts the answers."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, gateway: GatewayProcess) -> None:
+        self.url = gateway.url
         self.answers: Counter[int] = Counter()
         self._session = requests.Session()
+        self._session.headers.update(gateway.credentials.headers)
+        self._session.verify = str(shared_identity().ca)
 
     def send(self, case: Case[Any], seed: int) -> None:
         """Send a case. Raises AssertionError for a fault of the server."""
@@ -110,7 +112,7 @@ def main() -> int:
     gateway = GatewayProcess(server.url)
     try:
         asyncio.run(gateway.ready())
-        session = Session(gateway.url)
+        session = Session(gateway)
         while sum(session.answers.values()) < options.cases:
             run(session, min(1000, options.cases), derandomize=False)
             print(dict(sorted(session.answers.items())), f"rss_mib={resident_mib(gateway.process.pid)}", flush=True)

@@ -16,7 +16,7 @@ def test_no_request_is_a_fault_of_the_server(nats_server: NatsServer) -> None:
     gateway = GatewayProcess(nats_server.url)
     try:
         asyncio.run(gateway.ready())
-        session = Session(gateway.url)
+        session = Session(gateway)
         run(session, CASES, derandomize=True)
         before = resident_mib(gateway.process.pid)
         run(session, CASES, derandomize=True)

@@ -106,9 +106,9 @@ async def services(server: NatsServer, folder: Path) -> AsyncIterator[tuple[Nats
 
 async def until_running(gateway: GatewayProcess, name: str) -> None:
     """Wait until a pod runs, within a bound."""
-    async with aiohttp.ClientSession() as session, asyncio.timeout(WAIT_SECONDS):
+    async with gateway.session() as session, asyncio.timeout(WAIT_SECONDS):
         while True:
-            async with session.get(f"{gateway.url}{PODS}/{name}") as answer:
+            async with session.get(f"{PODS}/{name}") as answer:
                 shown: Any = await answer.json()
             if shown.get("status", {}).get("phase") == "Running":
                 return
@@ -127,7 +127,7 @@ async def test_no_message_stops_a_service(nats_server: NatsServer, tmp_path: Pat
         await log.client.flush()
         await ask(log, random)
         plain = pod("plain", by="test")
-        async with aiohttp.ClientSession() as session, session.post(f"{gateway.url}{PODS}", json=plain) as answer:
+        async with gateway.session() as session, session.post(PODS, json=plain) as answer:
             assert answer.status == 201, await answer.text()
         await until_running(gateway, "plain")
         second = GatewayProcess(nats_server.url, "g2")

@@ -31,7 +31,10 @@ from cotenant.log.nats.reader import NatsReader
 from cotenant.model.subjects import executor_subject, metrics_subject, run_subject
 from cotenant_descheduler_arbiter.definition import DEFINITION
 from cotenant_scheduler.definition import DEFINITION as SCHEDULER
+from cotenant_console.api.credentials import Credentials
+from cotenant_verification.http_sessions import http_session
 from tests.builders import node_document, pod_document
+from tests.integration.gateway.gateway_process import shared_identity
 from tests.nats_server import NatsServer, free_port
 
 WAIT_SECONDS = 90
@@ -174,7 +177,7 @@ async def world(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[World]
     policy.write_text(POLICY)
     port, status_port = free_port(), free_port()
     commands = {
-        "gateway": ["--http-port", str(port)],
+        "gateway": ["--http-port", str(port), *shared_identity().gateway_flags()],
         "scheduler": [],
         "descheduler-arbiter": ["--config", str(policy), "--http-port", str(status_port)],
     }
@@ -188,8 +191,9 @@ async def world(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[World]
             with (tmp_path / f"{name}.log").open("wb") as output:
                 line = [str(program), "--nats", nats_server.url, "--replica", "0", *arguments]
                 processes.append(await asyncio.create_subprocess_exec(*line, stdout=output, stderr=output))
-        async with aiohttp.ClientSession() as http:
-            made = World(log, reader, f"http://127.0.0.1:{port}", f"http://127.0.0.1:{status_port}", http)
+        identity = shared_identity()
+        async with http_session(Credentials(ca=identity.ca_text, token=identity.token)) as http:
+            made = World(log, reader, f"https://127.0.0.1:{port}", f"http://127.0.0.1:{status_port}", http)
             started = {f"services.{name}.0" for name in commands}
             await made.until(lambda: started <= made.last.keys(), "all services to have started")
             await made.until_ready()

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import gc
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,13 +17,17 @@ from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
 from cotenant.kinds.pods import PODS
 from cotenant.runtime.process import VERSION, Host, RequestError, run_program, status_routes
 from cotenant.runtime.settings import clock_of, parser
-from cotenant_gateway.http.app import refuse_other_addresses, request_handler
-from cotenant_gateway.http.app import serve as serve_http
+from cotenant_gateway.access.authentication import Authenticator
+from cotenant_gateway.access.tokens import TokenFile, TokenFileError
+from cotenant_gateway.http.access import Access
+from cotenant_gateway.http.app import request_handler
 from cotenant_gateway.http.client_metrics import register_clients
 from cotenant_gateway.http.facts import FactHandlers
 from cotenant_gateway.http.limits import Limits, within_open_files
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources import ResourceHandlers
+from cotenant_gateway.http.serving import Listening, ListenError
+from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.streams import OpenStreams
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.shell.gateway import Gateway
@@ -32,12 +37,13 @@ from cotenant_gateway.statuses import ApiError
 NAME = "gateway"
 SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the log."
 CORE_VERSION = "1"
+TOKEN_LOOK_SECONDS = 1.0
 
 
 async def serve(host: Host, arguments: argparse.Namespace) -> None:
     """Run the gateway until `host.stopping` is set."""
     settings = host.settings
-    refuse_other_addresses(settings.http_host)
+    tokens = _token_files(arguments)
     identity = Identity(service=NAME, cell=settings.cell, replica=settings.replica, version=VERSION, core=CORE_VERSION)
     gateway = Gateway(
         host.log,
@@ -78,14 +84,28 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     running = asyncio.ensure_future(gateway.run())
     loaded = asyncio.ensure_future(gateway.ready.wait())
     stopped = asyncio.ensure_future(host.stopping.wait())
+    listening = Listening(
+        address=settings.http_host,
+        port=settings.http_port,
+        certificate=arguments.tls_cert_file,
+        key=arguments.tls_private_key_file,
+        client_ca=arguments.client_ca_file,
+        unix_socket=arguments.unix_socket,
+    )
     limits = within_open_files(Limits())
     streams = OpenStreams(limits)
     resources = ResourceHandlers(gateway, LogReader(ask, is_live, streams, host.stopping), streams, host.stopping)
     facts = FactHandlers(gateway, host.log, ask, streams, host.stopping)
-    handler = request_handler(resources, facts, status_routes(host), telemetry.observe)
-    runner, host.http_url, connections = await serve_http(handler, settings.http_host, max(settings.http_port, 0), limits)
+    access = Access(gateway, Authenticator(tokens, os.getuid), (settings.http_host, *arguments.allowed_host))
+    handler = request_handler(access, resources, facts, status_routes(host), telemetry.observe)
+    try:
+        runner, host.http_url, connections, certificate = await serve_http(handler, listening, limits)
+    except ListenError as error:
+        raise SystemExit(f"cotenant-gateway: {error}") from error
     register_clients(host.telemetry.meter, connections, streams)
-    looking = asyncio.ensure_future(connections.keep_looking())
+    looking = asyncio.gather(
+        connections.keep_looking(), _keep_tokens(tokens), *([] if certificate is None else [certificate.keep_current()])
+    )
     try:
         await asyncio.wait({running, loaded, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if loaded.done():
@@ -99,6 +119,21 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         for task in (running, loaded, stopped, looking):
             task.cancel()
         await asyncio.gather(running, loaded, stopped, looking, return_exceptions=True)
+
+
+def _token_files(arguments: argparse.Namespace) -> list[TokenFile]:
+    try:
+        return [TokenFile(path) for path in arguments.token_auth_file]
+    except TokenFileError as error:
+        raise SystemExit(f"cotenant-gateway: {error}") from error
+
+
+async def _keep_tokens(tokens: Sequence[TokenFile]) -> None:
+    """Read the tokens again whenever their files change, for ever."""
+    while True:
+        await asyncio.sleep(TOKEN_LOOK_SECONDS)
+        for file in tokens:
+            file.look()
 
 
 def main() -> None:
@@ -119,6 +154,28 @@ def main() -> None:
         default=Path(store) if store else None,
         metavar="DIR",
         help="the folder that nats-server stores in, where it is on this machine: its disk's free space is watched",
+    )
+    for flag, help_text in (
+        ("--tls-cert-file", "the server's certificate, with those between it and its CA behind it (PEM)"),
+        ("--tls-private-key-file", "its key (PEM)"),
+        ("--client-ca-file", "who signs client certificates (PEM): CN is the user, O its groups"),
+        ("--unix-socket", "serve plain HTTP on this socket; the process at its other end is the user"),
+    ):
+        made.add_argument(flag, type=Path, metavar="FILE", help=help_text)
+    made.add_argument(
+        "--token-auth-file",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help='bearer tokens, a line each: token,user,uid,"group1,group2"; read again when it changes',
+    )
+    made.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name or address by which clients reach this gateway, beside the loopback's and --http-host",
     )
     run_program(NAME, made, serve, own_http=True)
 

@@ -28,6 +28,9 @@ FIELD_LABELS = frozenset({"metadata.name", "metadata.namespace"})
 """Fields that a field selector may name for every kind."""
 
 
+READING = ("get", "list", "watch")
+
+
 def node_of_subject(event: Event) -> tuple[str, str]:
     """A cluster-scoped object with the name in the subject's second token: `node.<name>.>`, `metrics.<name>`."""
     return "", tokens(event.subject)[1]
@@ -86,8 +89,17 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     """Served with the subresource `status`."""
     read_only: bool = False
     """Made of other services' facts alone: no verb writes it."""
+    create_only: bool = False
+    """A question that is answered at once: there is nothing to get, list or change."""
     categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
+
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """What can be done with the kind, by name."""
+        if self.create_only:
+            return ("create",)
+        return READING if self.read_only else ("create", "delete", "deletecollection", *READING, "patch", "update")
 
 
 class Registry:

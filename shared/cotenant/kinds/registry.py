@@ -17,8 +17,10 @@ from cotenant.kinds import (
     pod_migration_jobs,
     pods,
     priority_classes,
+    reviews,
     runtime_classes,
 )
+from cotenant.kinds.rbac import bindings, roles
 
 REGISTRY = Registry(
     (
@@ -40,5 +42,10 @@ REGISTRY = Registry(
         carried.QUOTA_PROFILE,
         cluster_colocation_profiles.DEFINITION,
         carried.TOPOLOGY,
+        roles.ROLE,
+        bindings.ROLE_BINDING,
+        roles.CLUSTER_ROLE,
+        bindings.CLUSTER_ROLE_BINDING,
+        *reviews.DEFINITIONS,
     )
 )

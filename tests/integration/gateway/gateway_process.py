@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from cotenant_console.api.credentials import Credentials, kubeconfig_text, write_private
+from cotenant_console.up.identity import ADMINISTRATOR, Identity, prepared
+from cotenant_console.up.stack import GATEWAY_NAMES
+from cotenant_verification.http_sessions import http_session
 from tests.builders import pod_document
 from tests.nats_server import free_port
 
@@ -27,39 +34,70 @@ with_kubectl = pytest.mark.skipif(
 )
 
 
+@cache
+def shared_identity() -> Identity:
+    """Certificates and an administrator's token, the same for all gateways of a test run."""
+    folder = Path(tempfile.mkdtemp(prefix="cotenant-identity-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return prepared(folder, GATEWAY_NAMES)
+
+
 class GatewayProcess:
     """A gateway of its own process."""
 
     def __init__(self, nats_url: str, replica: str = "g1", *options: str, before: Sequence[str] = ()) -> None:
         """`before`: a command that runs the gateway's, such as unshare."""
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"https://127.0.0.1:{self.port}"
+        identity = shared_identity()
+        self.credentials = Credentials(ca=identity.ca_text, token=identity.token)
+        """An administrator's."""
         arguments = ["--nats", nats_url, "--http-port", str(self.port), "--replica", replica, "--log-level", "WARNING"]
-        self.process = subprocess.Popen([*before, PROGRAM, *arguments, *options])
+        self.process = subprocess.Popen([*before, PROGRAM, *arguments, *identity.gateway_flags(), *options])
+
+    @property
+    def kubeconfig(self) -> Path:
+        """An administrator's, in a file."""
+        path = shared_identity().tokens.parent / f"kubeconfig-{self.port}"
+        write_private(path, kubeconfig_text(self.url, self.credentials.ca, ADMINISTRATOR, self.credentials.token))
+        return path
+
+    def session(self, **options: Any) -> aiohttp.ClientSession:
+        """An administrator's session, to be used as a context."""
+        return http_session(self.credentials, self.url, **options)
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection, for bytes that no client sends."""
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self.credentials.context())
+
+    @property
+    def head(self) -> str:
+        """Header lines that a request of an administrator needs."""
+        return f"Host: 127.0.0.1\r\nAuthorization: Bearer {self.credentials.token}\r\n"
 
     async def ready(self) -> None:
         """Wait until /readyz says so, within a bound."""
-        async with aiohttp.ClientSession() as session, asyncio.timeout(WAIT_SECONDS):
+        async with self.session() as session, asyncio.timeout(WAIT_SECONDS):
             while True:
                 try:
-                    async with session.get(f"{self.url}/readyz") as answer:
+                    async with session.get("/readyz") as answer:
                         if answer.status == 200:
                             return
                 except aiohttp.ClientError:
                     pass
                 await asyncio.sleep(0.05)
 
-    async def kubectl(self, home: Path, *arguments: str) -> str:
-        """Run a kubectl command against it, within a bound, and return what it prints; it must succeed."""
+    async def kubectl(self, home: Path, *arguments: str, status: int = 0) -> str:
+        """Run a kubectl command against it, within a bound, and return what it prints; it must end with this status."""
         process = await asyncio.create_subprocess_exec(
-            *("kubectl", f"--server={self.url}", f"--cache-dir={home}/cache", *arguments),
+            *("kubectl", f"--kubeconfig={self.kubeconfig}", f"--cache-dir={home}/cache", *arguments),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={"HOME": str(home), "PATH": "/usr/bin:/bin"},
         )
         async with asyncio.timeout(WAIT_SECONDS):
             output, _ = await process.communicate()
-        assert process.returncode == 0, output.decode()
+        assert process.returncode == status, output.decode()
         return output.decode()
 
     def kill(self) -> None:

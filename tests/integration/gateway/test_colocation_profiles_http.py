@@ -37,13 +37,13 @@ def gateways(shared_nats_server: NatsServer) -> Iterator[tuple[GatewayProcess, G
 
 @pytest.fixture
 async def one(gateways: tuple[GatewayProcess, GatewayProcess]) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(gateways[0].url, timeout=aiohttp.ClientTimeout(total=WAIT_SECONDS)) as session:
+    async with gateways[0].session(timeout=aiohttp.ClientTimeout(total=WAIT_SECONDS)) as session:
         yield session
 
 
 @pytest.fixture
 async def two(gateways: tuple[GatewayProcess, GatewayProcess]) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(gateways[1].url, timeout=aiohttp.ClientTimeout(total=WAIT_SECONDS)) as session:
+    async with gateways[1].session(timeout=aiohttp.ClientTimeout(total=WAIT_SECONDS)) as session:
         yield session
 
 

@@ -49,7 +49,7 @@ async def log(shared_nats_server: NatsServer) -> AsyncIterator[NatsLog]:
 async def http(gateway: GatewayProcess, log: NatsLog) -> AsyncIterator[aiohttp.ClientSession]:
     """A client of the gateway; the log is as good as empty again afterwards."""
     timeout = aiohttp.ClientTimeout(total=WAIT_SECONDS)
-    async with aiohttp.ClientSession(gateway.url, timeout=timeout) as session:
+    async with gateway.session(timeout=timeout) as session:
         yield session
         await log.purge(LOG, "metrics.>")
         assert (await session.delete(CONFIG_MAPS)).status == 200
@@ -177,7 +177,7 @@ async def test_a_gateway_that_starts_on_a_log_without_room_serves_deletions(
     await fill_to_the_bound(log)
     second = GatewayProcess(shared_nats_server.url, "g2", *OPTIONS)
     await second.ready()
-    async with aiohttp.ClientSession(second.url) as client:
+    async with second.session() as client:
         assert (await client.delete(f"{CONFIG_MAPS}/old")).status == 200
     second.close()
 
@@ -215,7 +215,7 @@ async def test_a_disk_that_others_fill_is_the_same_as_a_full_log(shared_nats_ser
     process = GatewayProcess(shared_nats_server.url, "g3", *store, before=mount)
     await process.ready()
     foreign = Path(f"/proc/{process.process.pid}/root{tmp_path}/foreign")
-    async with aiohttp.ClientSession(process.url) as http:
+    async with process.session() as http:
         assert await has_room(http, "first")
         leave(foreign, 2 << 20)
 

@@ -16,6 +16,7 @@ import nats
 import pytest
 
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionOutcome, EvictionRequest
+from cotenant_verification.http_sessions import http_session
 from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod, with_kubectl
 from tests.nats_server import NatsServer
 
@@ -33,7 +34,7 @@ def gateway_process(shared_nats_server: NatsServer) -> Iterator[GatewayProcess]:
 @pytest.fixture
 async def http(gateway_process: GatewayProcess) -> AsyncIterator[aiohttp.ClientSession]:
     timeout = aiohttp.ClientTimeout(total=WAIT_SECONDS)
-    async with aiohttp.ClientSession(gateway_process.url, timeout=timeout) as session:
+    async with gateway_process.session(timeout=timeout) as session:
         yield session
 
 
@@ -169,7 +170,7 @@ async def test_a_gateway_serves_the_log_that_its_server_was_set_up_with_again(na
     gateway = GatewayProcess(nats_server.url)
     await gateway.ready()
     timeout = aiohttp.ClientTimeout(total=WAIT_SECONDS)
-    async with aiohttp.ClientSession(gateway.url, timeout=timeout) as session, asyncio.timeout(WAIT_SECONDS):
+    async with gateway.session(timeout=timeout) as session, asyncio.timeout(WAIT_SECONDS):
         await body_of(await session.post(PODS, json=pod("old")), 201)
         nats_server.kill()
         shutil.rmtree(nats_server.store)
@@ -188,7 +189,7 @@ async def test_a_gateway_serves_the_log_that_its_server_was_set_up_with_again(na
 async def test_a_watch_below_the_load_of_a_restarted_gateway_is_gone(nats_server: NatsServer) -> None:
     first = GatewayProcess(nats_server.url)
     await first.ready()
-    async with aiohttp.ClientSession() as session:
+    async with http_session(first.credentials) as session:
         for number in range(30):
             await session.post(f"{first.url}{PODS}", json=pod(f"kept-{number}"))
         await session.delete(f"{first.url}{PODS}/kept-3")
@@ -209,7 +210,7 @@ async def test_a_watch_below_the_load_of_a_restarted_gateway_is_gone(nats_server
 async def test_two_gateways_show_the_same_versions(gateway_process: GatewayProcess, shared_nats_server: NatsServer) -> None:
     other = GatewayProcess(shared_nats_server.url, "g2")
     await other.ready()
-    async with aiohttp.ClientSession() as session:
+    async with http_session(gateway_process.credentials) as session:
         created = await body_of(await session.post(f"{gateway_process.url}{PODS}", json=pod("shared")), 201)
         query = {"resourceVersion": created["metadata"]["resourceVersion"]}
         mine = await body_of(await session.get(f"{gateway_process.url}{PODS}", params=query), 200)

@@ -43,7 +43,7 @@ async def gateway(nats_server: NatsServer) -> AsyncIterator[GatewayProcess]:
 
 
 async def gauge(gateway: GatewayProcess, name: str, label: str) -> float:
-    async with aiohttp.ClientSession(gateway.url) as session, session.get("/metrics") as answer:
+    async with gateway.session() as session, session.get("/metrics") as answer:
         text = await answer.text()
     found = re.search(rf"^{name}\w*{{[^}}]*{label}[^}}]*}} (\S+)$", text, re.MULTILINE)
     return float(found[1]) if found else 0.0
@@ -71,8 +71,9 @@ def open_and_ask(gateway: GatewayProcess, target: str, receive_bytes: int = 0) -
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     client.settimeout(WAIT_SECONDS)
     client.connect(("127.0.0.1", gateway.port))
-    client.sendall(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-    return client
+    secured = gateway.credentials.context().wrap_socket(client, server_hostname="127.0.0.1")
+    secured.sendall(f"GET {target} HTTP/1.1\r\n{gateway.head}\r\n".encode())
+    return secured
 
 
 async def test_two_thousand_watches_are_gone_with_their_sockets_and_so_is_their_memory(gateway: GatewayProcess) -> None:
@@ -104,7 +105,7 @@ async def test_followed_events_are_bounded_and_end_with_their_clients(gateway: G
     before = await consumers(nats_server.url)
     clients = [open_and_ask(gateway, f"{EVENTS}?follow=1") for _ in range(32)]
     await until_streams(gateway, "events", 32)
-    async with aiohttp.ClientSession(gateway.url) as session, session.get(f"{EVENTS}?follow=1") as answer:
+    async with gateway.session() as session, session.get(f"{EVENTS}?follow=1") as answer:
         assert answer.status == 429
         assert answer.headers["Retry-After"] == "1"
         assert (await answer.json())["kind"] == "Status"
@@ -119,7 +120,7 @@ async def test_followed_events_are_bounded_and_end_with_their_clients(gateway: G
 async def test_a_followed_log_ends_with_its_client_and_its_executor_is_left_alone(
     gateway: GatewayProcess, nats_server: NatsServer
 ) -> None:
-    async with aiohttp.ClientSession(gateway.url) as session, session.post(PODS, json=pod("talker")) as answer:
+    async with gateway.session() as session, session.post(PODS, json=pod("talker")) as answer:
         uid = (await answer.json())["metadata"]["uid"]
     log = await connect(nats_server.url, "executor")
     bound = Placement(node="n1", namespace="default", name="talker", uid=uid, phase=PlacementPhase.BOUND)
@@ -158,7 +159,7 @@ async def test_large_objects_and_clients_that_do_not_read_leave_memory_bounded(g
 
     What these clients ask for is 60 x 14 MiB + 60 x 14 MiB + 60 x 280 MiB.
     """
-    async with aiohttp.ClientSession(gateway.url, timeout=aiohttp.ClientTimeout(WAIT_SECONDS)) as session:
+    async with gateway.session(timeout=aiohttp.ClientTimeout(WAIT_SECONDS)) as session:
 
         async def put(method: str, path: str, body: bytes) -> None:
             async with session.request(method, path, data=body, headers={"Content-Type": "application/json"}) as answer:
@@ -187,10 +188,10 @@ ABSURD = ("NaN", "-1", "1e18", "0x10", str(10**18), str(-(10**18)), "9" * 400, "
 
 
 async def test_absurd_values_are_answered_and_nobody_waits_for_ever(gateway: GatewayProcess) -> None:
-    async with aiohttp.ClientSession(gateway.url, timeout=aiohttp.ClientTimeout(WAIT_SECONDS)) as session:
+    async with gateway.session(timeout=aiohttp.ClientTimeout(WAIT_SECONDS)) as session:
 
         async def ask(query: str) -> tuple[str, int, bytes]:
-            async with session.get(URL(f"{gateway.url}{PODS}?{query}", encoded=True)) as answer:
+            async with session.get(URL(f"{PODS}?{query}", encoded=True)) as answer:
                 return query, answer.status, await answer.read()
 
         queries = [

@@ -32,7 +32,7 @@ async def http(nats_server: NatsServer, log: NatsLog) -> AsyncIterator[aiohttp.C
     gateway = GatewayProcess(nats_server.url)
     try:
         await gateway.ready()
-        async with aiohttp.ClientSession(gateway.url, timeout=aiohttp.ClientTimeout(total=WAIT_SECONDS)) as session:
+        async with gateway.session(timeout=aiohttp.ClientTimeout(total=WAIT_SECONDS)) as session:
             yield session
     finally:
         gateway.close()

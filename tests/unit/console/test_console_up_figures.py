@@ -142,7 +142,7 @@ def test_a_script_below_a_private_folder_is_not_open_to_all(tmp_path: Path) -> N
 
 def view(**changes: Any) -> View:
     fields: dict[str, Any] = {
-        "endpoint": Endpoint("http://127.0.0.1:8001", "nats://127.0.0.1:4222"),
+        "endpoint": Endpoint("https://127.0.0.1:8001", "nats://127.0.0.1:4222"),
         "folder": Path("/data"),
         "node": "n",
         "elapsed": 75.0,

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TypeAlias
 from urllib.parse import urlencode, urlsplit
+
+from cotenant_console.api.credentials import Server
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
 Document: TypeAlias = "dict[str, Json]"
@@ -102,15 +105,18 @@ def error_from(code: int, body: bytes, fallback: str) -> ApiError:
 class Client:
     """One keep-alive connection to the gateway. Not for use by several threads at once."""
 
-    def __init__(self, url: str, timeout_seconds: float = 60.0) -> None:
-        split = urlsplit(url)
-        if split.scheme != "http" or not split.hostname:
-            raise UnreachableError(f"{url} is not an address like http://127.0.0.1:8001")
-        self.url = url
+    def __init__(self, server: Server, timeout_seconds: float = 60.0) -> None:
+        """Raises UnreachableError for an address that is none, CredentialsError."""
+        split = urlsplit(server.url)
+        if split.scheme != "https" or not split.hostname:
+            raise UnreachableError(f"{server.url} is not an address like https://127.0.0.1:8001")
+        self.url = server.url
         self._host = split.hostname
-        self._port = split.port or 80
+        self._port = split.port or 443
+        self._context = server.credentials.context()
+        self._headers = server.credentials.headers
         self._timeout = timeout_seconds
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: http.client.HTTPSConnection | None = None
         self.warn: Callable[[str], None] = lambda _: None
         """Told what the server warns of beside an answer (the header `Warning`, as kubectl prints it)."""
 
@@ -148,7 +154,7 @@ class Client:
 
     def stream(self, path: str, query: Mapping[str, str] | None = None, accept: str = ACCEPT_JSON) -> Iterator[bytes]:
         """GET a body line by line as it arrives, without end of its own: watches and followed logs."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=None)
+        connection = http.client.HTTPSConnection(self._host, self._port, timeout=None, context=self._context)
         try:
             response = self._send(connection, "GET", path, query, None, accept, "")
             if response.status >= 300:
@@ -193,7 +199,9 @@ class Client:
         for fresh in (self._connection is None, True):
             if self._connection is None or fresh:
                 self.close()
-                self._connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+                self._connection = http.client.HTTPSConnection(
+                    self._host, self._port, timeout=self._timeout, context=self._context
+                )
             try:
                 response = self._send(self._connection, method, path, query, body, accept, content)
                 raw = response.read()
@@ -202,6 +210,12 @@ class Client:
                 if fresh:
                     raise UnreachableError(f"{self.url} closed the connection: {error}") from error
                 continue
+            except ssl.SSLCertVerificationError as error:
+                self.close()
+                raise UnreachableError(
+                    f"{self.url} shows a certificate that is not believed ({error.verify_message}): name the kubeconfig that "
+                    "belongs to it (--kubeconfig), or its CA (--certificate-authority)"
+                ) from error
             except (OSError, http.client.HTTPException) as error:
                 self.close()
                 raise UnreachableError(f"{self.url} does not answer: {error}. Is `cotenant up` running?") from error
@@ -221,7 +235,7 @@ class Client:
         content: str,
     ) -> http.client.HTTPResponse:
         target = f"{path}?{urlencode(query)}" if query else path
-        headers = {"Accept": accept, "User-Agent": "cotenant-console"}
+        headers = {"Accept": accept, "User-Agent": "cotenant-console", **self._headers}
         payload = None
         if body is not None:
             payload = json.dumps(body).encode()

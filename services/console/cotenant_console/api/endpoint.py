@@ -1,7 +1,9 @@
-"""Where the gateway is.
+"""Where the gateway is, and with which credentials to go there.
 
-Order: `--server`, then COTENANT_SERVER, then `endpoint.json` in the data folder that a running `cotenant up` wrote
-(`--data`, then COTENANT_DATA, then the user's own state folder).
+The first of: `--server` (with `--token`, `--certificate-authority`), `--kubeconfig`, COTENANT_SERVER (with COTENANT_TOKEN,
+COTENANT_CERTIFICATE_AUTHORITY), the data folder that a running `cotenant up` wrote to (`--data`, then COTENANT_DATA, then the
+user's own state folder), KUBECONFIG. An address without credentials gets those of the data folder where they are for that
+address, else the kubeconfig's.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from cotenant_console.api.credentials import KUBECONFIG_FILE, Credentials, CredentialsError, Server, read_kubeconfig
 
 ENDPOINT_FILE = "endpoint.json"
 
@@ -20,10 +24,27 @@ class EndpointUnknownError(Exception):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The addresses of one running stack."""
+    """The addresses of one running stack, and the credentials of who talks to it."""
 
     api_url: str
     nats_url: str = ""
+    credentials: Credentials = Credentials()
+
+    @property
+    def server(self) -> Server:
+        """The gateway."""
+        return Server(self.api_url, self.credentials)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the user says of where to go. Empty: nothing."""
+
+    server: str = ""
+    token: str = ""
+    certificate_authority: str = ""
+    kubeconfig: str = ""
+    data: str = ""
 
 
 def data_folder(explicit: str | None = None) -> Path:
@@ -36,14 +57,19 @@ def data_folder(explicit: str | None = None) -> Path:
 
 
 def read_endpoint(folder: Path) -> Endpoint | None:
-    """The addresses written by the `cotenant up` that runs on `folder`, or None if there is none."""
+    """The addresses written by the `cotenant up` that runs on `folder`, or None if there is none. Raises EndpointUnknownError,
+    CredentialsError."""
     try:
         written = json.loads((folder / ENDPOINT_FILE).read_text())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise EndpointUnknownError(f"{folder / ENDPOINT_FILE} cannot be read: {error}") from error
-    return Endpoint(api_url=str(written["api"]), nats_url=str(written["nats"]))
+    try:
+        credentials = read_kubeconfig(folder / KUBECONFIG_FILE).credentials
+    except FileNotFoundError:
+        credentials = Credentials()
+    return Endpoint(str(written["api"]), str(written["nats"]), credentials)
 
 
 def write_endpoint(folder: Path, endpoint: Endpoint) -> None:
@@ -54,17 +80,52 @@ def write_endpoint(folder: Path, endpoint: Endpoint) -> None:
     draft.replace(target)
 
 
-def find_endpoint(server: str | None = None, data: str | None = None) -> Endpoint:
-    """The stack to talk to. Raises EndpointUnknownError, which says what to do, if no address is configured."""
-    named = server or os.environ.get("COTENANT_SERVER")
-    folder = data_folder(data)
-    written = read_endpoint(folder)
+def find_endpoint(chosen: Chosen = Chosen()) -> Endpoint:
+    """The stack to talk to. Raises EndpointUnknownError, which says what to do, if no address is configured; CredentialsError.
+    """
+    written = read_endpoint(data_folder(chosen.data))
+    named = chosen.server or (not chosen.kubeconfig and os.environ.get("COTENANT_SERVER")) or ""
     if named:
-        url = named if "://" in named else f"http://{named}"
-        return Endpoint(api_url=url.rstrip("/"), nats_url=written.nats_url if written else "")
-    if written is None:
+        url = (named if "://" in named else f"https://{named}").rstrip("/")
+        return Endpoint(url, written.nats_url if written else "", _credentials(chosen, url, written))
+    if written is not None and not chosen.kubeconfig:
+        return Endpoint(written.api_url, written.nats_url, _own(chosen) or written.credentials)
+    kubeconfig = _kubeconfig(chosen)
+    if kubeconfig is None:
         raise EndpointUnknownError(
-            f"no server: nothing runs on the data folder {folder}. "
-            "Start it with `cotenant up`, or name a server with --server or COTENANT_SERVER."
+            f"no server: nothing runs on the data folder {data_folder(chosen.data)}. "
+            "Start it with `cotenant up`, or name a server with --server, --kubeconfig or COTENANT_SERVER."
         )
-    return written
+    return Endpoint(kubeconfig.url, "", _own(chosen) or kubeconfig.credentials)
+
+
+def _credentials(chosen: Chosen, url: str, written: Endpoint | None) -> Credentials:
+    own = _own(chosen)
+    if own is not None:
+        return own
+    if written is not None and written.api_url == url and not chosen.kubeconfig:
+        return written.credentials
+    kubeconfig = _kubeconfig(chosen)
+    return kubeconfig.credentials if kubeconfig is not None else Credentials()
+
+
+def _own(chosen: Chosen) -> Credentials | None:
+    """The credentials that options or the environment give; None where there are none."""
+    token = chosen.token or os.environ.get("COTENANT_TOKEN", "")
+    file = chosen.certificate_authority or os.environ.get("COTENANT_CERTIFICATE_AUTHORITY", "")
+    if not token and not file:
+        return None
+    try:
+        return Credentials(ca=Path(file).read_text() if file else "", token=token)
+    except OSError as error:
+        raise CredentialsError(f"{file}: {error}") from error
+
+
+def _kubeconfig(chosen: Chosen) -> Server | None:
+    named = chosen.kubeconfig or os.environ.get("KUBECONFIG", "")
+    if not named:
+        return None
+    try:
+        return read_kubeconfig(Path(named).expanduser())
+    except FileNotFoundError as error:
+        raise CredentialsError(f"{named}: {error.strerror}") from error

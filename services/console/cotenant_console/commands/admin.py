@@ -5,6 +5,9 @@ After LOG was set up again, or restored from an old backup, executors keep the p
 names the command lists these nodes and why; with names, or --all, they adopt LOG: from then on they stop pods without a
 placement.
 
+`cotenant admin credentials`: make what `cotenant up` makes in its data folder for a gateway that runs by itself: a CA, the gateway's
+certificate, an administrator's token and kubeconfig.
+
 `cotenant admin check-server`: whether nats-server must be started again, for systemd and container runtimes; `cotenant up` does
 by itself what they need it for.
 """
@@ -18,9 +21,12 @@ import click
 
 from cotenant.kinds.nodes import CONDITION_LOG_UNKNOWN, NODES
 from cotenant_console.api.client import Client, Json, list_at, text_at
+from cotenant_console.api.credentials import KUBECONFIG_FILE, kubeconfig_text, write_private
 from cotenant_console.commands.connection import with_client
 from cotenant_console.tables import Table
+from cotenant_console.up.identity import ADMINISTRATOR, IdentityError, prepared
 from cotenant_console.up.server_watch import verdict
+from cotenant_console.up.stack import GATEWAY_NAMES
 
 ADOPT_PATH = "/apis/cotenant.io/v1/nodes/{name}/adopt"
 
@@ -54,6 +60,22 @@ def adopt(client: Client, nodes: tuple[str, ...], every: bool) -> None:
     table = Table(("NODE", "REASON"))
     table.rows = list(unknown.items())
     click.echo("\n".join(table.lines()))
+
+
+@command.command("credentials")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name or address by which clients reach the gateway.")
+@click.option("--url", default="https://127.0.0.1:8001", show_default=True, help="The gateway's address, for the kubeconfig.")
+def credentials(folder: Path, hosts: tuple[str, ...], url: str) -> None:
+    """Make certificates and an administrator's token in FOLDER/pki, and FOLDER/kubeconfig; what is there and lasts stays."""
+    try:
+        identity = prepared(folder, tuple(dict.fromkeys((*GATEWAY_NAMES, *hosts))))
+        text = kubeconfig_text(url.rstrip("/"), identity.ca_text, ADMINISTRATOR, identity.token)
+        write_private(folder / KUBECONFIG_FILE, text)
+    except (IdentityError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"kubeconfig of {ADMINISTRATOR}: {folder / KUBECONFIG_FILE}")
+    click.echo(f"start the gateway with: {' '.join(identity.gateway_flags())}")
 
 
 @command.command("check-server")

@@ -1,4 +1,4 @@
-"""What every command that talks to the gateway shares: `--server`, `--data`, `-n`, and how errors are shown.
+"""What every command that talks to the gateway shares: `--server`, `--kubeconfig`, `--data`, `-n`, and how errors are shown.
 
 A refusal of the server is printed as kubectl prints it and ends the command with exit status 1; so does a server
 that does not answer, with what to do about it.
@@ -13,7 +13,8 @@ from typing import IO, Concatenate, ParamSpec, TypeVar
 import click
 
 from cotenant_console.api.client import ApiError, Client, UnreachableError
-from cotenant_console.api.endpoint import EndpointUnknownError, find_endpoint
+from cotenant_console.api.credentials import CredentialsError
+from cotenant_console.api.endpoint import Chosen, EndpointUnknownError, find_endpoint
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,22 +29,40 @@ class RefusedError(click.ClickException):
         click.echo(self.message, file=file, err=file is None)
 
 
+_SERVER_OPTIONS = {
+    "server": ("URL", "The gateway's address (or COTENANT_SERVER)."),
+    "token": ("TOKEN", "A bearer token for it (or COTENANT_TOKEN)."),
+    "certificate_authority": ("FILE", "The CA of its certificate (or COTENANT_CERTIFICATE_AUTHORITY)."),
+    "kubeconfig": ("FILE", "Address and credentials as kubectl has them (or KUBECONFIG)."),
+    "data": ("DIR", "The data folder of the `cotenant up` to talk to (or COTENANT_DATA)."),
+}
+
+
+def with_server(body: Callable[P, R]) -> Callable[P, R]:
+    """The options that say which server, and with which credentials."""
+    for name, (metavar, help_text) in reversed(_SERVER_OPTIONS.items()):
+        body = click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=help_text)(body)
+    return body
+
+
+def chosen_server(arguments: dict[str, object]) -> Chosen:
+    """Take the values of these options out of a command's arguments."""
+    return Chosen(**{name: str(arguments.pop(name) or "") for name in _SERVER_OPTIONS})
+
+
 def with_client(body: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
     """Give a command's body a client as its first argument, and the options that say which server."""
 
-    @click.option("--server", metavar="URL", help="The gateway's address (or COTENANT_SERVER).")
-    @click.option("--data", metavar="DIR", help="The data folder of the `cotenant up` to talk to (or COTENANT_DATA).")
+    @with_server
     @functools.wraps(body)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        server, data = kwargs.pop("server"), kwargs.pop("data")
-        assert server is None or isinstance(server, str)
-        assert data is None or isinstance(data, str)
+        chosen = chosen_server(kwargs)
         try:
-            with Client(find_endpoint(server, data).api_url) as client:
+            with Client(find_endpoint(chosen).server) as client:
                 return body(client, *args, **kwargs)
         except ApiError as error:
             raise RefusedError(describe_refusal(error)) from error
-        except (UnreachableError, EndpointUnknownError) as error:
+        except (UnreachableError, EndpointUnknownError, CredentialsError) as error:
             raise click.ClickException(str(error)) from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(130) from None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import click
 
 from cotenant_console.api.endpoint import data_folder
 from cotenant_console.durations import parse_duration
 from cotenant_console.up.folder_lock import FolderInUseError
+from cotenant_console.up.identity import Given
 from cotenant_console.up.nats_server import NatsServerMissingError
 from cotenant_console.up.session import Options, Session
 from cotenant_console.up.stack import NotReadyError
@@ -30,6 +32,9 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
 @click.command("up")
 @click.option("--data", metavar="DIR", help="Data folder (or COTENANT_DATA; default: cotenant in your state folder).")
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API; by default 8001, or a free one.")
@@ -40,6 +45,9 @@ class Duration(click.ParamType[float]):
     type=click.Choice(["1", "3"]),
     help="How many nats-servers hold the log; by default what the data folder was begun with, else 1.",
 )
+@click.option("--tls-cert-file", type=_FILE, help="The gateway's certificate, in the place of one that is made.")
+@click.option("--tls-private-key-file", type=_FILE, help="Its key.")
+@click.option("--certificate-authority", type=_FILE, help="The CA that signed it.")
 @click.option("--demo", is_flag=True, help="Run the demonstration: a service under load, and batch jobs.")
 @click.option("--for", "for_seconds", type=Duration(), help="End by itself after this time and print a summary.")
 def command(
@@ -48,11 +56,15 @@ def command(
     nats_port: int | None,
     nodes: int,
     replicas: str | None,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    certificate_authority: Path | None,
     demo: bool,
     for_seconds: float | None,
 ) -> None:
     """Start everything on this machine: nats-server (one or three), every service, this host as a node."""
-    options = Options(data_folder(data), nodes, demo, for_seconds, port or 0, nats_port or 0, int(replicas or 0))
+    given = Given(tls_cert_file, tls_private_key_file, certificate_authority)
+    options = Options(data_folder(data), nodes, demo, for_seconds, port or 0, nats_port or 0, int(replicas or 0), given)
     try:
         status = asyncio.run(_run(options))
     except (FolderInUseError, NatsServerMissingError, NotReadyError) as error:

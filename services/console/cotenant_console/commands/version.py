@@ -7,19 +7,20 @@ from importlib.metadata import version
 import click
 
 from cotenant_console.api.client import ApiError, Client, UnreachableError, text_at
+from cotenant_console.api.credentials import CredentialsError
 from cotenant_console.api.endpoint import EndpointUnknownError, find_endpoint
+from cotenant_console.commands.connection import chosen_server, with_server
 
 
 @click.command("version")
-@click.option("--server", metavar="URL", help="The gateway's address (or COTENANT_SERVER).")
-@click.option("--data", metavar="DIR", help="The data folder of the `cotenant up` to talk to (or COTENANT_DATA).")
-def command(server: str | None, data: str | None) -> None:
+@with_server
+def command(**options: object) -> None:
     """Print the versions of the command and of the server."""
     click.echo(f"Client Version: {version('cotenant-console')}")
     try:
-        with Client(find_endpoint(server, data).api_url, timeout_seconds=3) as client:
+        with Client(find_endpoint(chosen_server(options)).server, timeout_seconds=3) as client:
             answer = client.get("/version")
-    except (UnreachableError, EndpointUnknownError, ApiError) as error:
+    except (UnreachableError, EndpointUnknownError, CredentialsError, ApiError) as error:
         click.echo(f"Server: none ({error})")
         return
     click.echo(f"Server Version: {text_at(answer, 'gitVersion', default='unknown')}")

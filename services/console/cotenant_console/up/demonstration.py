@@ -17,6 +17,7 @@ from pathlib import Path
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import ApiError, Client, Document, UnreachableError, list_at, text_at
+from cotenant_console.api.credentials import Server
 from cotenant_console.demo.interpreter import choose_interpreter
 from cotenant_console.demo.jobs import Jobs
 from cotenant_console.demo.objects import NAMESPACE, SERVICE_SCRIPT, service_pod, shared_objects
@@ -56,12 +57,12 @@ class Readings:
 class Demonstration:
     """Runs the demonstration on a stack. Its methods block; call them from a thread."""
 
-    def __init__(self, api_url: str, folder: Path, node: str, shape: Shape) -> None:
+    def __init__(self, gateway: Server, folder: Path, node: str, shape: Shape) -> None:
         self._node = node
         self.interpreter = choose_interpreter(SERVICE_SCRIPT)
         self.service_port = free_port()
         self.control_port = free_port((self.service_port,))
-        self._client = Client(api_url, timeout_seconds=5)
+        self._client = Client(gateway, timeout_seconds=5)
         self._folder = folder
         self._shape = shape
         self.jobs = Jobs(self._client, self.interpreter, JOB_CPU_SECONDS, JOB_BATCH_CPU_MILLI)

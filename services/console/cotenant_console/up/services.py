@@ -43,6 +43,8 @@ class Run:
     """Disk of each server for all streams, in bytes; 0: ample."""
     log_replicas: int = 1
     """The number of servers that hold LOG."""
+    gateway_flags: tuple[str, ...] = ()
+    """What the gateway serves with, and whom it lets in."""
 
 
 def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
@@ -71,7 +73,8 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
 
 def _own_flags(run: Run, name: str) -> tuple[str, ...]:
     if name == "gateway":
-        return ("--store-dir", str(store_folder(run.folder, "nats-server" if run.log_replicas == 1 else "nats-server-1")))
+        store = store_folder(run.folder, "nats-server" if run.log_replicas == 1 else "nats-server-1")
+        return ("--store-dir", str(store), *run.gateway_flags)
     if name == "node-executor":
         # Usage on a small machine changes fast: reports come more often than on a large fleet.
         return ("--node", run.node, "--data", str(run.folder / "node"), "--remove-on-exit", "--report-period", "5")

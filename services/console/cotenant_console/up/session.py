@@ -25,6 +25,7 @@ from cotenant_console.up.claims import Claims, NothingLeftError, host_node_name
 from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.folder_lock import FolderLock
+from cotenant_console.up.identity import Given, IdentityError
 from cotenant_console.up.journal import Journal
 from cotenant_console.up.nats_server import DiskTooSmallError, ReplicasDifferError, replicas_in
 from cotenant_console.up.reading import keep_journal
@@ -56,6 +57,8 @@ class Options:
     nats_port: int = 0
     replicas: int = 0
     """Of the log: 0: what the data folder was begun with, else one."""
+    given: Given = Given()
+    """Certificates of the user."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +100,13 @@ class Session:
                 if await self._unless_stopped(stack.start()):
                     screen.say(
                         f"ready after {time.monotonic() - began:.1f} s: API {stack.endpoint.api_url}, "
-                        f"NATS {stack.endpoint.nats_url}"
+                        f"NATS {stack.endpoint.nats_url}, KUBECONFIG={stack.kubeconfig}"
                     )
                     if self.options.demo:
                         demonstration = await asyncio.to_thread(self._demonstration, stack)
                         stack.supervisor.start(demonstration.load_process())
                     await self._show(stack, demonstration, screen)
-            except (NotReadyError, DiskTooSmallError, ApiError, UnreachableError, ExceptionGroup) as error:
+            except (NotReadyError, DiskTooSmallError, IdentityError, ApiError, UnreachableError, ExceptionGroup) as error:
                 failure = str(error)
             final = self._view(stack, demonstration, self._elapsed)
             crashes = stack.supervisor.crash_count
@@ -116,7 +119,7 @@ class Session:
     def _demonstration(self, stack: Stack) -> Demonstration:
         seconds = self.options.for_seconds
         shape = Shape() if seconds is None else Shape(day_seconds=max(30.0, min(120.0, seconds * 0.8)))
-        demonstration = Demonstration(stack.endpoint.api_url, self.options.folder, stack.plan.node, shape)
+        demonstration = Demonstration(stack.endpoint.server, self.options.folder, stack.plan.node, shape)
         demonstration.declare()
         if demonstration.interpreter.note:
             self._notes.append(demonstration.interpreter.note)
@@ -142,7 +145,7 @@ class Session:
         pause = REFRESH_SECONDS if screen.is_terminal or demonstration is not None else UNSEEN_SECONDS
         reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, self._journal))
         try:
-            with Client(stack.endpoint.api_url, timeout_seconds=3) as client:
+            with Client(stack.endpoint.server, timeout_seconds=3) as client:
                 while not self.stopping.is_set():
                     await asyncio.to_thread(self._look, stack, demonstration, client, step)
                     self._elapsed = time.monotonic() - began
@@ -235,6 +238,7 @@ def planned(options: Options, claims: Claims) -> Plan:
             node=claims.node(host_node_name()),
             api_port=claims.port(options.api_port or API_PORT, exactly=options.api_port != 0),
             nats_ports=(first, *others),
+            given=options.given,
         )
     except (NothingLeftError, ReplicasDifferError) as error:
         raise NotReadyError(str(error)) from error

@@ -11,14 +11,16 @@ import asyncio
 import http.client
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
 from cotenant_console.api.client import ApiError, Client
+from cotenant_console.api.credentials import KUBECONFIG_FILE, Credentials, kubeconfig_text, write_private
 from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
 from cotenant_console.up.bootstrap import base_objects
+from cotenant_console.up.identity import ADMINISTRATOR, Given, Identity, prepared
 from cotenant_console.up.nats_server import (
     LOOPBACK,
     Member,
@@ -38,6 +40,8 @@ POLL_SECONDS = 0.1
 SAME_CRASHES = 3
 """A process that has ended so often for the same reason without ever being ready will not become ready."""
 PROGRESS_SECONDS = 5.0
+GATEWAY_NAMES = ("localhost", LOOPBACK, "::1")
+"""Names and addresses in the gateway's certificate."""
 
 
 class NotReadyError(Exception):
@@ -54,6 +58,8 @@ class Plan:
     api_port: int
     nats_ports: tuple[int, ...]
     """Of one nats-server, or of the three of a cluster."""
+    given: Given = Given()
+    """Certificates of the user."""
 
 
 class Stack:
@@ -64,7 +70,8 @@ class Stack:
         self.plan = plan
         self._progress = progress
         self._next_line = 0.0
-        self.endpoint = Endpoint(f"http://{LOOPBACK}:{plan.api_port}", nats_urls(plan.nats_ports))
+        self.endpoint = Endpoint(f"https://{LOOPBACK}:{plan.api_port}", nats_urls(plan.nats_ports))
+        self.kubeconfig = plan.folder / KUBECONFIG_FILE
         self.supervisor = Supervisor(plan.folder / "logs")
         self.status_ports: dict[str, int] = {}
         self._servers: tuple[Member, ...] = ()
@@ -76,7 +83,8 @@ class Stack:
         return (*SERVICES, SIMULATED) if self.plan.simulated_nodes else SERVICES
 
     async def start(self) -> None:
-        """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError."""
+        """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError, IdentityError."""
+        identity = self._identify()
         deadline = time.monotonic() + READY_SECONDS
         self._next_line = time.monotonic() + PROGRESS_SECONDS
         servers = members(self.plan.nats_ports, (self.plan.api_port,))
@@ -87,7 +95,13 @@ class Stack:
             self._watching.append(asyncio.create_task(keep_storing(look, restart)))
         self._servers = servers
         run = Run(
-            self.plan.folder, self.endpoint.nats_url, self.plan.node, self.plan.simulated_nodes, store_bytes, len(servers)
+            self.plan.folder,
+            self.endpoint.nats_url,
+            self.plan.node,
+            self.plan.simulated_nodes,
+            store_bytes,
+            len(servers),
+            identity.gateway_flags(),
         )
         for name in self.names:
             promised = (*self.status_ports.values(), *(server.monitor_port for server in servers))
@@ -96,14 +110,14 @@ class Stack:
         for server in servers:
             while not await answers(server.port):
                 await self._pause(deadline, server.name)
-        while not await asyncio.to_thread(is_ready, self.plan.api_port):
+        while not await asyncio.to_thread(self._is_ready, "gateway"):
             await self._pause(deadline, "gateway")
         if any(crash.name == "gateway" for crash in self.supervisor.crashes):
             # What answers may be another process that took the port.
             raise NotReadyError(f"{self.supervisor.crashes[-1]}; its log is {self.supervisor.processes['gateway'].log}")
         await asyncio.to_thread(self._declare)
         for name in self.names:
-            while not await asyncio.to_thread(is_ready, self.status_ports[name]):
+            while not await asyncio.to_thread(self._is_ready, name):
                 await self._pause(deadline, name)
         write_endpoint(self.plan.folder, self.endpoint)
 
@@ -120,12 +134,24 @@ class Stack:
 
     def ready_services(self) -> dict[str, bool]:
         """Which services report that they are ready."""
-        return {name: is_ready(port) for name, port in self.status_ports.items()}
+        return {name: self._is_ready(name) for name in self.status_ports}
 
     def warning(self) -> str:
         """What the gateway warns of although it is ready: LOG or its disk is full."""
-        _, said = readiness(self.plan.api_port)
+        _, said = readiness(self.plan.api_port, self.endpoint.credentials)
         return said.removeprefix("ok").removeprefix(": ")
+
+    def _identify(self) -> Identity:
+        """Make, or find, certificates and the administrator's token, and write the kubeconfig."""
+        self.plan.folder.mkdir(parents=True, exist_ok=True)
+        identity = prepared(self.plan.folder, GATEWAY_NAMES, self.plan.given)
+        text = kubeconfig_text(self.endpoint.api_url, identity.ca_text, ADMINISTRATOR, identity.token)
+        write_private(self.kubeconfig, text)
+        self.endpoint = replace(self.endpoint, credentials=Credentials(ca=identity.ca_text, token=identity.token))
+        return identity
+
+    def _is_ready(self, name: str) -> bool:
+        return readiness(self.status_ports[name], self.endpoint.credentials if name == "gateway" else None)[0]
 
     def _look_at_server(self, server: Member) -> Verdict:
         return verdict(LOOPBACK, server.monitor_port, store_folder(self.plan.folder, server.name))
@@ -135,7 +161,7 @@ class Stack:
         await self.supervisor.restart(server.name)
 
     def _declare(self) -> None:
-        with Client(self.endpoint.api_url) as client:
+        with Client(self.endpoint.server) as client:
             try:
                 base_objects(client)
             except ApiError as error:
@@ -159,14 +185,19 @@ class Stack:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def is_ready(port: int) -> bool:
+def is_ready(port: int, credentials: Credentials | None = None) -> bool:
     """Whether the service on this port reports that it is ready."""
-    return readiness(port)[0]
+    return readiness(port, credentials)[0]
 
 
-def readiness(port: int) -> tuple[bool, str]:
-    """Whether the service on this port reports that it is ready, and the text of its report."""
-    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
+def readiness(port: int, credentials: Credentials | None = None) -> tuple[bool, str]:
+    """Whether the service on this port reports that it is ready, and the text of its report. With credentials it speaks HTTPS.
+    """
+    connection = (
+        http.client.HTTPConnection(LOOPBACK, port, timeout=2)
+        if credentials is None
+        else http.client.HTTPSConnection(LOOPBACK, port, timeout=2, context=credentials.context())
+    )
     try:
         connection.request("GET", "/readyz")
         answer = connection.getresponse()

@@ -1,28 +1,24 @@
 """The HTTP application: from a path to its handler, and every error to a Status.
 
-In: requests on the loopback. Out: Kubernetes-shaped answers. There is no authentication, so nothing else than a
-loopback address is served (`refuse_other_addresses`).
+In: requests. Out: Kubernetes-shaped answers. Who may have which is decided here, once for all (`Access`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
-from aiohttp import StreamReader, web
-from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http import RawRequestMessage
-from aiohttp.web_protocol import RequestHandler
+from aiohttp import web
 
 from cotenant.api.definitions import Registry
 from cotenant.log.contract import LogUnavailableError
 from cotenant.runtime.process import VERSION
+from cotenant_gateway.access.attributes import of_fact, of_path, of_resource
+from cotenant_gateway.http.access import OPEN_PATHS, Access
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
-from cotenant_gateway.http.connections import Connections, connection_of, sent_in_pieces
+from cotenant_gateway.http.connections import connection_of, sent_in_pieces
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,
@@ -31,7 +27,6 @@ from cotenant_gateway.http.discovery import (
     version_document,
 )
 from cotenant_gateway.http.facts import PREFIX, FactHandlers
-from cotenant_gateway.http.limits import Limits
 from cotenant_gateway.http.openapi.documents import openapi_group, openapi_index, openapi_v2
 from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
@@ -39,24 +34,9 @@ from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_p
 
 logger = logging.getLogger(__name__)
 
-SHUTDOWN_SECONDS = 2.0
-AIOHTTP_LATER_SECONDS = 60.0
-BACKLOG = 1024
-"""Connections that wait to be accepted."""
-
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Observe = Callable[[str, int, float], None]
 """Called for every answer: verb, status, seconds."""
-
-
-def refuse_other_addresses(address: str) -> None:
-    """Raise SystemExit unless the address is a loopback one."""
-    try:
-        loopback = address == "localhost" or ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise SystemExit(f"cotenant-gateway: --http-host {address}: without authentication only loopback addresses are served")
 
 
 def discovery_document(path: str, kinds: Registry) -> dict[str, object] | dict[str, str] | None:
@@ -88,6 +68,7 @@ def discovery_document(path: str, kinds: Registry) -> dict[str, object] | dict[s
 
 
 def request_handler(
+    access: Access,
     resources: ResourceHandlers,
     facts: FactHandlers | None,
     routes: Sequence[web.RouteDef],
@@ -99,11 +80,17 @@ def request_handler(
 
     async def dispatch(request: web.BaseRequest) -> web.StreamResponse:
         path = request.rel_url.raw_path
+        access.check_origin(request)
         target = target_of(path, kinds)
         if target is not None:
+            about = target.kind, target.namespace, target.name, target.subresource
+            access.admit(request, of_resource(request.method, *about, request.query))
             return await resources.answer(request, target)
         if facts is not None and path.startswith(PREFIX + "/"):
+            access.admit(request, of_fact(request.method, path[len(PREFIX) :], request.query))
             return await facts.answer(request, path[len(PREFIX) :])
+        if path not in OPEN_PATHS:
+            access.admit(request, of_path(request.method, path))
         document = discovery_document(path, kinds)
         if path in plain and request.method == "GET":
             answer: web.StreamResponse = await plain[path](request)  # type: ignore[arg-type]
@@ -128,35 +115,6 @@ def request_handler(
         return response
 
     return answered
-
-
-async def serve(
-    handler: Handler, address: str, port: int, limits: Limits
-) -> tuple[web.ServerRunner, str, Connections]:
-    """Serve a handler; returns its runner, its URL and its connections. Port 0 picks a free one.
-
-    aiohttp's server without its application: routing is one function here, and a creation must not pay for two.
-    """
-    loop = asyncio.get_running_loop()
-
-    def new_request(
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: RequestHandler,
-        writer: AbstractStreamWriter,
-        task: asyncio.Task[None],
-    ) -> web.BaseRequest:
-        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
-
-    # Idle connections are closed by `Connections`, before aiohttp does.
-    later = limits.idle_seconds + limits.head_seconds + AIOHTTP_LATER_SECONDS
-    server = Connections(handler, limits, request_factory=new_request, access_log=None, keepalive_timeout=later)
-    runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
-    await runner.setup()
-    site = web.TCPSite(runner, address, port, backlog=BACKLOG)
-    await site.start()
-    bound = runner.addresses[0][1]
-    return runner, f"http://{address}:{bound}", server
 
 
 async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.StreamResponse:
@@ -188,4 +146,6 @@ def refusal(error: ApiError) -> web.Response:
     response = json_response(error.body, error.code)
     if error.code in (429, 503, 504):
         response.headers["Retry-After"] = "1"
+    elif error.code == 401:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="cotenant"'
     return response

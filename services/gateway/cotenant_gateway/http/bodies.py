@@ -1,4 +1,4 @@
-"""Bodies of requests and answers: JSON or protobuf in, JSON out; DeleteOptions and Eviction; who writes, and whether to store.
+"""Bodies of requests and answers: JSON or protobuf in, JSON out; DeleteOptions and Eviction; whether to store.
 
 In: a request. Out: what it carries, or an ApiError (400, 413, 415).
 """
@@ -27,7 +27,6 @@ from cotenant_gateway.statuses import (
 )
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
-MAX_ACTOR = 64
 _JSON = "application/json"
 
 
@@ -61,14 +60,6 @@ _EVICTION = msgspec.json.Decoder(_Eviction)
 def json_response(body: bytes, status: int = 200) -> web.Response:
     """Return a JSON answer."""
     return web.Response(body=body, status=status, content_type=_JSON)
-
-
-def actor_of(request: web.BaseRequest) -> str:
-    """Return who writes: the field manager, or the client program, as valid UTF-8 text. There is no authentication on the
-    loopback."""
-    manager = request.query.get("fieldManager", "") if request.query_string else ""
-    actor = (manager or request.headers.get("User-Agent", "").split("/", 1)[0] or "unknown")[:MAX_ACTOR]
-    return actor if actor.isascii() else encodable(actor)
 
 
 def _hold(request: web.BaseRequest, size: int) -> None:
@@ -120,10 +111,9 @@ async def read_body(request: web.BaseRequest) -> bytes:
 
 
 def check_json(request: web.BaseRequest) -> None:
-    """Refuse a body that is neither JSON nor protobuf (415). Raises ApiError."""
-    given = request.content_type
-    if given not in (_JSON, PROTOBUF, "application/octet-stream", ""):
-        raise unsupported_media(given, (_JSON,))
+    """Refuse a body that is neither JSON nor protobuf (415); what a header does not say is JSON. Raises ApiError."""
+    if request.headers.get("Content-Type") and request.content_type not in (_JSON, PROTOBUF):
+        raise unsupported_media(request.content_type, (_JSON, PROTOBUF))
 
 
 def is_dry_run(request: web.BaseRequest) -> bool:
@@ -134,6 +124,8 @@ def is_dry_run(request: web.BaseRequest) -> bool:
 async def read_deletion(request: web.BaseRequest) -> tuple[DeletionRequest, bool]:
     """Return the options of a DELETE, and whether it is a dry run. Raises ApiError."""
     body = await read_body(request)
+    if body:
+        check_json(request)
     options = _DeleteOptions()
     if body.strip():
         try:
@@ -163,6 +155,7 @@ class Eviction(msgspec.Struct, frozen=True):
 
 async def read_eviction(request: web.BaseRequest) -> Eviction:
     """Return the content of an Eviction. Raises ApiError."""
+    check_json(request)
     body = await read_body(request)
     try:
         eviction = _EVICTION.decode(body or b"{}")

@@ -26,6 +26,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
+from cotenant_gateway.access.authentication import Peer, peer_uid
 from cotenant_gateway.http.limits import SMALL_BYTES, ByteBudget, Limits
 from cotenant_gateway.statuses import ApiError, bad_request, encodable, internal, request_timeout, too_many
 
@@ -48,6 +49,7 @@ class Connection(RequestHandler):
         self.socket: asyncio.Transport | None = None
         """The transport; kept after aiohttp has let go of it, until the socket is closed."""
         self.address = ""
+        self.peer = Peer()
         self.gone = False
         self.on_gone: Callable[[], None] | None = None
         """Called once when the client is gone; set by the stream of the request under way."""
@@ -74,6 +76,7 @@ class Connection(RequestHandler):
         self.socket = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        self.peer = _peer(transport)
         _keep_alive(transport.get_extra_info("socket"))
         refusal = self.owner.admit(self)
         if refusal is not None:
@@ -329,6 +332,15 @@ def plain_answer(error: ApiError) -> bytes:
         f"Connection: close\r\nContent-Length: {len(error.body)}\r\n\r\n"
     )
     return head.encode() + error.body
+
+
+def _peer(transport: asyncio.BaseTransport) -> Peer:
+    """Return what the connection itself says of who is at its other end."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family == socket.AF_UNIX:
+        return Peer(uid=peer_uid(sock))
+    certificate = transport.get_extra_info("peercert") or {}
+    return Peer(tuple((name, value) for part in certificate.get("subject", ()) for name, value in part))
 
 
 def _keep_alive(sock: Any) -> None:

@@ -8,8 +8,6 @@ import msgspec
 
 from cotenant.api.definitions import Definition, Registry
 
-_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-_READ_VERBS = ["get", "list", "watch"]
 
 
 class Resource(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -75,14 +73,13 @@ def api_resources(kinds: Registry, group: str, version: str) -> dict[str, object
     resources: list[Resource] = []
     for definition in found:
         kind = definition.kind
-        verbs = _READ_VERBS if definition.read_only else _VERBS
         resources.append(
             Resource(
                 kind.plural,
                 kind.singular,
                 kind.namespaced,
                 kind.kind,
-                verbs,
+                sorted(definition.verbs),
                 short_names=list(kind.short_names),
                 categories=list(definition.categories),
             )

@@ -14,11 +14,14 @@ from aiohttp import web
 
 from cotenant.api.definitions import Definition, Registry
 from cotenant.api.kinds import Kind
+from cotenant.api.objects.rbac import RBAC_GROUP
 from cotenant.api.snapshots import Snapshot
 from cotenant.events.migrations import EvictionRequest
 from cotenant.kinds.pods import PODS
+from cotenant_gateway.access.escalation import refuse_escalation
+from cotenant_gateway.access.reviews import answer as answer_review
+from cotenant_gateway.http.access import actor_of, user_of
 from cotenant_gateway.http.bodies import (
-    actor_of,
     check_json,
     is_dry_run,
     json_response,
@@ -34,6 +37,7 @@ from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.streams import OpenStreams
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
 from cotenant_gateway.http.watching import watch
+from cotenant_gateway.loop.requests import Check, no_check
 from cotenant_gateway.planning.documents import existing
 from cotenant_gateway.planning.updates import PATCH_TYPES
 from cotenant_gateway.shell.gateway import Gateway
@@ -72,7 +76,10 @@ class ResourceHandlers:
         method = request.method
         if target.subresource:
             return await self._subresource(request, target)
-        if self._definition(target).read_only and method not in ("GET", "HEAD"):
+        definition = self._definition(target)
+        if definition.create_only:
+            return await self._review(request, target)
+        if definition.read_only and method not in ("GET", "HEAD"):
             raise method_not_allowed(f"{target.kind.resource} are made of other services' facts: they can be read only")
         if not target.name:
             if method in ("GET", "HEAD"):
@@ -90,6 +97,21 @@ class ResourceHandlers:
         elif method == "DELETE":
             return await self._delete(request, target)
         raise method_not_allowed(f"the server does not allow {method} on {target.kind.resource}")
+
+    def _check(self, request: web.BaseRequest, target: Target) -> Check:
+        """Return what is to be checked of an object before it is stored: nobody gives rights that they do not have."""
+        if target.kind.group != RBAC_GROUP:
+            return no_check
+        return lambda planned: refuse_escalation(self._gateway.core, user_of(request), planned)
+
+    async def _review(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        if request.method != "POST" or target.name:
+            raise method_not_allowed(f"{target.kind.resource} are answered when they are created, and kept nowhere")
+        check_json(request)
+        body = await read_body(request)
+        gateway = self._gateway
+        answer = answer_review(gateway.core, user_of(request), target.kind, target.namespace, body, gateway.clock())
+        return json_response(answer, 201)
 
     @property
     def kinds(self) -> Registry:
@@ -161,7 +183,12 @@ class ResourceHandlers:
         body = await read_body(request)
         warnings = self._unknown_fields(request, target, body)
         document = await self._gateway.create(
-            target.kind, target.namespace, body, actor_of(request), dry_run=is_dry_run(request)
+            target.kind,
+            target.namespace,
+            body,
+            actor_of(request),
+            dry_run=is_dry_run(request),
+            check=self._check(request, target),
         )
         return _warning(json_response(document, 201), warnings)
 
@@ -194,6 +221,7 @@ class ResourceHandlers:
             actor_of(request),
             dry_run=is_dry_run(request),
             status_only=status_only,
+            check=self._check(request, target),
         )
         return _warning(json_response(document), warnings)
 
@@ -211,6 +239,7 @@ class ResourceHandlers:
             actor_of(request),
             dry_run=is_dry_run(request),
             status_only=status_only,
+            check=self._check(request, target),
         )
         return _warning(json_response(document), warnings)
 

@@ -27,6 +27,14 @@ from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import MODIFIED, ApiError, conflict, insufficient_storage, unavailable
 
 
+Check = Callable[[Planned], None]
+"""Raises ApiError where its caller may not have this stored."""
+
+
+def no_check(_: Planned) -> None:
+    """What most kinds need: who may write them at all may write everything in them."""
+
+
 class Carried(msgspec.Struct, frozen=True):
     """A write request that was carried out: its plan, and the sequence that the object was stored at (0: nothing stored)."""
 
@@ -75,19 +83,29 @@ class Requests:
         self._new_suffix = new_suffix
         self._attempts = attempts
 
-    def create(self, kind: Kind, namespace: str, body: bytes, *, dry_run: bool = False) -> Request[Carried]:
+    def create(
+        self, kind: Kind, namespace: str, body: bytes, *, dry_run: bool = False, check: Check = no_check
+    ) -> Request[Carried]:
         """Create an object."""
         uid = self._new_uid()
         return self._carry_out(
-            lambda: plan_creation(self._core(), kind, namespace, body, self._clock(), uid, self._new_suffix), dry_run
+            lambda: plan_creation(self._core(), kind, namespace, body, self._clock(), uid, self._new_suffix), dry_run, check
         )
 
     def replace(
-        self, kind: Kind, namespace: str, name: str, body: bytes, *, dry_run: bool = False, status_only: bool = False
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: bytes,
+        *,
+        dry_run: bool = False,
+        status_only: bool = False,
+        check: Check = no_check,
     ) -> Request[Carried]:
         """Replace an object, or its status."""
         return self._carry_out(
-            lambda: plan_replacement(self._core(), kind, namespace, name, body, status_only=status_only), dry_run
+            lambda: plan_replacement(self._core(), kind, namespace, name, body, status_only=status_only), dry_run, check
         )
 
     def patch(
@@ -100,10 +118,11 @@ class Requests:
         *,
         dry_run: bool = False,
         status_only: bool = False,
+        check: Check = no_check,
     ) -> Request[Carried]:
         """Patch an object, or its status."""
         return self._carry_out(
-            lambda: plan_patch(self._core(), kind, namespace, name, patch_type, body, status_only=status_only), dry_run
+            lambda: plan_patch(self._core(), kind, namespace, name, patch_type, body, status_only=status_only), dry_run, check
         )
 
     def delete(
@@ -125,7 +144,7 @@ class Requests:
         where = f"{eviction.namespace}/{eviction.name}"
         raise unavailable(f"the eviction of {where} was overtaken {self._attempts} times; try again")
 
-    def _carry_out(self, plan: Callable[[], Planned], dry_run: bool) -> Request[Carried]:
+    def _carry_out(self, plan: Callable[[], Planned], dry_run: bool, check: Check = no_check) -> Request[Carried]:
         waited = False
         for _ in range(self._attempts):
             try:
@@ -135,6 +154,7 @@ class Requests:
                     raise newer.answer from newer
                 waited = True
                 continue
+            check(planned)
             if planned.plan is None or dry_run:
                 return Carried(planned, 0)
             seen = self._core().folded

@@ -1,4 +1,4 @@
-"""Objects that every installation holds: namespaces and priority classes. The gateway stores those that never existed."""
+"""Objects that every installation holds: namespaces, priority classes, roles. The gateway stores those that never existed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from cotenant.kinds.namespaces import BUILT_IN_NAMESPACES, NAMESPACES
 from cotenant.kinds.priority_classes import PRIORITY_CLASSES, SYSTEM_PRIORITIES
 from cotenant.log.plans import Plan, object_write
 from cotenant.model.tiers import PRIORITY_VALUES
+from cotenant_gateway.access import built_in_roles
 from cotenant_gateway.read_model.core import GatewayCore
 
 
@@ -43,6 +44,7 @@ def _documents() -> Iterator[tuple[Kind, str, msgspec.Raw]]:
     values = {tier.value: value for tier, value in PRIORITY_VALUES.items()} | SYSTEM_PRIORITIES
     for name, value in values.items():
         yield PRIORITY_CLASSES, name, raw(_priority_class(name, value))
+    yield from built_in_roles.documents()
 
 
 BUILT_IN: tuple[tuple[Kind, str, msgspec.Raw], ...] = tuple(_documents())

@@ -22,7 +22,7 @@ from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.log.room_pause import RoomPause
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_gateway.loop.duties import Cadence, Duties
-from cotenant_gateway.loop.requests import Carried, Requests, storing
+from cotenant_gateway.loop.requests import Carried, Check, Requests, no_check, storing
 from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
@@ -116,18 +116,29 @@ class Gateway:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    async def create(self, kind: Kind, namespace: str, body: bytes, actor: str, *, dry_run: bool = False) -> bytes:
+    async def create(
+        self, kind: Kind, namespace: str, body: bytes, actor: str, *, dry_run: bool = False, check: Check = no_check
+    ) -> bytes:
         """Create an object; returns it as the API shows it."""
         self._check_room(dry_run=dry_run)
-        return await self._shown(self._requests.create(kind, namespace, body, dry_run=dry_run), actor)
+        return await self._shown(self._requests.create(kind, namespace, body, dry_run=dry_run, check=check), actor)
 
     async def replace(
-        self, kind: Kind, namespace: str, name: str, body: bytes, actor: str, *, dry_run: bool, status_only: bool = False
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        body: bytes,
+        actor: str,
+        *,
+        dry_run: bool,
+        status_only: bool = False,
+        check: Check = no_check,
     ) -> bytes:
         """Replace an object, or its status."""
         ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
-            self._requests.replace(kind, namespace, name, body, dry_run=dry_run, status_only=status_only),
+            self._requests.replace(kind, namespace, name, body, dry_run=dry_run, status_only=status_only, check=check),
             actor,
             ends=ends,
         )
@@ -143,11 +154,14 @@ class Gateway:
         *,
         dry_run: bool,
         status_only: bool = False,
+        check: Check = no_check,
     ) -> bytes:
         """Patch an object, or its status."""
         ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
-            self._requests.patch(kind, namespace, name, patch_type, body, dry_run=dry_run, status_only=status_only),
+            self._requests.patch(
+                kind, namespace, name, patch_type, body, dry_run=dry_run, status_only=status_only, check=check
+            ),
             actor,
             ends=ends,
         )

@@ -46,7 +46,7 @@ async def run(
         if stack:
             await testbed.write(stack_events(now))
         await testbed.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now, runtime=not stack)])
-        gateway = await start_stack(testbed, simulated, say) if stack else ""
+        gateway = await start_stack(testbed, simulated, say) if stack else None
         testbed.start_scheduler()
         await testbed.scheduler_loaded()
         placed_at, submitted_at = testbed.folder / "placed", testbed.folder / "submitted"

@@ -17,9 +17,11 @@ import msgspec
 
 from cotenant.log.contract import LOG
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream
+from cotenant_console.api.credentials import Credentials, Server
+from cotenant_console.up.identity import prepared
 from cotenant_console.up.nats_server import LOOPBACK, free_port
 from cotenant_console.up.services import module_of
-from cotenant_console.up.stack import is_ready
+from cotenant_console.up.stack import GATEWAY_NAMES, is_ready
 from cotenant_verification.bench.testbed import BenchError, Testbed
 from cotenant_verification.bench.workload import Workload, node_name
 
@@ -60,8 +62,8 @@ def fleets(workload: Workload) -> list[Fleet]:
     ]
 
 
-async def start_stack(testbed: Testbed, simulated: Sequence[Fleet], say: Callable[[str], None]) -> str:
-    """Start everything, wait until it is ready; returns the gateway's address. `say` gets a line now and then: how many nodes
+async def start_stack(testbed: Testbed, simulated: Sequence[Fleet], say: Callable[[str], None]) -> Server:
+    """Start everything, wait until it is ready; returns the gateway. `say` gets a line now and then: how many nodes
     have joined, and who is not ready. Raises BenchError where a process ends, or nothing more happens."""
     ports: dict[str, int] = {}
 
@@ -70,17 +72,21 @@ async def start_stack(testbed: Testbed, simulated: Sequence[Fleet], say: Callabl
         common = ("--nats", testbed.url, "--replica", name, "--http-port", str(ports[name]))
         testbed.start_module(name, module_of(service), *common, *flags)
 
+    identity = prepared(testbed.folder, GATEWAY_NAMES)
+    gateway_credentials = Credentials(ca=identity.ca_text, token=identity.token)
     for service in SERVICES:
-        start(service, service)
+        start(service, service, *(identity.gateway_flags() if service == "gateway" else ()))
     for number, fleet in enumerate(simulated):
         size = ("--simulated-cpu", fleet.cpu, "--simulated-memory", fleet.memory)
         periods = ("--sample-period", SAMPLE_SECONDS, "--report-period", SAMPLE_SECONDS)
         start(f"{EXECUTORS}-{number}", "node-executor", "--simulate", ",".join(fleet.names), *size, *periods)
-    await _until_ready(testbed, ports, sum(len(fleet.names) for fleet in simulated), say)
-    return f"http://{LOOPBACK}:{ports['gateway']}"
+    await _until_ready(testbed, ports, gateway_credentials, sum(len(fleet.names) for fleet in simulated), say)
+    return Server(f"https://{LOOPBACK}:{ports['gateway']}", gateway_credentials)
 
 
-async def _until_ready(testbed: Testbed, ports: dict[str, int], nodes: int, say: Callable[[str], None]) -> None:
+async def _until_ready(
+    testbed: Testbed, ports: dict[str, int], of_gateway: Credentials, nodes: int, say: Callable[[str], None]
+) -> None:
     waiting = list(ports)
     best = (0, 0)
     moved = said = time.monotonic()
@@ -88,7 +94,11 @@ async def _until_ready(testbed: Testbed, ports: dict[str, int], nodes: int, say:
         for name in waiting:
             if testbed.processes[name].poll() is not None:
                 raise BenchError(f"{name} ended: {testbed.tail(name)}")
-        waiting = [name for name in waiting if not await asyncio.to_thread(is_ready, ports[name])]
+        waiting = [
+            name
+            for name in waiting
+            if not await asyncio.to_thread(is_ready, ports[name], of_gateway if name == "gateway" else None)
+        ]
         if not waiting:
             say(f"{nodes} nodes joined, everything is ready")
             return

@@ -13,13 +13,18 @@ import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import uvloop
 
 from cotenant.log.contract import WORTH_A_BATCH, Stored, Write
 from cotenant.log.nats.log import connect
+from cotenant_console.api.credentials import Server
 from cotenant_verification.bench.workload import NAMESPACE, Workload, pod_document, pod_event
+
+if TYPE_CHECKING:
+    import aiohttp
 
 BATCH = 500
 TICK_SECONDS = 0.005
@@ -39,8 +44,8 @@ class Orders(msgspec.Struct, frozen=True):
     first: int
     last: int
     out: str
-    gateway: str = ""
-    """Its address; empty: the pods are written to the log."""
+    gateway: Server | None = None
+    """None: the pods are written to the log."""
 
 
 class _Pace:
@@ -81,10 +86,13 @@ async def _write(orders: Orders, times: array.array[int]) -> None:
 
 
 async def _request(orders: Orders, times: array.array[int]) -> None:
-    import aiohttp  # a process that writes to the log shall not pay for it
+    # A process that writes to the log shall not pay for aiohttp.
+    from cotenant_verification.http_sessions import http_session
 
+    gateway = orders.gateway
+    assert gateway is not None
     numbers: asyncio.Queue[int | None] = asyncio.Queue(CONNECTIONS)
-    url = f"{orders.gateway}/api/v1/namespaces/{NAMESPACE}/pods"
+    url = f"{gateway.url}/api/v1/namespaces/{NAMESPACE}/pods"
     headers = {"Content-Type": "application/json"}
 
     async def client(session: aiohttp.ClientSession) -> None:
@@ -112,8 +120,7 @@ async def _request(orders: Orders, times: array.array[int]) -> None:
         for _ in range(CONNECTIONS):
             await numbers.put(None)
 
-    connector = aiohttp.TCPConnector(limit=CONNECTIONS)
-    async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as group:
+    async with http_session(gateway.credentials, connections=CONNECTIONS) as session, asyncio.TaskGroup() as group:
         group.create_task(hand_out())
         for _ in range(CONNECTIONS):
             group.create_task(client(session))

@@ -15,6 +15,8 @@ from typing import Any
 
 import aiohttp
 
+from cotenant_console.api.credentials import Credentials
+from cotenant_verification.http_sessions import http_session
 from cotenant_verification.stack_chaos.records import Action, History, Listing, Outcome, Seen, Write
 
 NAMESPACE = "chaos"
@@ -29,11 +31,12 @@ NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 class Registers:
     """The clients' side of one run."""
 
-    def __init__(self, urls: dict[str, str], seed: int, began: float) -> None:
+    def __init__(self, urls: dict[str, str], credentials: Credentials, seed: int, began: float) -> None:
         self.history = History()
         self.progress: list[float] = []
         """When writes were acknowledged."""
         self._urls = urls
+        self.credentials = credentials
         self._seed = seed
         self._began = began
 
@@ -43,12 +46,12 @@ class Registers:
 
     async def run(self, clients: int, stop: asyncio.Event) -> None:
         """Run so many clients until told to stop."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
+        async with http_session(self.credentials, timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
             await asyncio.gather(*(_Client(self, session, f"client-{number}", stop).run() for number in range(clients)))
 
     async def list_finally(self, at_least: int) -> None:
         """Each gateway shows everything, at a version or a later one."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
+        async with http_session(self.credentials, timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
             client = _Client(self, session, "last", asyncio.Event())
             for gateway in self._urls:
                 for _ in range(10):

@@ -12,13 +12,16 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cotenant_console.api.client import Client
+from cotenant_console.api.credentials import Credentials, Server
 from cotenant_console.up.bootstrap import base_objects
+from cotenant_console.up.identity import prepared
 from cotenant_console.up.nats_server import LOOPBACK, Member, answers, free_port, nats_processes, nats_urls
 from cotenant_console.up.services import DECIDING, environment, module_of
-from cotenant_console.up.stack import is_ready
+from cotenant_console.up.stack import GATEWAY_NAMES, is_ready
 from cotenant_console.up.supervisor import ProcessSpec, Supervisor
 from cotenant_verification.stack_chaos.network import Relay
 
@@ -68,11 +71,14 @@ class Cluster:
         self.nats_url = nats_urls([member.port for member in self.members])
         """Without relays: for who looks on."""
         self._specs: dict[str, ProcessSpec] = {}
+        self._identity = prepared(folder, GATEWAY_NAMES)
+        self.credentials = Credentials(ca=self._identity.ca_text, token=self._identity.token)
+        """An administrator's, for both gateways."""
 
     @property
     def gateway_urls(self) -> dict[str, str]:
         """The addresses of the gateways."""
-        return {gateway: f"http://{LOOPBACK}:{self.ports[gateway]}" for gateway in GATEWAYS}
+        return {gateway: f"https://{LOOPBACK}:{self.ports[gateway]}" for gateway in GATEWAYS}
 
     async def start(self) -> None:
         """Start everything and wait until it is ready."""
@@ -90,7 +96,7 @@ class Cluster:
         await asyncio.to_thread(self._declare)
 
     def _declare(self) -> None:
-        with Client(self.gateway_urls[GATEWAYS[0]]) as client:
+        with Client(Server(self.gateway_urls[GATEWAYS[0]], self.credentials)) as client:
             base_objects(client)
 
     def _service(self, name: str, store_bytes: int) -> ProcessSpec:
@@ -101,6 +107,8 @@ class Cluster:
         own: tuple[str, ...] = ()
         if name in EXECUTORS:
             own = ("--simulate", EXECUTORS[name], "--sample-period", "5")
+        elif name in GATEWAYS:
+            own = self._identity.gateway_flags()
         elif name == "metrics-ingest":
             own = ("--set", "report_interval_seconds=10", "--set", "aggregate_duration_seconds=60")
         argv = (sys.executable, "-m", module_of(service), *common, *of_log, *own)
@@ -115,7 +123,8 @@ class Cluster:
     async def until_ready(self) -> None:
         """Wait until every service says that it is ready. Raises StackError."""
         for service in SERVICES:
-            await self._until(service, _ready, self.ports[service])
+            credentials = self.credentials if service in GATEWAYS else None
+            await self._until(service, partial(_ready, credentials=credentials), self.ports[service])
 
     async def _until(self, name: str, asked: object, port: int) -> None:
         assert callable(asked)
@@ -155,5 +164,5 @@ class Cluster:
             await relay.close()
 
 
-async def _ready(port: int) -> bool:
-    return await asyncio.to_thread(is_ready, port)
+async def _ready(port: int, credentials: Credentials | None) -> bool:
+    return await asyncio.to_thread(is_ready, port, credentials)

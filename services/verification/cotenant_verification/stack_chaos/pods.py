@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 
+from cotenant_console.api.credentials import Credentials
+from cotenant_verification.http_sessions import http_session
 from cotenant_verification.stack_chaos.clients import ANSWER_SECONDS, NAMESPACE, NO_ANSWER
 
 LABEL = "group"
@@ -26,8 +28,9 @@ EVICTED_TOGETHER = 4
 class Pods:
     """The load of one run."""
 
-    def __init__(self, urls: dict[str, str], seed: int) -> None:
+    def __init__(self, urls: dict[str, str], credentials: Credentials, seed: int) -> None:
         self._urls = urls
+        self._credentials = credentials
         self._random = Random(f"pods/{seed}")
         self._number = 0
         self.evictions = {"allowed": 0, "refused": 0, "unanswered": 0}
@@ -48,14 +51,14 @@ class Pods:
             )
             for group, count in BUDGETS.items()
         ]
-        async with aiohttp.ClientSession(url, raise_for_status=True) as session:
+        async with http_session(self._credentials, url, raise_for_status=True) as session:
             for path, document in documents:
                 async with session.post(path, json=document):
                     pass
 
     async def run(self, stop: asyncio.Event) -> None:
         """Create, delete and evict until told to stop."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
+        async with http_session(self._credentials, timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
             while not stop.is_set():
                 with contextlib.suppress(*NO_ANSWER):
                     await self._step(session)

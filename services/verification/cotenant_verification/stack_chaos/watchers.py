@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from cotenant_verification.http_sessions import http_session
 from cotenant_verification.stack_chaos.clients import NO_ANSWER, Registers
 from cotenant_verification.stack_chaos.records import Change, Watch
 
@@ -31,7 +32,7 @@ class Watcher:
     async def run(self, stop: asyncio.Event) -> None:
         """Watch, again and again."""
         timeout = aiohttp.ClientTimeout(total=None, sock_read=SILENT_SECONDS, sock_connect=5)
-        async with aiohttp.ClientSession(timeout=timeout, read_bufsize=LINE_BYTES) as session:
+        async with http_session(self._run.credentials, timeout=timeout, read_bufsize=LINE_BYTES) as session:
             while not stop.is_set():
                 try:
                     if not self._version:

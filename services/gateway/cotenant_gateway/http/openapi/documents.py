@@ -78,19 +78,19 @@ def _paths(definition: Definition) -> dict[str, object]:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
     collection, item = f"{root}{scope}/{kind.plural}", f"{root}{scope}/{kind.plural}/{{name}}"
-    paths: dict[str, object] = {
-        collection: _operations(definition, "", ("list",) if definition.read_only else ("list", "create", "deletecollection")),
-        item: _operations(
-            definition, "", ("get",) if definition.read_only else ("get", "update", "patch", "delete"), named=True
-        ),
-    }
-    if kind.namespaced:
+    verbs = definition.verbs
+    paths: dict[str, object] = {collection: _operations(definition, "", tuple(verb for verb in _OF_COLLECTIONS if verb in verbs))}
+    if "get" in verbs:
+        paths[item] = _operations(definition, "", tuple(verb for verb in _OF_ITEMS if verb in verbs), named=True)
+    if kind.namespaced and "list" in verbs:
         paths[f"{root}/{kind.plural}"] = {"get": _operation(kind, "list", "ForAllNamespaces")}
     if definition.has_status and not definition.read_only:
         paths[f"{item}/status"] = _operations(definition, "Status", ("get", "update", "patch"), named=True)
     return paths
 
 
+_OF_COLLECTIONS = ("list", "create", "deletecollection")
+_OF_ITEMS = ("get", "update", "patch", "delete")
 _METHODS = {
     "get": "get",
     "list": "get",

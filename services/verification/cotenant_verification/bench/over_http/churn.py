@@ -82,8 +82,8 @@ async def run(
     with tempfile.TemporaryDirectory(prefix="cotenant-churn-") as temporary:
         folder = Path(temporary) / "data"
         folder.mkdir()
-        async with stack(folder, nodes) as (process, url):
-            churn = Churn(url, rate, life)
+        async with stack(folder, nodes) as (process, gateway):
+            churn = Churn(gateway, rate, life)
             watch = _Observer(churn, process.pid, kill_every, show)
             observing = asyncio.ensure_future(watch.run())
             try:

@@ -1,6 +1,6 @@
 """The load of `bench churn`: pods that are created and deleted over HTTP, and one watch that observes them.
 
-In: the gateway's URL, a rate, the lifetime of a pod. Out: when each pod was created and deleted, and after how many seconds it
+In: the gateway, a rate, the lifetime of a pod. Out: when each pod was created and deleted, and after how many seconds it
 ran and was gone. Open loop: a slow stack does not slow its users down.
 
 Bound: MAX_UNDER_WAY requests at once beside the pods that live; what is beyond is counted as `skipped`, not queued.
@@ -18,7 +18,9 @@ from typing import Any
 
 import aiohttp
 
+from cotenant_console.api.credentials import Server
 from cotenant_verification.bench.testbed import BenchError
+from cotenant_verification.http_sessions import http_session
 
 NAMESPACE = "churn"
 MAX_UNDER_WAY = 500
@@ -28,8 +30,8 @@ DRAIN_SECONDS = 60.0
 class Churn:
     """One run against one stack."""
 
-    def __init__(self, url: str, rate: float, life: float) -> None:
-        self.url = url
+    def __init__(self, gateway: Server, rate: float, life: float) -> None:
+        self.gateway = gateway
         self.rate = rate
         self.life = life
         self.created: dict[str, float] = {}
@@ -43,8 +45,8 @@ class Churn:
 
     async def run(self, seconds: float) -> None:
         """Create pods for the given time, then wait until all deleted ones are gone."""
-        connector = aiohttp.TCPConnector(limit=64)
-        async with aiohttp.ClientSession(self.url, connector=connector, timeout=aiohttp.ClientTimeout(30)) as session:
+        gateway, timeout = self.gateway, aiohttp.ClientTimeout(30)
+        async with http_session(gateway.credentials, gateway.url, connections=64, timeout=timeout) as session:
             await self._namespace(session)
             watching = asyncio.ensure_future(self._watch(session))
             try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 import uvloop
 
+from cotenant_console.api.credentials import Server
 from cotenant_verification.bench.workload import NAMESPACE, pod_name
 
 OTHER_WRITERS = 16
@@ -27,7 +29,7 @@ _LENGTH = b"content-length: "
 class Deletions(msgspec.Struct, frozen=True):
     """What to delete: pods 0 to `pods` - 1. `grace`: None for the pods' own."""
 
-    gateway: str
+    gateway: Server
     pods: int
     clients: int
     grace: int | None
@@ -50,7 +52,8 @@ class Deleted(msgspec.Struct):
 class Connection(asyncio.Protocol):
     """One connection: one request at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str, token: str) -> None:
+        self._head = f"HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nUser-Agent: bench/1\r\n"
         self._buffer = b""
         self._answer: asyncio.Future[bytes] | None = None
         self._transport: asyncio.Transport | None = None
@@ -77,7 +80,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
         head = (
-            f"{method} {path} HTTP/1.1\r\nHost: bench\r\nUser-Agent: bench/1\r\nContent-Type: {content_type}\r\n"
+            f"{method} {path} {self._head}Content-Type: {content_type}\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         self._transport.write(head.encode() + body)
@@ -85,12 +88,14 @@ class Connection(asyncio.Protocol):
         return int(answer[9:12]), answer
 
 
-async def connect(url: str) -> Connection:
+async def connect(gateway: Server) -> Connection:
     """Open a connection to a gateway."""
-    at = urlsplit(url)
+    at = urlsplit(gateway.url)
     assert at.hostname is not None
     assert at.port is not None
-    _, connection = await asyncio.get_running_loop().create_connection(Connection, at.hostname, at.port)
+    context = gateway.credentials.context()
+    made = partial(Connection, at.netloc, gateway.credentials.token)
+    _, connection = await asyncio.get_running_loop().create_connection(made, at.hostname, at.port, ssl=context)
     return connection
 
 

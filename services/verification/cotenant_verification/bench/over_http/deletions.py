@@ -19,6 +19,7 @@ from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log.contract import LOG
 from cotenant.log.nats.reader import NatsReader
+from cotenant_console.api.credentials import Server
 from cotenant_verification.bench.figures import Latency, latency
 from cotenant_verification.bench.over_http.deleter import Deleted, Deletions
 from cotenant_verification.bench.stack import fleets, start_stack
@@ -73,8 +74,8 @@ async def run(workload: Workload, clients: int, grace: int | None, say: Callable
         return _figures(workload.pods, seen, gone, before, after, testbed.peak_memory_mib())
 
 
-async def _filled(testbed: Testbed, workload: Workload, say: Callable[[str], None]) -> str:
-    """Start the stack, create the pods and wait until all run; returns the gateway's address."""
+async def _filled(testbed: Testbed, workload: Workload, say: Callable[[str], None]) -> Server:
+    """Start the stack, create the pods and wait until all run; returns the gateway."""
     now = datetime.now(UTC)
     await testbed.write(stack_events(now))
     await testbed.write([*node_events(workload, now, lent=False), *quota_events(workload, now, runtime=False)])

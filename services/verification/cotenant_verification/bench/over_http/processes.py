@@ -1,6 +1,6 @@
 """The stack of `bench churn`: `cotenant up` on a folder, and what its processes use.
 
-In: a folder, a number of simulated nodes; process ids. Out: the running stack with its URL; CPU seconds and resident memory
+In: a folder, a number of simulated nodes; process ids. Out: the running stack with its gateway; CPU seconds and resident memory
 (MiB) from /proc.
 """
 
@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from cotenant_console.api.credentials import Server
 from cotenant_console.api.endpoint import read_endpoint
 from cotenant_verification.bench.testbed import BenchError
 
@@ -25,7 +26,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.asynccontextmanager
-async def stack(folder: Path, nodes: int) -> AsyncIterator[tuple[subprocess.Popen[bytes], str]]:
+async def stack(folder: Path, nodes: int) -> AsyncIterator[tuple[subprocess.Popen[bytes], Server]]:
     """Start `cotenant up` on a folder and wait until it is ready; stop it as Ctrl-C would."""
     process = _start(folder, nodes)
     try:
@@ -34,7 +35,7 @@ async def stack(folder: Path, nodes: int) -> AsyncIterator[tuple[subprocess.Pope
             if process.poll() is not None or time.monotonic() > deadline:
                 raise BenchError(f"the stack did not start: {(folder.parent / 'up.log').read_text(errors='replace')[-600:]}")
             await asyncio.sleep(0.05)
-        yield process, endpoint.api_url
+        yield process, endpoint.server
     finally:
         process.send_signal(signal.SIGINT)
         await asyncio.to_thread(_ended, process)

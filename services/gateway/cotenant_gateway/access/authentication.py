@@ -1,0 +1,109 @@
+"""Authentication: from a connection and its headers to a user, or 401.
+
+In this order: the client certificate of the connection (its CN is the name, its O the groups), the process at the other end of
+a unix socket, a bearer token. A bearer token that nobody knows is refused even where the connection has an identity, as
+kube-apiserver does.
+"""
+
+from __future__ import annotations
+
+import grp
+import pwd
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Protocol
+
+import msgspec
+
+from cotenant_gateway.access.tokens import digest
+from cotenant_gateway.access.users import MASTERS, User, authenticated
+from cotenant_gateway.statuses import ApiError
+
+MAX_TOKEN_BYTES = 16 * 1024
+_PEER = struct.Struct("3i")
+UNIX = "unix:"
+"""What names of local users and groups begin with."""
+
+
+class TokenSource(Protocol):
+    """Something that knows bearer tokens."""
+
+    def user(self, token_digest: bytes) -> User | None:
+        """Return whose token this is."""
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """What a connection says of who is at its other end."""
+
+    certificate: Sequence[tuple[str, str]] = ()
+    """The subject of a verified client certificate: names and values."""
+    uid: int | None = None
+    """The user of the process at the other end of a unix socket."""
+
+
+class Authenticator:
+    """Finds out who asks."""
+
+    def __init__(self, tokens: Sequence[TokenSource], own_uid: Callable[[], int]) -> None:
+        """`own_uid`: the user that the gateway runs as; that one, and root, may do everything over the unix socket."""
+        self._tokens = tuple(tokens)
+        self._own_uid = own_uid
+
+    def user(self, peer: Peer, authorization: str) -> User:
+        """Return who asks; `authorization` is the value of that header. Raises ApiError 401."""
+        found = self._of_peer(peer)
+        if not authorization:
+            if found is None:
+                raise unauthorized("no credentials: send a bearer token or a client certificate")
+            return found
+        scheme, _, token = authorization.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN_BYTES:
+            raise unauthorized("the Authorization header is no bearer token")
+        key = digest(token)
+        for source in self._tokens:
+            known = source.user(key)
+            if known is not None:
+                return known if found is None else found
+        raise unauthorized("the bearer token is not known, or no longer valid")
+
+    def _of_peer(self, peer: Peer) -> User | None:
+        if peer.certificate:
+            name = next((value for key, value in peer.certificate if key == "commonName"), "")
+            if name:
+                return authenticated(name, tuple(value for key, value in peer.certificate if key == "organizationName"))
+        if peer.uid is not None:
+            return local_user(peer.uid, peer.uid in (0, self._own_uid()))
+        return None
+
+
+@lru_cache(maxsize=256)
+def local_user(uid: int, master: bool) -> User:  # noqa: FBT001 - part of the cache's key
+    """Return a user of this machine, with the groups that it is in."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return authenticated(f"{UNIX}{uid}", (MASTERS,) if master else ())
+    groups = {entry.pw_gid, *(group.gr_gid for group in grp.getgrall() if entry.pw_name in group.gr_mem)}
+    names = sorted(f"{UNIX}{_group_name(gid)}" for gid in groups)
+    return authenticated(f"{UNIX}{entry.pw_name}", (MASTERS, *names) if master else tuple(names))
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """Return the user of the process that opened a unix socket's other end."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return int(_PEER.unpack(credentials)[1])
+
+
+def unauthorized(message: str) -> ApiError:
+    """401: it is not known who asks."""
+    return ApiError(401, "Unauthorized", message)

@@ -1,0 +1,44 @@
+"""Who asks: a name and groups, as authentication found them. Names are Kubernetes'."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+MASTERS = "system:masters"
+"""Its members may do everything, whatever roles there are: who has locked everybody out still gets in."""
+AUTHENTICATED = "system:authenticated"
+NODES = "system:nodes"
+SERVICE_ACCOUNTS = "system:serviceaccounts"
+_ACCOUNT = "system:serviceaccount:"
+
+
+class User(msgspec.Struct, frozen=True):
+    """A caller that has been authenticated. Every one is in the group `system:authenticated`."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+
+def authenticated(name: str, groups: tuple[str, ...] = (), uid: str = "") -> User:
+    """Return a user whose credentials were accepted."""
+    return User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))), uid)
+
+
+def account_name(namespace: str, name: str) -> str:
+    """Return the user name of a service account."""
+    return f"{_ACCOUNT}{namespace}:{name}"
+
+
+def account_groups(namespace: str) -> tuple[str, ...]:
+    """Return the groups of a service account of a namespace."""
+    return SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}"
+
+
+def account_of(name: str) -> tuple[str, str] | None:
+    """Return namespace and name of the service account that a user name means; None where it means none."""
+    namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
+    return (namespace, account) if name.startswith(_ACCOUNT) and namespace and account else None

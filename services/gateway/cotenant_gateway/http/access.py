@@ -1,0 +1,121 @@
+"""The way in: Host and Origin, then who asks (401), then whether they may (403).
+
+In: a request and what it is about. Out: its user, kept with the request for who stores and audits; or an ApiError.
+
+Host and Origin are checked before anything is looked at: a web page that has its own name resolve to this machine, or that
+sends a form here, gets no further, whatever the browser would add. Liveness and readiness are open to everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from cotenant_gateway.access.attributes import RequestAttributes
+from cotenant_gateway.access.authentication import Authenticator
+from cotenant_gateway.access.authorizer import authorize
+from cotenant_gateway.access.users import User, account_groups, account_of, authenticated
+from cotenant_gateway.http.connections import connection_of
+from cotenant_gateway.shell.gateway import Gateway
+from cotenant_gateway.statuses import ApiError, StatusDetails, bad_request, encodable, unavailable
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+MAX_ACTOR = 256
+_USER = "cotenant.user"
+_AS_USER, _AS_GROUP = "Impersonate-User", "Impersonate-Group"
+
+
+class Access:
+    """Lets requests in."""
+
+    def __init__(self, gateway: Gateway, authenticator: Authenticator, hosts: Iterable[str] = ()) -> None:
+        """`hosts`: names and addresses, beside the loopback's, that clients may have in the header Host."""
+        self._gateway = gateway
+        self._authenticator = authenticator
+        self._hosts = LOOPBACK_NAMES | {host.lower() for host in hosts}
+
+    def check_origin(self, request: web.BaseRequest) -> None:
+        """Raise ApiError 403 for a Host that is not this server's, and for an Origin that is not its Host."""
+        if connection_of(request).peer.uid is not None:
+            return  # a unix socket: no web page reaches it
+        headers = request.headers
+        host = headers.get("Host", "")
+        if _name_of(host) not in self._hosts:
+            raise forbidden_text(f"the host {host[:100]!r} is not served here: name it with --allowed-host, or ask by the address")
+        origin = headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            raise forbidden_text(f"requests from pages of {origin[:100]!r} are not answered")
+
+    def admit(self, request: web.BaseRequest, asked: RequestAttributes) -> User:
+        """Return who asks, if they may. Raises ApiError 401, 403, and 503 while the roles are still loading."""
+        headers = request.headers
+        user = self._authenticator.user(connection_of(request).peer, headers.get("Authorization", ""))
+        request[_USER] = user
+        if not self._gateway.follower.ready.is_set():
+            raise unavailable("the read model is still loading")
+        if _AS_USER in headers or _AS_GROUP in headers:
+            user = request[_USER] = self._impersonated(user, headers.get(_AS_USER, ""), headers.getall(_AS_GROUP, []))
+        if not authorize(self._gateway.core, user, asked).allowed:
+            raise forbidden(user, asked)
+        return user
+
+
+    def _impersonated(self, user: User, name: str, groups: Sequence[str]) -> User:
+        """Return the user that another one acts as (`kubectl --as`), if they may. Raises ApiError."""
+        if not name:
+            raise bad_request(f"the header {_AS_GROUP} goes with {_AS_USER}")
+        account = account_of(name)
+        asked = [
+            RequestAttributes("impersonate", resource="users", name=name)
+            if account is None
+            else RequestAttributes("impersonate", resource="serviceaccounts", namespace=account[0], name=account[1])
+        ]
+        asked += [RequestAttributes("impersonate", resource="groups", name=group) for group in groups]
+        for each in asked:
+            if not authorize(self._gateway.core, user, each).allowed:
+                raise forbidden(user, each)
+        return authenticated(name, tuple(groups) or (account_groups(account[0]) if account is not None else ()))
+
+
+def user_of(request: web.BaseRequest) -> User:
+    """Return who asks: `Access.admit` found them."""
+    user = request[_USER]
+    assert isinstance(user, User)
+    return user
+
+
+def actor_of(request: web.BaseRequest) -> str:
+    """Return who writes, as events say it: the user's name."""
+    return encodable(user_of(request).name[:MAX_ACTOR])
+
+
+def _name_of(host: str) -> str:
+    """Return the name or address in a Host header, without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def forbidden(user: User, asked: RequestAttributes) -> ApiError:
+    """403: the user may not do this, in Kubernetes' words."""
+    if not asked.resource:
+        return forbidden_text(f'User "{user.name}" cannot {asked.verb} path "{asked.path}"')
+    group, name = asked.group, asked.name
+    what = f'"{asked.qualified}" in API group "{group}"'
+    where = f' in the namespace "{asked.namespace}"' if asked.namespace else " at the cluster scope"
+    resource = f"{asked.resource}.{group}" if group else asked.resource
+    about = f'{resource} "{name}"' if name else resource
+    return ApiError(
+        403,
+        "Forbidden",
+        f'{about} is forbidden: User "{user.name}" cannot {asked.verb} resource {what}{where}',
+        StatusDetails(name=name, group=group, kind=asked.resource),
+    )
+
+
+def forbidden_text(message: str) -> ApiError:
+    """403 for something else than a resource."""
+    return ApiError(403, "Forbidden", f"forbidden: {message}", StatusDetails())

@@ -1,0 +1,29 @@
+"""Questions about the caller's own identity, and about what somebody may do. They are answered at once and stored nowhere.
+
+authentication.k8s.io/v1 SelfSubjectReview (`kubectl auth whoami`); authorization.k8s.io/v1 SelfSubjectAccessReview and
+SelfSubjectRulesReview (`kubectl auth can-i`, `can-i --list`), SubjectAccessReview and LocalSubjectAccessReview.
+"""
+
+from __future__ import annotations
+
+from cotenant.api.definitions import Definition
+from cotenant.api.kinds import Kind
+
+AUTHENTICATION_GROUP = "authentication.k8s.io"
+AUTHORIZATION_GROUP = "authorization.k8s.io"
+SELF_SUBJECT_REVIEWS = Kind(AUTHENTICATION_GROUP, "v1", "selfsubjectreviews", "SelfSubjectReview", False)
+SELF_SUBJECT_ACCESS_REVIEWS = Kind(AUTHORIZATION_GROUP, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
+SELF_SUBJECT_RULES_REVIEWS = Kind(AUTHORIZATION_GROUP, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False)
+SUBJECT_ACCESS_REVIEWS = Kind(AUTHORIZATION_GROUP, "v1", "subjectaccessreviews", "SubjectAccessReview", False)
+LOCAL_SUBJECT_ACCESS_REVIEWS = Kind(AUTHORIZATION_GROUP, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True)
+
+DEFINITIONS = tuple(
+    Definition(kind, create_only=True)
+    for kind in (
+        SELF_SUBJECT_REVIEWS,
+        SELF_SUBJECT_ACCESS_REVIEWS,
+        SELF_SUBJECT_RULES_REVIEWS,
+        SUBJECT_ACCESS_REVIEWS,
+        LOCAL_SUBJECT_ACCESS_REVIEWS,
+    )
+)
