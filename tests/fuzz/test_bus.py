@@ -11,8 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import aiohttp
-
 from cotenant.engine.commit import Identity
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.migrations import EVICT_ENDPOINT

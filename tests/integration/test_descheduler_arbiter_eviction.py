@@ -29,9 +29,9 @@ from cotenant.log.contract import LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.reader import NatsReader
 from cotenant.model.subjects import executor_subject, metrics_subject, run_subject
+from cotenant_console.api.credentials import Credentials
 from cotenant_descheduler_arbiter.definition import DEFINITION
 from cotenant_scheduler.definition import DEFINITION as SCHEDULER
-from cotenant_console.api.credentials import Credentials
 from cotenant_verification.http_sessions import http_session
 from tests.builders import node_document, pod_document
 from tests.integration.gateway.gateway_process import shared_identity

@@ -26,7 +26,7 @@ from cotenant_gateway.http.facts import FactHandlers
 from cotenant_gateway.http.limits import Limits, within_open_files
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources import ResourceHandlers
-from cotenant_gateway.http.serving import Listening, ListenError
+from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.streams import OpenStreams
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD

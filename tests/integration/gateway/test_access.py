@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import ssl
@@ -45,9 +46,8 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def gateway(shared_nats_server: NatsServer, tokens: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     socket = tmp_path_factory.mktemp("socket") / "gateway.sock"
-    process = GatewayProcess(
-        shared_nats_server.url, "g1", "--token-auth-file", str(tokens), "--unix-socket", str(socket), "--allowed-host", "cell.example"
-    )
+    options = ("--token-auth-file", str(tokens), "--unix-socket", str(socket), "--allowed-host", "cell.example")
+    process = GatewayProcess(shared_nats_server.url, "g1", *options)
     asyncio.run(process.ready())
     yield process
     process.close()
@@ -101,10 +101,8 @@ async def test_plain_http_is_not_spoken(gateway: GatewayProcess) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
     writer.write(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
     async with asyncio.timeout(WAIT_SECONDS):
-        try:
+        with contextlib.suppress(ConnectionError):
             assert b"HTTP/1.1 200" not in await reader.read()
-        except ConnectionError:
-            pass
     writer.close()
     with pytest.raises(aiohttp.ClientSSLError):
         async with aiohttp.ClientSession() as session:
@@ -132,7 +130,9 @@ async def test_pages_of_others_get_nothing(gateway: GatewayProcess, headers: dic
             assert (await answer.json())["reason"] == "Forbidden"
 
 
-@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data", "application/octet-stream"])
+@pytest.mark.parametrize(
+    "content_type", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data", "application/octet-stream"]
+)
 async def test_a_verb_takes_its_own_content_types(boss: aiohttp.ClientSession, content_type: str) -> None:
     body, headers = json.dumps(pod("form")).encode(), {"Content-Type": content_type}
     assert (await boss.post(PODS, data=body, headers=headers)).status == 415
@@ -168,7 +168,8 @@ async def test_roles_open_what_they_say_and_closing_them_takes_effect_at_once(
 async def test_nobody_gives_themselves_more(boss: aiohttp.ClientSession, anna: aiohttp.ClientSession) -> None:
     roles, bindings = f"{RBAC}/namespaces/default/roles", f"{RBAC}/namespaces/default/rolebindings"
     groups = ["rbac.authorization.k8s.io"]
-    writing = role("rbac-writer", {"verbs": ["create", "update", "patch"], "apiGroups": groups, "resources": ["roles", "rolebindings"]})
+    written = ["roles", "rolebindings"]
+    writing = role("rbac-writer", {"verbs": ["create", "update", "patch"], "apiGroups": groups, "resources": written})
     await body_of(await boss.post(roles, json=writing), 201)
     await body_of(await boss.post(bindings, json=binding("w", "rbac-writer", "anna")), 201)
     more = {"verbs": ["delete"], "apiGroups": [""], "resources": ["pods"]}
@@ -193,20 +194,29 @@ async def test_who_writes_is_who_was_let_in(boss: aiohttp.ClientSession) -> None
         assert "somebody-else" not in await answer.text()
 
 
+def rewrite(path: Path, text: str) -> None:
+    path.write_text(text)
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
 async def test_a_token_that_is_taken_away_ends(gateway: GatewayProcess, tokens: Path) -> None:
     more = "another-token-for-a-while"
-    before = tokens.read_text()
-    tokens.write_text(f"{before}{more},carl,,\"system:masters\"\n")
-    async with http_session(Credentials(ca=gateway.credentials.ca, token=more), gateway.url) as carl, asyncio.timeout(WAIT_SECONDS):
+    before = f'{ANNA},anna,,"team"\n'
+    rewrite(tokens, f'{before}{more},carl,,"system:masters"\n')
+    credentials = Credentials(ca=gateway.credentials.ca, token=more)
+    async with http_session(credentials, gateway.url) as carl, asyncio.timeout(WAIT_SECONDS):
         while (await carl.get(PODS)).status != 200:  # noqa: ASYNC110 - the file is looked at once a second
             await asyncio.sleep(0.1)
-        tokens.write_text(before)
+        rewrite(tokens, before)
         while (await carl.get(PODS)).status != 401:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
 
 async def test_the_process_at_the_other_end_of_a_unix_socket_is_the_user(socket: Path) -> None:
-    assert socket.stat().st_mode & 0o077 == 0
+    assert mode_of(socket) == 0o600
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     async with aiohttp.ClientSession("http://anything", connector=aiohttp.UnixConnector(str(socket))) as local:
         found = await body_of(await local.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", json=review), 201)
@@ -218,7 +228,7 @@ async def test_the_process_at_the_other_end_of_a_unix_socket_is_the_user(socket:
 def test_another_user_of_this_machine_gets_nothing(gateway: GatewayProcess, socket: Path) -> None:
     ask = (
         "import socket, ssl\n"
-        "for family, address in ((socket.AF_INET, ('127.0.0.1', %d)), (socket.AF_UNIX, %r)):\n"
+        f"for family, address in ((socket.AF_INET, ('127.0.0.1', {gateway.port})), (socket.AF_UNIX, {str(socket)!r})):\n"
         "    s = socket.socket(family)\n"
         "    try:\n"
         "        s.connect(address)\n"
@@ -226,8 +236,9 @@ def test_another_user_of_this_machine_gets_nothing(gateway: GatewayProcess, sock
         "        s.sendall(b'GET /api/v1/pods HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n')\n"
         "        print(s.recv(12).decode())\n"
         "    except PermissionError: print('refused')\n"
-    ) % (gateway.port, str(socket))
-    done = subprocess.run(["/usr/bin/env", "python3", "-c", ask], capture_output=True, text=True, user=65534, check=True, cwd="/")
+    )
+    command = ["/usr/bin/env", "python3", "-c", ask]
+    done = subprocess.run(command, capture_output=True, text=True, user=65534, check=True, cwd="/")
     assert done.stdout.split("\n")[:2] == ["HTTP/1.1 401", "refused"]
     identity = shared_identity()
     for path in (identity.tokens, identity.key, gateway.kubeconfig):
@@ -293,7 +304,7 @@ def client_certificate(ca: Path, ca_key: Path, name: str, group: str, folder: Pa
     ],
 )
 def test_a_gateway_that_cannot_be_safe_does_not_start(nats_server: NatsServer, flags: tuple[str, ...], said: str) -> None:
-    command = [PROGRAM, "--nats", nats_server.url, "--http-port", str(free_port()), *flags]
+    command = [str(PROGRAM), "--nats", nats_server.url, "--http-port", str(free_port()), *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     assert done.returncode != 0
     assert said in done.stderr + done.stdout

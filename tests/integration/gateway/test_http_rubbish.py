@@ -37,7 +37,8 @@ async def exchange(gateway: GatewayProcess, request: bytes) -> int:
 
 def request(method: str, target: str, body: bytes = b"", content_type: bytes = JSON, **headers: bytes) -> bytes:
     authorization = f"Bearer {shared_identity().token}".encode()
-    given = {b"Host": b"localhost", b"Authorization": authorization, b"Content-Type": content_type, b"Content-Length": str(len(body)).encode()}
+    given = {b"Host": b"localhost", b"Authorization": authorization, b"Content-Type": content_type}
+    given[b"Content-Length"] = str(len(body)).encode()
     given.update({name.replace("_", "-").encode(): value for name, value in headers.items()})
     head = b"".join(name + b": " + value + b"\r\n" for name, value in given.items())
     return f"{method} {target} HTTP/1.1\r\n".encode() + head + b"\r\n" + body

@@ -15,10 +15,11 @@ from aiohttp import web
 
 from cotenant.engine.commit import Identity
 from cotenant.log.memory import MemoryLog
-from cotenant_gateway.http.app import answer_errors, serve
+from cotenant_gateway.http.app import answer_errors
 from cotenant_gateway.http.bodies import read_body
 from cotenant_gateway.http.connections import LOOK_SECONDS, Connections, connection_of, sent_in_pieces
 from cotenant_gateway.http.limits import MIB, ByteBudget, Limits, StreamKind
+from cotenant_gateway.http.serving import made_runner
 from cotenant_gateway.http.streams import OpenStream, OpenStreams
 from cotenant_gateway.shell.following import ReadModel
 
@@ -65,8 +66,9 @@ class Server:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Server]:
-        runner, url, self.connections = await serve(self._handle, "127.0.0.1", 0, self.limits)
-        self.port = int(url.rpartition(":")[2])
+        runner, self.connections = await made_runner(self._handle, self.limits)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.port = runner.addresses[0][1]
         looking = asyncio.ensure_future(self.connections.keep_looking())
         try:
             yield self

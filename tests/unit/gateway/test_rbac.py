@@ -1,4 +1,4 @@
-"""RBAC: which requests roles and bindings allow, nobody gives what they do not have, and the answers to questions about access."""
+"""RBAC: which requests roles and bindings allow, nobody gives what they do not have, and questions about access."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ BOSS = authenticated("boss", (MASTERS,))
 READ = ["get", "list", "watch"]
 
 
-def rule(verbs: list[str], resources: list[str], groups: list[str] | None = None, names: list[str] | None = None) -> dict[str, Any]:
+Rule = dict[str, Any]
+
+
+def rule(verbs: list[str], resources: list[str], groups: list[str] | None = None, names: list[str] | None = None) -> Rule:
     made: dict[str, Any] = {"verbs": verbs, "apiGroups": [""] if groups is None else groups, "resources": resources}
     return made | ({"resourceNames": names} if names else {})
 
@@ -199,8 +202,7 @@ def refused(world: World, who: User, kind: Kind, document: dict[str, Any]) -> st
     try:
         refuse_escalation(world.core, who, planned)
     except ApiError as error:
-        assert error.code == 403
-        return str(error)
+        return f"{error.code}: {error}"
     return ""
 
 
@@ -210,10 +212,17 @@ def test_a_role_may_hold_what_its_writer_may_do(world: World) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [rule(["create"], ["pods"]), rule(["get"], ["*"]), rule(["*"], ["pods"]), rule(["get"], ["pods"], ["apps"]), rule(["delete"], ["pods"])],
+    [
+        rule(["create"], ["pods"]),
+        rule(["get"], ["*"]),
+        rule(["*"], ["pods"]),
+        rule(["get"], ["pods"], ["apps"]),
+        rule(["delete"], ["pods"]),
+    ],
 )
 def test_a_role_may_not_hold_more(world: World, more: dict[str, Any]) -> None:
     said = refused(world, ANNA, ROLES, role(ROLES, "more", rule(["get"], ["pods"]), more))
+    assert said.startswith("403: ")
     assert 'user "anna" (groups=["team", "system:authenticated"]) is attempting to grant' in said.replace("'", '"')
     assert str(more["verbs"][0]) in said
 
@@ -272,7 +281,7 @@ def test_who_am_i(world: World) -> None:
 def test_my_rules(world: World) -> None:
     status = ask(world, ANNA, SELF_SUBJECT_RULES_REVIEWS, {"namespace": "default"})
     assert rule(READ, ["pods", "pods/log"]) in status["resourceRules"]
-    assert {"verbs": ["get"], "nonResourceURLs": list(status["nonResourceRules"][0]["nonResourceURLs"])} in status["nonResourceRules"]
+    assert any("/version" in paths["nonResourceURLs"] for paths in status["nonResourceRules"])
     everything = ask(world, BOSS, SELF_SUBJECT_RULES_REVIEWS, {"namespace": "default"})
     assert everything["resourceRules"] == [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
 
@@ -303,6 +312,9 @@ def test_questions_that_say_nothing_are_refused(world: World, kind: Kind, spec: 
 
 # -- validation -----------------------------------------------------------------------------------------------------
 
+BOTH = {**rule(["get"], ["pods"]), "nonResourceURLs": ["/a"]}
+HOMELESS = {"kind": "ServiceAccount", "name": "r"}
+
 
 @pytest.mark.parametrize(
     ("kind", "document", "field"),
@@ -311,13 +323,13 @@ def test_questions_that_say_nothing_are_refused(world: World, kind: Kind, spec: 
         (ROLES, role(ROLES, "x", {"verbs": ["get"], "resources": ["pods"]}), "rules[0].apiGroups"),
         (ROLES, role(ROLES, "x", {"verbs": ["get"], "apiGroups": [""]}), "rules[0].resources"),
         (ROLES, role(ROLES, "x", {"verbs": ["get"], "nonResourceURLs": ["/a"]}), "rules[0].nonResourceURLs"),
-        (CLUSTER_ROLES, role(CLUSTER_ROLES, "x", {**rule(["get"], ["pods"]), "nonResourceURLs": ["/a"]}), "rules[0].nonResourceURLs"),
+        (CLUSTER_ROLES, role(CLUSTER_ROLES, "x", BOTH), "rules[0].nonResourceURLs"),
         (CLUSTER_ROLES, {**role(CLUSTER_ROLES, "x"), "aggregationRule": {}}, "aggregationRule.clusterRoleSelectors"),
         (ROLE_BINDINGS, binding(ROLE_BINDINGS, "x", ("Pod", "y")), "roleRef.kind"),
         (ROLE_BINDINGS, binding(ROLE_BINDINGS, "x", ("Role", "")), "roleRef.name"),
         (CLUSTER_ROLE_BINDINGS, binding(CLUSTER_ROLE_BINDINGS, "x", ("Role", "y")), "roleRef.kind"),
         (ROLE_BINDINGS, binding(ROLE_BINDINGS, "x", ("Role", "y"), {"kind": "Robot", "name": "r"}), "subjects[0].kind"),
-        (ROLE_BINDINGS, binding(ROLE_BINDINGS, "x", ("Role", "y"), {"kind": "ServiceAccount", "name": "r"}), "subjects[0].namespace"),
+        (ROLE_BINDINGS, binding(ROLE_BINDINGS, "x", ("Role", "y"), HOMELESS), "subjects[0].namespace"),
         (ROLE_BINDINGS, binding(ROLE_BINDINGS, "x", ("Role", "y"), {"kind": "User", "name": ""}), "subjects[0].name"),
     ],
 )

@@ -24,7 +24,7 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True)
 class Credentials:
-    """Empty ones are nobody's."""
+    """Empty ones are nobody's: `NOBODY`."""
 
     ca: str = ""
     """Certificates of those whose signature on the server's is believed (PEM); empty: those of this machine."""
@@ -64,12 +64,15 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str) -> None:
         os.unlink(name)
 
 
+NOBODY = Credentials()
+
+
 @dataclass(frozen=True)
 class Server:
     """A server's address, and the credentials for it."""
 
     url: str
-    credentials: Credentials = Credentials()
+    credentials: Credentials = NOBODY
 
 
 def read_kubeconfig(path: Path) -> Server:
@@ -90,7 +93,7 @@ def _parsed(text: str) -> dict[str, object]:
     if text.lstrip().startswith("{"):
         found = json.loads(text)
     else:
-        import yaml  # noqa: PLC0415 - most commands find JSON, and start faster without it
+        import yaml
 
         try:
             found = yaml.safe_load(text)

@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotenant_console.api.credentials import KUBECONFIG_FILE, Credentials, CredentialsError, Server, read_kubeconfig
+from cotenant_console.api.credentials import KUBECONFIG_FILE, NOBODY, Credentials, CredentialsError, Server, read_kubeconfig
 
 ENDPOINT_FILE = "endpoint.json"
 
@@ -28,7 +28,7 @@ class Endpoint:
 
     api_url: str
     nats_url: str = ""
-    credentials: Credentials = Credentials()
+    credentials: Credentials = NOBODY
 
     @property
     def server(self) -> Server:
@@ -68,7 +68,7 @@ def read_endpoint(folder: Path) -> Endpoint | None:
     try:
         credentials = read_kubeconfig(folder / KUBECONFIG_FILE).credentials
     except FileNotFoundError:
-        credentials = Credentials()
+        credentials = NOBODY
     return Endpoint(str(written["api"]), str(written["nats"]), credentials)
 
 
@@ -106,7 +106,7 @@ def _credentials(chosen: Chosen, url: str, written: Endpoint | None) -> Credenti
     if written is not None and written.api_url == url and not chosen.kubeconfig:
         return written.credentials
     kubeconfig = _kubeconfig(chosen)
-    return kubeconfig.credentials if kubeconfig is not None else Credentials()
+    return kubeconfig.credentials if kubeconfig is not None else NOBODY
 
 
 def _own(chosen: Chosen) -> Credentials | None:

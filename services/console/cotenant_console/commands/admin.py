@@ -5,8 +5,8 @@ After LOG was set up again, or restored from an old backup, executors keep the p
 names the command lists these nodes and why; with names, or --all, they adopt LOG: from then on they stop pods without a
 placement.
 
-`cotenant admin credentials`: make what `cotenant up` makes in its data folder for a gateway that runs by itself: a CA, the gateway's
-certificate, an administrator's token and kubeconfig.
+`cotenant admin credentials`: make what `cotenant up` makes in its data folder for a gateway that runs by itself: a CA, the
+gateway's certificate, an administrator's token and kubeconfig.
 
 `cotenant admin check-server`: whether nats-server must be started again, for systemd and container runtimes; `cotenant up` does
 by itself what they need it for.

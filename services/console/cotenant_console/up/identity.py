@@ -45,6 +45,9 @@ class Given:
     ca: Path | None = None
 
 
+MADE_HERE = Given()
+
+
 @dataclass(frozen=True)
 class Identity:
     """What the gateway serves with, and what an administrator comes with."""
@@ -68,7 +71,7 @@ class Identity:
         )
 
 
-def prepared(folder: Path, names: Sequence[str], given: Given = Given(), now: datetime | None = None) -> Identity:
+def prepared(folder: Path, names: Sequence[str], given: Given = MADE_HERE, now: datetime | None = None) -> Identity:
     """Return the identity of a data folder, made where it is missing. `names`: host names and addresses of the gateway. Raises
     IdentityError."""
     now = now or datetime.now(UTC)
@@ -93,7 +96,8 @@ def prepared(folder: Path, names: Sequence[str], given: Given = Given(), now: da
             _make_server(certificate, key, ca, ca_key, names, now)
         return Identity(certificate, key, ca, tokens, token)
     except (OSError, ValueError) as error:
-        raise IdentityError(f"the certificates in {pki} cannot be used: {error}; move that folder away to have new ones") from error
+        cure = "move that folder away to have new ones"
+        raise IdentityError(f"the certificates in {pki} cannot be used: {error}; {cure}") from error
 
 
 def _administrator_token(tokens: Path) -> str:

@@ -25,7 +25,7 @@ from cotenant_console.up.claims import Claims, NothingLeftError, host_node_name
 from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.folder_lock import FolderLock
-from cotenant_console.up.identity import Given, IdentityError
+from cotenant_console.up.identity import MADE_HERE, Given, IdentityError
 from cotenant_console.up.journal import Journal
 from cotenant_console.up.nats_server import DiskTooSmallError, ReplicasDifferError, replicas_in
 from cotenant_console.up.reading import keep_journal
@@ -57,7 +57,7 @@ class Options:
     nats_port: int = 0
     replicas: int = 0
     """Of the log: 0: what the data folder was begun with, else one."""
-    given: Given = Given()
+    given: Given = MADE_HERE
     """Certificates of the user."""
 
 

@@ -20,7 +20,7 @@ from cotenant_console.api.client import ApiError, Client
 from cotenant_console.api.credentials import KUBECONFIG_FILE, Credentials, kubeconfig_text, write_private
 from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.identity import ADMINISTRATOR, Given, Identity, prepared
+from cotenant_console.up.identity import ADMINISTRATOR, MADE_HERE, Given, Identity, prepared
 from cotenant_console.up.nats_server import (
     LOOPBACK,
     Member,
@@ -58,7 +58,7 @@ class Plan:
     api_port: int
     nats_ports: tuple[int, ...]
     """Of one nats-server, or of the three of a cluster."""
-    given: Given = Given()
+    given: Given = MADE_HERE
     """Certificates of the user."""
 
 

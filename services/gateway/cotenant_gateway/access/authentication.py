@@ -80,7 +80,7 @@ class Authenticator:
 
 
 @lru_cache(maxsize=256)
-def local_user(uid: int, master: bool) -> User:  # noqa: FBT001 - part of the cache's key
+def local_user(uid: int, master: bool) -> User:
     """Return a user of this machine, with the groups that it is in."""
     try:
         entry = pwd.getpwuid(uid)

@@ -128,7 +128,9 @@ def cluster_roles(core: GatewayCore) -> Mapping[str, Sequence[PolicyRule]]:
         for snapshot in core.objects(CLUSTER_ROLES)
         if snapshot.stored is not None and isinstance(snapshot.stored.view, ClusterRole)
     }
-    return {name: view.rules or () if view.aggregation_rule is None else _aggregated(name, views) for name, view in views.items()}
+    return {
+        name: view.rules or () if view.aggregation_rule is None else _aggregated(name, views) for name, view in views.items()
+    }
 
 
 def _aggregated(name: str, views: Mapping[str, ClusterRole]) -> Sequence[PolicyRule]:

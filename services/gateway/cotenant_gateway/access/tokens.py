@@ -1,8 +1,8 @@
 """Bearer tokens from a file, as kube-apiserver's `--token-auth-file` has them.
 
-One line a token: `token,user,uid,"group1,group2"`; uid and groups may be left out. Empty lines and lines that begin with `#` are
-skipped. The file is read again when it has changed, so that a token is taken away without a restart. Tokens are kept as their
-SHA-256 digests.
+One line a token: `token,user,uid,"group1,group2"`; uid and groups may be left out. Empty lines and lines that begin with `#`
+are skipped. The file is read again when it has changed, so that a token is taken away without a restart. Tokens are kept as
+their SHA-256 digests.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Access:
         headers = request.headers
         host = headers.get("Host", "")
         if _name_of(host) not in self._hosts:
-            raise forbidden_text(f"the host {host[:100]!r} is not served here: name it with --allowed-host, or ask by the address")
+            raise forbidden_text(f"the host {host[:100]!r} is not served here (--allowed-host names more)")
         origin = headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             raise forbidden_text(f"requests from pages of {origin[:100]!r} are not answered")

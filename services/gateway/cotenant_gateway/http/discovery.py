@@ -9,7 +9,6 @@ import msgspec
 from cotenant.api.definitions import Definition, Registry
 
 
-
 class Resource(msgspec.Struct, omit_defaults=True, rename="camel"):
     """meta/v1 APIResource."""
 

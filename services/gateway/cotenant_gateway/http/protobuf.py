@@ -1,4 +1,4 @@
-"""Protobuf bodies of the few kinds that `kubectl create <kind>` and `kubectl drain` send so: made into JSON.
+"""Protobuf bodies of the few kinds that `kubectl create <kind>`, `drain` and `auth` send so: made into JSON.
 
 In: `k8s\\0` and a runtime.Unknown that wraps one message. Out: the JSON document. Field numbers are those of Kubernetes'
 generated.proto files. Fields that are not listed here are left out; other kinds are answered with 415.
@@ -54,7 +54,39 @@ _DELETE_OPTIONS = {
     4: Field("propagationPolicy"),
     5: Field("dryRun", repeated=True),
 }
+_RULE = {
+    number: Field(name, repeated=True)
+    for number, name in enumerate(("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"), 1)
+}
+_ROLE = {1: _METADATA, 2: _message("rules", _RULE, repeated=True)}
+_AGGREGATION = _message("aggregationRule", {1: _message("clusterRoleSelectors", _SELECTOR, repeated=True)})
+_SUBJECT = {1: Field("kind"), 2: Field("apiGroup"), 3: Field("name"), 4: Field("namespace")}
+_BINDING = {
+    1: _METADATA,
+    2: _message("subjects", _SUBJECT, repeated=True),
+    3: _message("roleRef", {1: Field("apiGroup"), 2: Field("kind"), 3: Field("name")}),
+}
+_ASKED = {
+    1: _message(
+        "resourceAttributes",
+        {
+            number: Field(name)
+            for number, name in enumerate(("namespace", "verb", "group", "version", "resource", "subresource", "name"), 1)
+        },
+    ),
+    2: _message("nonResourceAttributes", {1: Field("path"), 2: Field("verb")}),
+}
+_ASKED_OF = {**_ASKED, 3: Field("user"), 4: Field("groups", repeated=True), 6: Field("uid")}
 _KINDS: Mapping[tuple[str, str], Mapping[int, Field]] = {
+    ("rbac.authorization.k8s.io/v1", "Role"): _ROLE,
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"): {**_ROLE, 3: _AGGREGATION},
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"): _BINDING,
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): _BINDING,
+    ("authentication.k8s.io/v1", "SelfSubjectReview"): {1: _METADATA},
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {1: _METADATA, 2: _message("spec", _ASKED)},
+    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {1: _METADATA, 2: _message("spec", {1: Field("namespace")})},
+    ("authorization.k8s.io/v1", "SubjectAccessReview"): {1: _METADATA, 2: _message("spec", _ASKED_OF)},
+    ("authorization.k8s.io/v1", "LocalSubjectAccessReview"): {1: _METADATA, 2: _message("spec", _ASKED_OF)},
     ("v1", "Namespace"): {1: _METADATA, 2: _message("spec", {1: Field("finalizers", repeated=True)})},
     ("v1", "ConfigMap"): {
         1: _METADATA,

@@ -99,11 +99,8 @@ class Certificate:
             return ()
 
 
-async def serve(
-    handler: Handler, listening: Listening, limits: Limits
-) -> tuple[web.ServerRunner, str, Connections, Certificate | None]:
-    """Serve a handler; returns its runner, its URL, its connections and its certificate. Port 0 picks a free one. Raises
-    ListenError.
+async def made_runner(handler: Handler, limits: Limits) -> tuple[web.ServerRunner, Connections]:
+    """Return a server that listens nowhere yet, and its connections.
 
     aiohttp's server without its application: routing is one function here, and a creation must not pay for two.
     """
@@ -118,22 +115,29 @@ async def serve(
     ) -> web.BaseRequest:
         return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES)
 
-    certificate = Certificate(listening) if listening.port >= 0 else None
-    if certificate is None and listening.unix_socket is None:
-        raise ListenError("nothing to listen on: give --http-port or --unix-socket")
     # Idle connections are closed by `Connections`, before aiohttp does.
     later = limits.idle_seconds + limits.head_seconds + AIOHTTP_LATER_SECONDS
     server = Connections(handler, limits, request_factory=new_request, access_log=None, keepalive_timeout=later)
     runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
+    return runner, server
+
+
+async def serve(
+    handler: Handler, listening: Listening, limits: Limits
+) -> tuple[web.ServerRunner, str, Connections, Certificate | None]:
+    """Serve a handler; returns its runner, its URL, its connections and its certificate. Port 0 picks a free one. Raises
+    ListenError."""
+    certificate = Certificate(listening) if listening.port >= 0 else None
+    if certificate is None and listening.unix_socket is None:
+        raise ListenError("nothing to listen on: give --http-port or --unix-socket")
+    runner, server = await made_runner(handler, limits)
     url = ""
     if listening.unix_socket is not None:
         await _listen_on(listening.unix_socket, runner)
         url = f"unix:{listening.unix_socket}"
     if certificate is not None:
-        site = web.TCPSite(
-            runner, listening.address, listening.port, backlog=BACKLOG, ssl_context=certificate.context
-        )
+        site = web.TCPSite(runner, listening.address, listening.port, backlog=BACKLOG, ssl_context=certificate.context)
         await site.start()
         port = next(address[1] for address in runner.addresses if isinstance(address, tuple))
         host = f"[{listening.address}]" if ":" in listening.address else listening.address
@@ -141,12 +145,17 @@ async def serve(
     return runner, url, server, certificate
 
 
-async def _listen_on(path: Path, runner: web.ServerRunner) -> None:
-    """Listen on a unix socket that its owner alone can reach. One that a process left behind is replaced."""
+def _make_way(path: Path) -> None:
+    """Remove the socket that a process left behind."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise ListenError(f"{path} is there and is no socket")
         path.unlink()
+
+
+async def _listen_on(path: Path, runner: web.ServerRunner) -> None:
+    """Listen on a unix socket that its owner alone can reach."""
+    _make_way(path)
     before = os.umask(0o177)
     try:
         await web.UnixSite(runner, path, backlog=BACKLOG).start()

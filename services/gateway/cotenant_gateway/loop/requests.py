@@ -26,7 +26,6 @@ from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import MODIFIED, ApiError, conflict, insufficient_storage, unavailable
 
-
 Check = Callable[[Planned], None]
 """Raises ApiError where its caller may not have this stored."""
 

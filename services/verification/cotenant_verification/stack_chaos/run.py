@@ -63,8 +63,8 @@ async def _under_faults(
     urls = [nats_urls([member.port]) for member in cluster.members]
     onlookers = [await connect(url, "chaos") for url in urls]
     onlooker = Onlooker(onlookers)
-    urls, credentials = cluster.gateway_urls, cluster.credentials
-    registers, pods = Registers(urls, credentials, seed, began), Pods(urls, credentials, seed)
+    gateways, credentials = cluster.gateway_urls, cluster.credentials
+    registers, pods = Registers(gateways, credentials, seed, began), Pods(gateways, credentials, seed)
     nemesis = Nemesis(cluster, log, began, say)
     stop = asyncio.Event()
     looking = asyncio.ensure_future(onlooker.run())

@@ -79,7 +79,8 @@ def _paths(definition: Definition) -> dict[str, object]:
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
     collection, item = f"{root}{scope}/{kind.plural}", f"{root}{scope}/{kind.plural}/{{name}}"
     verbs = definition.verbs
-    paths: dict[str, object] = {collection: _operations(definition, "", tuple(verb for verb in _OF_COLLECTIONS if verb in verbs))}
+    of_collection = tuple(verb for verb in _OF_COLLECTIONS if verb in verbs)
+    paths: dict[str, object] = {collection: _operations(definition, "", of_collection)}
     if "get" in verbs:
         paths[item] = _operations(definition, "", tuple(verb for verb in _OF_ITEMS if verb in verbs), named=True)
     if kind.namespaced and "list" in verbs:
