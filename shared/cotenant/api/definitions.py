@@ -87,6 +87,8 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     """Fields that a field selector may name beside name and namespace; `compose` returns their values."""
     has_status: bool = False
     """Served with the subresource `status`."""
+    created_with_status: bool = False
+    """A new object may bring a status; else only the subresource writes it."""
     read_only: bool = False
     """Made of other services' facts alone: no verb writes it."""
     create_only: bool = False

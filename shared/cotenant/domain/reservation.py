@@ -78,6 +78,17 @@ def parse_reservation(annotations: Mapping[str, str]) -> Reservation:
     return Reservation(resources=resources, reserved_cpus=cpus, apply_policy=document.apply_policy)
 
 
+def annotated_amounts(text: str) -> Mapping[str, Scalar]:
+    """Return the amounts of a reservation annotation as written. Raises ReservationError where it cannot be read."""
+    try:
+        document = _DECODER.decode(text)
+    except msgspec.DecodeError as error:
+        raise ReservationError(str(error)) from error
+    if document.reserved_cpus:
+        parse_cpu_list(document.reserved_cpus)
+    return document.resources
+
+
 def kubelet_reserved(capacity: Mapping[str, int], allocatable: Mapping[str, int]) -> dict[str, int]:
     """Return max(capacity - allocatable, 0) of cpu and memory."""
     return {name: max(capacity.get(name, 0) - allocatable.get(name, capacity.get(name, 0)), 0) for name in (CPU, MEMORY)}

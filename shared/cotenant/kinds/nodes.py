@@ -9,7 +9,7 @@ document says. Validation: Kubernetes' rules of taints and quantities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -24,14 +24,31 @@ from cotenant.api.overlay import Overlay
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import rfc3339
-from cotenant.api.validation.fields import FieldError, duplicate, label_value, not_supported, qualified_name, quantity
+from cotenant.api.validation.fields import (
+    FieldError,
+    duplicate,
+    invalid,
+    label_value,
+    not_supported,
+    qualified_name,
+    quantity,
+)
 from cotenant.api.validation.pod import TAINT_EFFECTS
 from cotenant.domain.node import NodeSources, overcommitted_amounts
+from cotenant.domain.reservation import ReservationError, annotated_amounts
+from cotenant.domain.third_party import ThirdPartyError, parse_allocations, parse_origin
 from cotenant.events.conditions import NodeCondition, ZoneDisruption, disruption_text
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
-from cotenant.model.quantities import QuantityError, format_amount
+from cotenant.model.names import (
+    ANNOTATION_NODE_RESERVATION,
+    ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE,
+    ANNOTATION_THIRD_PARTY_ALLOCATIONS,
+    BATCH_CPU,
+    BATCH_MEMORY,
+    LABEL_HOSTNAME,
+)
+from cotenant.model.quantities import QuantityError, Scalar, format_amount
 from cotenant.model.tiers import OVERCOMMITTED
 
 NODES = Kind("", "v1", "nodes", "Node", False, ("no",))
@@ -180,9 +197,43 @@ def _machine(executor: ExecutorStatus) -> dict[str, msgspec.Raw]:
     }
 
 
-def node_errors(node: Node) -> list[FieldError]:
-    """Taints are unique by key and effect and well formed; capacities are not negative."""
-    found: list[FieldError] = []
+def _figure_errors(node: Node, old: Node | None) -> Iterator[FieldError]:
+    """Annotations that subtract from a node: what cannot be read, is negative or absurd is refused when it is written."""
+    annotations, before = node.metadata.annotations, old.metadata.annotations if old is not None else {}
+
+    def changed(name: str) -> bool:
+        return name in annotations and annotations[name] != before.get(name)
+
+    def checked(name: str, amounts: Mapping[str, Scalar]) -> Iterator[FieldError]:
+        for resource, amount in amounts.items():
+            yield from quantity(f"metadata.annotations[{name}].resources[{resource}]", amount, resource=resource)
+
+    if changed(ANNOTATION_NODE_RESERVATION):
+        text = annotations[ANNOTATION_NODE_RESERVATION]
+        try:
+            yield from checked(ANNOTATION_NODE_RESERVATION, annotated_amounts(text))
+        except ReservationError as error:
+            yield invalid(f"metadata.annotations[{ANNOTATION_NODE_RESERVATION}]", text, str(error))
+    for name, parse in ((ANNOTATION_THIRD_PARTY_ALLOCATIONS, _allocated), (ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE, _origin)):
+        if changed(name):
+            try:
+                for amounts in parse(annotations):
+                    yield from checked(name, amounts)
+            except ThirdPartyError as error:
+                yield invalid(f"metadata.annotations[{name}]", annotations[name], str(error))
+
+
+def _allocated(annotations: Mapping[str, str]) -> list[Mapping[str, Scalar]]:
+    return [allocation.resources or {} for allocation in parse_allocations(annotations)]
+
+
+def _origin(annotations: Mapping[str, str]) -> list[Mapping[str, Scalar]]:
+    return [parse_origin(annotations) or {}]
+
+
+def node_errors(node: Node, old: Node | None = None) -> list[FieldError]:
+    """Taints are unique by key and effect and well formed; capacities, reservations and foreign shares are not negative."""
+    found: list[FieldError] = list(_figure_errors(node, old))
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(node.spec.taints):
         path = f"spec.taints[{index}]"
@@ -270,7 +321,7 @@ DEFINITION = Definition(
     decode=decode_node,
     compose=compose_node,
     parts={ExecutorStatus: node_of_subject, NodeResources: node_of_subject, NodeCondition: node_of_subject},
-    errors=lambda node, _: node_errors(node),
+    errors=lambda node, old: node_errors(node, old()),
     layout=Layout(
         (
             NAME,
@@ -284,4 +335,5 @@ DEFINITION = Definition(
     ),
     field_labels=frozenset({"spec.unschedulable"}),
     has_status=True,
+    created_with_status=True,
 )

@@ -19,6 +19,7 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.events.migrations import EvictionRequest
 from cotenant.kinds.pods import PODS
 from cotenant_gateway.access.escalation import refuse_escalation
+from cotenant_gateway.access.priorities import refuse_priority
 from cotenant_gateway.access.reviews import answer as answer_review
 from cotenant_gateway.http.access import actor_of, user_of
 from cotenant_gateway.http.bodies import (
@@ -99,10 +100,13 @@ class ResourceHandlers:
         raise method_not_allowed(f"the server does not allow {method} on {target.kind.resource}")
 
     def _check(self, request: web.BaseRequest, target: Target) -> Check:
-        """Return what is to be checked of an object before it is stored: nobody gives rights that they do not have."""
-        if target.kind.group != RBAC_GROUP:
-            return no_check
-        return lambda planned: refuse_escalation(self._gateway.core, user_of(request), planned)
+        """Return what is to be checked of an object before it is stored: nobody gives rights or priority that is not theirs."""
+        core, user = self._gateway.core, user_of(request)
+        if target.kind is PODS and not target.subresource:
+            return lambda planned: refuse_priority(core, user, planned)
+        if target.kind.group == RBAC_GROUP:
+            return lambda planned: refuse_escalation(core, user, planned)
+        return no_check
 
     async def _review(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if request.method != "POST" or target.name:

@@ -45,7 +45,10 @@ def plan_creation(
     metadata["uid"] = uid
     metadata["creationTimestamp"] = rfc3339(now)
     metadata["generation"] = 1
-    document = core.kinds.of(kind).default(raw({**top, "metadata": metadata}))
+    definition = core.kinds.of(kind)
+    if definition.has_status and not definition.created_with_status:
+        top.pop("status", None)
+    document = definition.default(raw({**top, "metadata": metadata}))
     address = Address(kind, namespace, name)
     review = admitted(core, address, document, None)
     if core.get(kind, namespace, name) is not None:
