@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import os
 from collections.abc import Sequence
@@ -15,9 +16,12 @@ from nats.errors import NoRespondersError
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
 from cotenant.kinds.pods import PODS
+from cotenant.runtime.follower import LOG_ERRORS
 from cotenant.runtime.process import VERSION, Host, RequestError, run_program, status_routes
 from cotenant.runtime.settings import clock_of, parser
+from cotenant_gateway.access.audit import Audit
 from cotenant_gateway.access.authentication import Authenticator
+from cotenant_gateway.access.rates import OF_USERS, Rate
 from cotenant_gateway.access.tokens import TokenFile, TokenFileError
 from cotenant_gateway.http.access import Access
 from cotenant_gateway.http.app import request_handler
@@ -38,6 +42,7 @@ NAME = "gateway"
 SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the log."
 CORE_VERSION = "1"
 TOKEN_LOOK_SECONDS = 1.0
+LAST_WORDS_SECONDS = 2.0
 
 
 async def serve(host: Host, arguments: argparse.Namespace) -> None:
@@ -96,16 +101,18 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     streams = OpenStreams(limits)
     resources = ResourceHandlers(gateway, LogReader(ask, is_live, streams, host.stopping), streams, host.stopping)
     facts = FactHandlers(gateway, host.log, ask, streams, host.stopping)
-    access = Access(gateway, Authenticator(tokens, os.getuid), (settings.http_host, *arguments.allowed_host))
+    audit = Audit(host.log, identity, clock_of(settings))
+    rates = Rate(arguments.requests_per_second, 5 * arguments.requests_per_second)
+    hosts = (settings.http_host, *arguments.allowed_host)
+    access = Access(gateway, Authenticator(tokens, os.getuid), hosts, audit=audit, rates=rates)
     handler = request_handler(access, resources, facts, status_routes(host), telemetry.observe)
     try:
         runner, host.http_url, connections, certificate = await serve_http(handler, listening, limits)
     except ListenError as error:
         raise SystemExit(f"cotenant-gateway: {error}") from error
     register_clients(host.telemetry.meter, connections, streams)
-    looking = asyncio.gather(
-        connections.keep_looking(), _keep_tokens(tokens), *([] if certificate is None else [certificate.keep_current()])
-    )
+    renewing = [] if certificate is None else [certificate.keep_current()]
+    looking = asyncio.gather(connections.keep_looking(), audit.run(), _keep_tokens(tokens), *renewing)
     try:
         await asyncio.wait({running, loaded, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if loaded.done():
@@ -116,6 +123,9 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
             running.result()
     finally:
         await runner.cleanup()
+        with contextlib.suppress(*LOG_ERRORS):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await audit.flush()
         for task in (running, loaded, stopped, looking):
             task.cancel()
         await asyncio.gather(running, loaded, stopped, looking, return_exceptions=True)
@@ -176,6 +186,13 @@ def main() -> None:
         default=[],
         metavar="NAME",
         help="a name or address by which clients reach this gateway, beside the loopback's and --http-host",
+    )
+    made.add_argument(
+        "--requests-per-second",
+        type=float,
+        default=OF_USERS.per_second,
+        metavar="N",
+        help="of one user, on average; five times as many at once; 0: no limit. system:masters is not limited",
     )
     run_program(NAME, made, serve, own_http=True)
 

@@ -6,6 +6,7 @@ by the service that writes it. Importing this package registers every payload ty
 
 from __future__ import annotations
 
+from cotenant.events.audit import Audited
 from cotenant.events.commits import Commit, CommitRefused, ServiceStarted
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
@@ -22,6 +23,7 @@ from cotenant.events.usage import UsageSample
 from cotenant.events.yarn import YarnNode
 
 __all__ = [
+    "Audited",
     "Commit",
     "CommitRefused",
     "DeadLetter",

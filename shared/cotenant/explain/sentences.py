@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cotenant.events.audit import Audited
 from cotenant.events.commits import Commit, CommitRefused, ServiceStarted
 from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.deadletters import DeadLetter
@@ -181,6 +182,14 @@ def _dead(data: DeadLetter, _: Event) -> str:
     return f"message {data.stream}:{data.sequence} on {data.subject} was put aside: {data.reason}"
 
 
+def _audited(data: Audited, _: Event) -> str:
+    refused = sum(record.code >= 400 for record in data.records)
+    users = sorted({record.user or "nobody" for record in data.records})
+    named = ", ".join(users[:3]) + (f" and {len(users) - 3} more" if len(users) > 3 else "")
+    dropped = f"; {data.dropped} more are not recorded" if data.dropped else ""
+    return f"{data.gateway} answered {len(data.records)} requests of {named}, {refused} of them with a refusal{dropped}"
+
+
 def _yarn(data: YarnNode, _: Event) -> str:
     given = f"{cores(data.given.cpu_milli)}, {mebibytes(data.given.memory_bytes)}"
     reason = f" ({data.reason})" if data.reason else ""
@@ -209,6 +218,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     CommitRefused: _refused,
     ServiceStarted: _started,
     DeadLetter: _dead,
+    Audited: _audited,
     YarnNode: _yarn,
 }
 

@@ -26,7 +26,7 @@ RESERVATION, THIRD = "node.koordinator.sh/reservation", "node.koordinator.sh/thi
 ORIGIN = "node.koordinator.sh/originExtendedAllocatable"
 
 
-@pytest.mark.parametrize("status", [{"phase": "Succeeded"}, {"qosClass": "Guaranteed"}, {"startTime": "2020-01-01T00:00:00Z"}, 7])
+@pytest.mark.parametrize("status", [{"phase": "Succeeded"}, {"qosClass": "Guaranteed"}, {"startTime": "2020-01-01T00:00:00Z"}])
 def test_a_new_pod_has_no_status_of_its_own(status: object) -> None:
     world = World()
     planned = world.create("pods", {**manifest(), "status": status})

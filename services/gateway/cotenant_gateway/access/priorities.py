@@ -1,7 +1,7 @@
 """Who sets a pod's priority: its PriorityClass. A number of its own is for users who may `use` priority classes altogether.
 
-As Kubernetes' Priority admission, but for the exception: there nobody may give a number. Benchmarks and simulations do, and tiers
-follow from it, so it is a right: the verb `use` on `priorityclasses` of `scheduling.k8s.io`.
+As Kubernetes' Priority admission, but for the exception: there nobody may give a number. Benchmarks and simulations do, and
+tiers follow from it, so it is a right: the verb `use` on `priorityclasses` of `scheduling.k8s.io`.
 """
 
 from __future__ import annotations

@@ -8,33 +8,49 @@ sends a form here, gets no further, whatever the browser would add. Liveness and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from cotenant_gateway.access.attributes import RequestAttributes
+from cotenant_gateway.access.audit import Audit
 from cotenant_gateway.access.authentication import Authenticator
 from cotenant_gateway.access.authorizer import authorize
-from cotenant_gateway.access.users import User, account_groups, account_of, authenticated
+from cotenant_gateway.access.rates import OF_STRANGERS, OF_USERS, Buckets, Rate
+from cotenant_gateway.access.users import MASTERS, User, account_groups, account_of, authenticated
 from cotenant_gateway.http.connections import connection_of
 from cotenant_gateway.shell.gateway import Gateway
-from cotenant_gateway.statuses import ApiError, StatusDetails, bad_request, encodable, unavailable
+from cotenant_gateway.statuses import ApiError, StatusDetails, bad_request, encodable, too_many, unavailable
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 MAX_ACTOR = 256
-_USER = "cotenant.user"
+_USER, _ASKED, _BY = "cotenant.user", "cotenant.asked", "cotenant.by"
 _AS_USER, _AS_GROUP = "Impersonate-User", "Impersonate-Group"
 
 
 class Access:
     """Lets requests in."""
 
-    def __init__(self, gateway: Gateway, authenticator: Authenticator, hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        authenticator: Authenticator,
+        hosts: Iterable[str] = (),
+        *,
+        audit: Audit,
+        rates: Rate = OF_USERS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`hosts`: names and addresses, beside the loopback's, that clients may have in the header Host."""
         self._gateway = gateway
         self._authenticator = authenticator
+        self._audit = audit
+        self._of_users = Buckets(rates)
+        self._of_strangers = Buckets(OF_STRANGERS)
+        self._clock = clock
         self._hosts = LOOPBACK_NAMES | {host.lower() for host in hosts}
 
     def check_origin(self, request: web.BaseRequest) -> None:
@@ -50,18 +66,46 @@ class Access:
             raise forbidden_text(f"requests from pages of {origin[:100]!r} are not answered")
 
     def admit(self, request: web.BaseRequest, asked: RequestAttributes) -> User:
-        """Return who asks, if they may. Raises ApiError 401, 403, and 503 while the roles are still loading."""
+        """Return who asks, if they may. Raises ApiError 401, 403, 429, and 503 while the roles are still loading."""
+        request[_ASKED] = asked
         headers = request.headers
-        user = self._authenticator.user(connection_of(request).peer, headers.get("Authorization", ""))
+        user = self._known(request, headers.get("Authorization", ""))
         request[_USER] = user
         if not self._gateway.follower.ready.is_set():
             raise unavailable("the read model is still loading")
         if _AS_USER in headers or _AS_GROUP in headers:
+            request[_BY] = user.name
             user = request[_USER] = self._impersonated(user, headers.get(_AS_USER, ""), headers.getall(_AS_GROUP, []))
         if not authorize(self._gateway.core, user, asked).allowed:
             raise forbidden(user, asked)
         return user
 
+
+    def _known(self, request: web.BaseRequest, authorization: str) -> User:
+        """Return who asks, no faster than they may. Raises ApiError 401, 429."""
+        connection, now = connection_of(request), self._clock()
+        try:
+            user = self._authenticator.user(connection.peer, authorization)
+        except ApiError:
+            if not self._of_strangers.take(connection.address, now):
+                raise too_many("wrong credentials came too often from this address") from None
+            raise
+        if MASTERS not in user.groups and not self._of_users.take(user.name, now):
+            raise too_many(f"user {user.name!r} asks faster than {self._of_users.rate.per_second:g} times a second")
+        return user
+
+    def answered(self, request: web.BaseRequest, code: int) -> None:
+        """Take note of an answer, for the audit trail."""
+        asked = request.get(_ASKED)
+        if asked is None:
+            return
+        agent = request.headers.get("User-Agent", "")
+        self._audit.note(request.get(_USER), request.get(_BY, ""), asked, code, connection_of(request).address, agent)
+
+    @property
+    def too_fast(self) -> int:
+        """Requests that were refused because they came too fast."""
+        return self._of_users.refused + self._of_strangers.refused
 
     def _impersonated(self, user: User, name: str, groups: Sequence[str]) -> User:
         """Return the user that another one acts as (`kubectl --as`), if they may. Raises ApiError."""

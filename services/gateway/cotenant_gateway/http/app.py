@@ -110,6 +110,7 @@ def request_handler(
             response = await answer_errors(request, sent)
         finally:
             connection.end()
+        access.answered(request, response.status)
         if observe is not None:
             observe(request.method, response.status, time.perf_counter() - started)
         return response

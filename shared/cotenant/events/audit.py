@@ -1,0 +1,42 @@
+"""Who asked the API for what, on stream EXECUTION: names and verbs, nothing of what was sent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from cotenant.events.envelope import Payload
+from cotenant.model.bounds import Count
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request that was answered. `path` stands for requests that are about no resource."""
+
+    time: datetime
+    user: str
+    groups: tuple[str, ...] = ()
+    impersonated_by: str = ""
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+    code: int = 0
+    """HTTP status of the answer."""
+    address: str = ""
+    """Where the client is; empty on a unix socket."""
+    user_agent: str = ""
+
+
+class Audited(Payload, frozen=True, kw_only=True):
+    """Subject `execution._.audit`: requests that a gateway answered, in order: all that write, and those that were refused
+    (401, 403). `dropped`: so many more were answered than records are kept for."""
+
+    TYPE = "cotenant.audit.v1"
+
+    gateway: str
+    records: tuple[AuditRecord, ...] = ()
+    dropped: Count = 0
