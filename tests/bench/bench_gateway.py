@@ -39,13 +39,13 @@ _SPEC = (
 )
 
 
-def creation(number: int) -> bytes:
-    """The bytes of one POST."""
+def creation(number: int, head_lines: str = "") -> bytes:
+    """The bytes of one POST, by an administrator or with other head lines."""
     body = (
         f'{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"bench-{number}","labels":{{"app":"bench"}}}},{_SPEC}}}'
     ).encode()
     head = (
-        f"POST /api/v1/namespaces/default/pods HTTP/1.1\r\n{HEAD}User-Agent: bench/1\r\n"
+        f"POST /api/v1/namespaces/default/pods HTTP/1.1\r\n{head_lines or HEAD}User-Agent: bench/1\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
@@ -54,7 +54,8 @@ def creation(number: int) -> bytes:
 class Client(asyncio.Protocol):
     """One connection that creates pods until there are no numbers left."""
 
-    def __init__(self, numbers: list[int], latencies: list[float], done: asyncio.Future[None]) -> None:
+    def __init__(self, numbers: list[int], latencies: list[float], done: asyncio.Future[None], head_lines: str) -> None:
+        self._head_lines = head_lines
         self._numbers = numbers
         self._latencies = latencies
         self._done = done
@@ -73,7 +74,7 @@ class Client(asyncio.Protocol):
                 self._done.set_result(None)
             return
         self._sent = time.perf_counter()
-        self._transport.write(creation(self._numbers.pop()))
+        self._transport.write(creation(self._numbers.pop(), self._head_lines))
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
@@ -98,7 +99,7 @@ class Client(asyncio.Protocol):
             self._done.set_exception(exc or ConnectionError("the gateway closed the connection"))
 
 
-async def create_pods(port: int, first: int, count: int) -> tuple[float, list[float]]:
+async def create_pods(port: int, first: int, count: int, head_lines: str = "") -> tuple[float, list[float]]:
     """Create pods from all connections; returns the seconds that it took and each creation's latency."""
     loop = asyncio.get_running_loop()
     numbers = list(range(first + count - 1, first - 1, -1))
@@ -108,7 +109,7 @@ async def create_pods(port: int, first: int, count: int) -> tuple[float, list[fl
     for _ in range(CONNECTIONS):
         done: asyncio.Future[None] = loop.create_future()
         waits.append(done)
-        made = partial(Client, numbers, latencies, done)
+        made = partial(Client, numbers, latencies, done, head_lines)
         await loop.create_connection(made, "127.0.0.1", port, ssl=CONTEXT)
     await asyncio.gather(*waits)
     return time.perf_counter() - started, latencies

@@ -55,7 +55,6 @@ class Session:
         self.answers: Counter[int] = Counter()
         self._session = requests.Session()
         self._session.headers.update(gateway.credentials.headers)
-        self._session.verify = str(shared_identity().ca)
 
     def send(self, case: Case[Any], seed: int) -> None:
         """Send a case. Raises AssertionError for a fault of the server."""
@@ -70,7 +69,7 @@ class Session:
             of = next((each for each in DOCUMENTS if f"/{each.plural}" in case.path), DOCUMENTS[0])
             arguments.pop("json", None)
             arguments["data"] = json_bytes(document(random, of, random.choice((0.0, 0.05, 0.3)), 0.3)[2])
-        arguments["timeout"] = TIMEOUT_SECONDS
+        arguments |= {"timeout": TIMEOUT_SECONDS, "verify": str(shared_identity().ca)}
         answer = self._session.request(**arguments)
         self.answers[answer.status_code] += 1
         assert answer.status_code < 500 or answer.status_code in PASSING, f"{answer.status_code}: {answer.text[:2000]}"

@@ -99,7 +99,8 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     )
     limits = within_open_files(Limits())
     streams = OpenStreams(limits)
-    resources = ResourceHandlers(gateway, LogReader(ask, is_live, streams, host.stopping), streams, host.stopping)
+    logs = LogReader(ask, is_live, streams, host.stopping)
+    resources = ResourceHandlers(gateway, logs, streams, host.stopping, root_pods=arguments.allow_root_pods)
     facts = FactHandlers(gateway, host.log, ask, streams, host.stopping)
     audit = Audit(host.log, identity, clock_of(settings))
     rates = Rate(arguments.requests_per_second, 5 * arguments.requests_per_second)
@@ -187,6 +188,7 @@ def main() -> None:
         metavar="NAME",
         help="a name or address by which clients reach this gateway, beside the loopback's and --http-host",
     )
+    made.add_argument("--allow-root-pods", action="store_true", help="admit pods of the process runtime that run as user 0")
     made.add_argument(
         "--requests-per-second",
         type=float,

@@ -88,7 +88,7 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
     facts = host_facts(arguments.node)
     machine = KernelMachine(driver, capabilities, folder / "pods")
     boot = uuid4().hex[:12]
-    core = ExecutorCore(facts, capabilities, boot, plain_processes=True)
+    core = ExecutorCore(facts, capabilities, boot, plain_processes=True, root_pods=arguments.allow_root_pods)
     if capabilities.sandbox:
         logger.warning("node %s runs in a sandbox: %s", arguments.node, capabilities.why_sandbox)
     status = executor_status(facts, capabilities, boot, VERSION, adopted=machine.existing_pods())
@@ -177,6 +177,7 @@ def main() -> None:
     made.add_argument(
         "--cgroup-base", default=None, metavar="GROUP", help="cgroup below the mount that holds the executor's subtree"
     )
+    made.add_argument("--allow-root-pods", action="store_true", help="run pods of user 0; the gateway needs the same flag")
     made.add_argument("--sample-period", type=seconds, default=1.0, metavar="SECONDS", help="how often to sample the node")
     made.add_argument("--report-period", type=seconds, default=15.0, metavar="SECONDS", help="how often usage is published")
     made.add_argument(

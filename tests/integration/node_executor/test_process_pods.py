@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase
+from cotenant_node_executor.runtime.users import USERS
 from tests.integration.node_executor.executor_harness import WAIT_SECONDS, Harness, alive, pod_manifest
 
 
@@ -47,7 +48,7 @@ async def test_exit_codes_signals_and_missing_programs_are_told_apart(harness: H
     assert "no such program" in absent.containers[0].message
 
 
-async def test_a_process_runs_as_nobody_without_new_privileges_in_its_own_group(harness: Harness) -> None:
+async def test_a_process_runs_as_a_user_of_its_own_without_privileges_in_its_own_group(harness: Harness) -> None:
     harness.start()
     uid = await harness.place(pod_manifest("plain", SLEEP, container={"env": [{"name": "A", "value": "x$(B)"}]}))
     container = await harness.running("plain")
@@ -55,14 +56,81 @@ async def test_a_process_runs_as_nobody_without_new_privileges_in_its_own_group(
     await harness.wait("its program runs", lambda: SLEEP.encode() in proc(container.pid, "cmdline"))
     status = proc(container.pid, "status").decode()
     fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    assert fields["Uid"].split() == ["65534"] * 4
+    (user,) = set(fields["Uid"].split())
+    assert int(user) in USERS
+    assert set(fields["Gid"].split()) == {user}
     assert fields["Groups"].strip() == ""
     assert fields["NoNewPrivs"] == "1"
+    assert {int(fields[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
     assert f"/besteffort/pod{uid}/main" in proc(container.pid, "cgroup").decode()
     assert proc(container.pid, "oom_score_adj").split() == [b"1000"], "best-effort work is ended first"
     environment = proc(container.pid, "environ").split(b"\0")
     assert b"A=x$(B)" in environment
     assert not [entry for entry in environment if entry.startswith(b"COTENANT")]
+
+
+LOOK = (
+    "import os, pathlib, resource, time\n"
+    "for folder in ('/tmp', '/var/tmp', '/dev/shm'):\n"
+    "    print(folder, os.listdir(folder)); pathlib.Path(folder, 'secret').write_text('x')\n"
+    "print(os.getuid(), resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= 65536)\n"
+    "open('/dev/stdout', 'a').write('again')\n"
+)
+REACH = (
+    "import os, pathlib\n"
+    "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
+    "    try:\n"
+    "        if b'PEER' in pathlib.Path('/proc', pid, 'environ').read_bytes(): print('read', pid)\n"
+    "    except OSError: pass\n"
+    "    try:\n"
+    "        if int(pid) not in (1, os.getpid()): os.kill(int(pid), 0); print('signalled', pid)\n"
+    "    except OSError: pass\n"
+)
+
+
+async def test_pods_see_nothing_of_one_another(harness: Harness) -> None:
+    harness.start()
+    secret = {"env": [{"name": "PEER", "value": "secret"}]}
+    await harness.place(pod_manifest("first", LOOK + "time.sleep(600)", container=secret))
+    await harness.running("first")
+    await wait_for_log(harness, "first", "again")
+    uid = await harness.place(pod_manifest("second", LOOK + REACH))
+    assert (await harness.ended("second")).phase is RunPhase.SUCCEEDED
+    first, second = await harness.logs("first"), await harness.logs("second")
+    for said in (first, second):
+        assert said.startswith("/tmp []\n/var/tmp []\n/dev/shm []\n")
+        assert "(0, 0) True" in said
+    assert "read" not in second
+    assert "signalled" not in second
+    assert first.splitlines()[3].split()[0] != second.splitlines()[3].split()[0], "each has a user of its own"
+    assert not Path("/tmp/secret").exists()
+    folder = harness.folder / "data/pods"
+    assert folder.stat().st_mode & 0o077 == 0
+    for file in (folder / uid / "main").glob("*.l*"):
+        assert file.stat().st_mode & 0o077 == 0, file
+
+
+async def test_a_pod_cannot_fill_the_node_with_processes(harness: Harness) -> None:
+    harness.start()
+    uid = await harness.place(pod_manifest("many", SLEEP))
+    await harness.running("many")
+    (limit,) = {path.read_text().strip() for path in Path("/sys/fs/cgroup").glob(f"**/pod{uid}/pids.max")}
+    assert limit == "4096"
+
+
+async def test_root_is_for_nodes_that_allow_it_and_has_no_capability_there(harness: Harness) -> None:
+    harness.start()
+    root = {"securityContext": {"runAsUser": 0}}
+    await harness.place(pod_manifest("refused", SLEEP, **root))
+    run = await harness.ended("refused")
+    assert (run.phase, run.reason) == (RunPhase.FAILED, "UnsupportedPod")
+    assert "--allow-root-pods" in run.message
+    harness.kill()
+    harness.start("--allow-root-pods")
+    show = "print([line.split()[1] for line in open('/proc/self/status') if line.startswith('Cap')])"
+    await harness.place(pod_manifest("root", show, **root))
+    assert (await harness.ended("root")).phase is RunPhase.SUCCEEDED
+    assert set((await harness.logs("root")).strip("[]\n").replace("'", "").split(", ")) == {"0" * 16}
 
 
 async def test_a_program_ends_itself_on_sigterm_and_its_exit_code_is_reported(harness: Harness) -> None:

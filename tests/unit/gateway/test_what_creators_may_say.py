@@ -13,7 +13,7 @@ from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS
 from cotenant.kinds.rbac.roles import CLUSTER_ROLES
-from cotenant_gateway.access.priorities import refuse_priority
+from cotenant_gateway.access.pods import refuse_priority
 from cotenant_gateway.access.users import MASTERS, User, authenticated
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.updates import plan_patch

@@ -45,6 +45,8 @@ class Run:
     """The number of servers that hold LOG."""
     gateway_flags: tuple[str, ...] = ()
     """What the gateway serves with, and whom it lets in."""
+    root_pods: bool = False
+    """Pods may run as root."""
 
 
 def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
@@ -72,12 +74,14 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
 
 
 def _own_flags(run: Run, name: str) -> tuple[str, ...]:
+    root_pods = ("--allow-root-pods",) if run.root_pods else ()
     if name == "gateway":
         store = store_folder(run.folder, "nats-server" if run.log_replicas == 1 else "nats-server-1")
-        return ("--store-dir", str(store), *run.gateway_flags)
+        return ("--store-dir", str(store), *run.gateway_flags, *root_pods)
     if name == "node-executor":
         # Usage on a small machine changes fast: reports come more often than on a large fleet.
-        return ("--node", run.node, "--data", str(run.folder / "node"), "--remove-on-exit", "--report-period", "5")
+        own = ("--node", run.node, "--data", str(run.folder / "node"), "--remove-on-exit", "--report-period", "5")
+        return (*own, *root_pods)
     if name == SIMULATED:
         return ("--simulate", str(run.simulated_nodes), "--sample-period", "5")
     if name == "metrics-ingest":

@@ -21,6 +21,8 @@ from cotenant.api.kinds import Kind
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import ApiError, Client, Document, Json, UnreachableError, list_at
+from cotenant_console.demo.interpreter import choose_interpreter
+from cotenant_console.demo.objects import SERVICE_SCRIPT
 from cotenant_console.up.claims import Claims, NothingLeftError, host_node_name
 from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
@@ -59,6 +61,8 @@ class Options:
     """Of the log: 0: what the data folder was begun with, else one."""
     given: Given = MADE_HERE
     """Certificates of the user."""
+    root_pods: bool = False
+    """Pods may run as root."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +243,7 @@ def planned(options: Options, claims: Claims) -> Plan:
             api_port=claims.port(options.api_port or API_PORT, exactly=options.api_port != 0),
             nats_ports=(first, *others),
             given=options.given,
+            root_pods=options.root_pods or (options.demo and choose_interpreter(SERVICE_SCRIPT).user == 0),
         )
     except (NothingLeftError, ReplicasDifferError) as error:
         raise NotReadyError(str(error)) from error

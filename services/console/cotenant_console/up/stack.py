@@ -60,6 +60,8 @@ class Plan:
     """Of one nats-server, or of the three of a cluster."""
     given: Given = MADE_HERE
     """Certificates of the user."""
+    root_pods: bool = False
+    """Pods may run as root."""
 
 
 class Stack:
@@ -102,6 +104,7 @@ class Stack:
             store_bytes,
             len(servers),
             identity.gateway_flags(),
+            self.plan.root_pods,
         )
         for name in self.names:
             promised = (*self.status_ports.values(), *(server.monitor_port for server in servers))

@@ -92,6 +92,8 @@ class Connection(RequestHandler):
             self._owner.lost(self)
         super().connection_lost(exc)
         self._owner = None
+        # A TLS transport knows its protocol: held here, both would wait for a full collection.
+        self.socket = None
 
     def eof_received(self) -> None:
         """The client has closed its side: nobody reads an answer any more. The loop closes the transport."""

@@ -19,7 +19,7 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.events.migrations import EvictionRequest
 from cotenant.kinds.pods import PODS
 from cotenant_gateway.access.escalation import refuse_escalation
-from cotenant_gateway.access.priorities import refuse_priority
+from cotenant_gateway.access.pods import check_pod
 from cotenant_gateway.access.reviews import answer as answer_review
 from cotenant_gateway.http.access import actor_of, user_of
 from cotenant_gateway.http.bodies import (
@@ -64,8 +64,12 @@ IGNORE, WARN, STRICT = "Ignore", "Warn", "Strict"
 class ResourceHandlers:
     """Answers requests for resources."""
 
-    def __init__(self, gateway: Gateway, logs: LogReader, streams: OpenStreams, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, gateway: Gateway, logs: LogReader, streams: OpenStreams, stopping: asyncio.Event, *, root_pods: bool = False
+    ) -> None:
+        """`root_pods`: pods of the process runtime may run as root."""
         self._gateway = gateway
+        self._root_pods = root_pods
         self._logs = logs
         self._streams = streams
         self._stopping = stopping
@@ -103,7 +107,7 @@ class ResourceHandlers:
         """Return what is to be checked of an object before it is stored: nobody gives rights or priority that is not theirs."""
         core, user = self._gateway.core, user_of(request)
         if target.kind is PODS and not target.subresource:
-            return lambda planned: refuse_priority(core, user, planned)
+            return lambda planned: check_pod(core, user, planned, root_pods=self._root_pods)
         if target.kind.group == RBAC_GROUP:
             return lambda planned: refuse_escalation(core, user, planned)
         return no_check

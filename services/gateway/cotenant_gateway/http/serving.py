@@ -24,6 +24,7 @@ from cotenant_gateway.http.app import Handler
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES
 from cotenant_gateway.http.connections import Connections
 from cotenant_gateway.http.limits import Limits
+from cotenant_gateway.http.tls import TlsSite
 
 logger = logging.getLogger(__name__)
 
@@ -137,8 +138,7 @@ async def serve(
         await _listen_on(listening.unix_socket, runner)
         url = f"unix:{listening.unix_socket}"
     if certificate is not None:
-        site = web.TCPSite(runner, listening.address, listening.port, backlog=BACKLOG, ssl_context=certificate.context)
-        await site.start()
+        await TlsSite(runner, listening.address, listening.port, backlog=BACKLOG, context=certificate.context).start()
         port = next(address[1] for address in runner.addresses if isinstance(address, tuple))
         host = f"[{listening.address}]" if ":" in listening.address else listening.address
         url = f"https://{host}:{port}"

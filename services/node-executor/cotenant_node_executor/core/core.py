@@ -58,16 +58,24 @@ _NO_STATES: States = {}
 
 
 class ExecutorCore:
-    """`plain_processes`: pods run as processes of this machine, so what these cannot do is refused."""
+    """`plain_processes`: pods run as processes of this machine, so what these cannot do is refused; `root_pods`: they may run
+    as root."""
 
     def __init__(
-        self, facts: NodeFacts, capabilities: Capabilities, boot: str, *, plain_processes: bool,
+        self,
+        facts: NodeFacts,
+        capabilities: Capabilities,
+        boot: str,
+        *,
+        plain_processes: bool,
+        root_pods: bool = False,
         strategies: tuple[Strategy, ...] = STRATEGIES,
     ) -> None:
         self.facts = facts
         self.capabilities = capabilities
         self.boot = boot
         self._plain_processes = plain_processes
+        self._root_pods = root_pods
         self.strategies = {strategy.name: strategy for strategy in strategies}
         """By name, in order of precedence."""
         self._evictions = Evictions()
@@ -112,7 +120,12 @@ class ExecutorCore:
         """Return an empty core for the same node with a new boot id."""
         boot = f"{self.boot.partition('+')[0]}+{int(self.boot.partition('+')[2] or 0) + 1}"
         return ExecutorCore(
-            self.facts, self.capabilities, boot, plain_processes=self._plain_processes, strategies=(*self.strategies.values(),)
+            self.facts,
+            self.capabilities,
+            boot,
+            plain_processes=self._plain_processes,
+            root_pods=self._root_pods,
+            strategies=(*self.strategies.values(),),
         )
 
     # -- folding -------------------------------------------------------------------------------------------------------
@@ -150,7 +163,7 @@ class ExecutorCore:
             self._starting.pop(key, None)
             self.pods.drop(key)
         else:
-            self.pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes))
+            self.pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes, self._root_pods))
 
     def _apply_run(self, data: RunStatus, event: Event) -> None:
         key = (data.namespace, data.name)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod, PodSpec, decode_pod
-from cotenant.api.validation.process_runtime import process_runtime_errors
+from cotenant.api.validation.process_runtime import process_runtime_errors, root_fields
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase, RunStatus
@@ -40,8 +40,11 @@ class DecodedPlacement(Struct, frozen=True, gc=False):
     refusal: str = ""
 
 
-def read_placement(event: Event, data: Placement, node: str, plain_processes: bool) -> DecodedPlacement:
-    """Decode a placement's manifest; with `plain_processes` fields that host processes do not support are refused."""
+def read_placement(
+    event: Event, data: Placement, node: str, plain_processes: bool, root_pods: bool = False
+) -> DecodedPlacement:
+    """Decode a placement's manifest; with `plain_processes` fields that host processes do not support are refused, and without
+    `root_pods` pods of root."""
     if not _NAME.fullmatch(data.uid):
         return DecodedPlacement(data, event.ref, None, None, f"uid {data.uid!r} cannot name a folder")
     try:
@@ -50,6 +53,8 @@ def read_placement(event: Event, data: Placement, node: str, plain_processes: bo
     except (msgspec.MsgspecError, QuantityError) as error:
         return DecodedPlacement(data, event.ref, None, None, f"the manifest cannot be read: {error}")
     refusals = [str(error) for error in process_runtime_errors(pod)] if plain_processes else []
+    if plain_processes and not root_pods:
+        refusals += [f"{field}: this node runs no pods as root (--allow-root-pods)" for field in root_fields(pod)]
     refusals += _name_refusals(pod.spec)
     return DecodedPlacement(data, event.ref, PodToRun(pod, view.group, node), view, "; ".join(refusals))
 

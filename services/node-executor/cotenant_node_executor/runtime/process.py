@@ -11,6 +11,7 @@ State on disk: one folder per pod below `state`. If it is lost, running processe
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -47,10 +48,15 @@ from cotenant_node_executor.runtime.interface import (
 from cotenant_node_executor.runtime.launch import CANNOT_RUN
 from cotenant_node_executor.runtime.log_files import bound_log, read_tail
 from cotenant_node_executor.runtime.oom_score import oom_score_adj
-from cotenant_node_executor.runtime.program import Program, arguments, environment, user_and_group
-from cotenant_node_executor.targets.interface import CgroupDriver
+from cotenant_node_executor.runtime.program import PRIVATE_BYTES, Program, arguments, environment, user_and_group
+from cotenant_node_executor.runtime.users import has_own_users, own_user
+from cotenant_node_executor.targets.interface import CgroupDriver, Knob
+
+logger = logging.getLogger(__name__)
 
 SHIM_GROUP = "shims"
+PIDS_MAX = 4096
+"""Processes and threads of one pod."""
 LAUNCH = Path(__file__).with_name("launch.py")
 
 
@@ -72,7 +78,9 @@ class ProcessRuntime:
         self._known: dict[str, _Known] = {}
         self._shims: dict[str, subprocess.Popen[bytes]] = {}
         self._oom_kills: dict[str, int] = {}
-        state.mkdir(parents=True, exist_ok=True, mode=0o755)
+        state.mkdir(parents=True, exist_ok=True)
+        # Environments and logs are their pods' own affair.
+        state.chmod(0o700)
         driver.create(SHIM_GROUP)
 
     # -- what is there -------------------------------------------------------------------------------------------------
@@ -184,7 +192,13 @@ class ProcessRuntime:
         self._oom_kills[group] = oom_kills(self._driver, group)
         container = next(entry for entry in pod.pod.spec.containers if entry.name == order.container)
         env = environment(pod.pod, container, pod.node)
-        uid, gid = user_and_group(pod.pod, container)
+        try:
+            own = own_user(self._state, pod.uid) if has_own_users() else os.geteuid()
+        except OSError as error:
+            self._fail(files, f"no user for the pod: {error}")
+            return
+        uid, gid = user_and_group(pod.pod, container, own)
+        self._bound_processes(pod.group)
         program = Program(
             argv=arguments(container, env),
             env=env,
@@ -195,20 +209,38 @@ class ProcessRuntime:
             pid_file=str(files.file("pid")),
             error_file=str(files.file("error")),
             oom_score_adj=oom_score_adj(pod.pod, container_requests(container).get(MEMORY, 0), self._machine_bytes),
+            private_bytes=PRIVATE_BYTES,
         )
         files.file("wait").write_text(f"{order.backoff_seconds}\n", encoding="ascii")
+        files.file("launch").touch(mode=0o600)
         files.file("launch").write_bytes(msgspec.json.encode(program))
         try:
-            self._spawn(files)
+            self._spawn(files, uid)
         except OSError as error:
-            files.file("error").write_text(f"cannot start the shim: {error}", encoding="utf-8")
-            files.file("status").write_text(f"{CANNOT_RUN}\n", encoding="ascii")
+            self._fail(files, f"cannot start the shim: {error}")
 
-    def _spawn(self, files: AttemptFiles) -> None:
-        """Start the shim in its own session, so that it survives this executor and its supervisor."""
+    def _fail(self, files: AttemptFiles, why: str) -> None:
+        """Let an attempt end without a program."""
+        files.file("launch").touch(mode=0o600)
+        files.file("error").write_text(why, encoding="utf-8")
+        files.file("status").write_text(f"{CANNOT_RUN}\n", encoding="ascii")
+
+    def _bound_processes(self, group: str) -> None:
+        """Bound the processes and threads of a pod, where the kernel does that; a shell's mistake fills no node."""
+        try:
+            self._driver.write(group, Knob.PIDS_MAX, str(PIDS_MAX))
+        except (OSError, ValueError) as error:
+            logger.warning("%s: pids.max cannot be set: %s", group, error)
+
+    def _spawn(self, files: AttemptFiles, uid: int) -> None:
+        """Start the shim in its own session, so that it survives this executor and its supervisor. The log is the program's
+        own: it may open /dev/stdout again, and nobody else reads it."""
         shims = [str(path) for path in self._driver.procs_paths(SHIM_GROUP)]
         launch = [sys.executable, "-I", "-S", str(LAUNCH), str(files.file("launch"))]
-        with files.file("log").open("ab") as log:
+        descriptor = os.open(files.file("log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "ab") as log:
+            if has_own_users():
+                os.fchown(descriptor, uid, -1)
             self._shims[str(files.stem)] = subprocess.Popen(
                 ["/bin/sh", "-c", SHIM, "cotenant-shim", str(files.stem), *shims, "--", *launch],
                 stdin=subprocess.DEVNULL,

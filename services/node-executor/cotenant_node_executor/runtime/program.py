@@ -16,6 +16,8 @@ from cotenant.api.validation.process_runtime import field_path, field_value
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOBODY = 65534
+PRIVATE_BYTES = 64 << 20
+"""Of each private folder for temporary files."""
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 
@@ -32,6 +34,7 @@ class Program(Struct, frozen=True):
     pid_file: str
     error_file: str
     oom_score_adj: int
+    private_bytes: int
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
@@ -57,8 +60,9 @@ def environment(pod: Pod, container: Container, node: str) -> dict[str, str]:
     return {"PATH": DEFAULT_PATH, "HOSTNAME": pod.metadata.name, "HOME": "/", **values}
 
 
-def user_and_group(pod: Pod, container: Container) -> tuple[int, int]:
-    """The user and group to run as: the container's, else the pod's, else nobody; a group follows its user."""
+def user_and_group(pod: Pod, container: Container, own: int = NOBODY) -> tuple[int, int]:
+    """The user and group to run as: the container's, else the pod's, else `own`, which no other pod has; a group follows its
+    user."""
     user: int | None = None
     group: int | None = None
     for context in (container.security_context, pod.spec.security_context):
@@ -66,7 +70,7 @@ def user_and_group(pod: Pod, container: Container) -> tuple[int, int]:
             continue
         user = context.run_as_user if user is None else user
         group = context.run_as_group if group is None else group
-    uid = NOBODY if user is None else user
+    uid = own if user is None else user
     return uid, uid if group is None else group
 
 

@@ -42,13 +42,36 @@ class ContainerPort(View, frozen=True, kw_only=True):
     name: str = ""
 
 
+class Capabilities(View, frozen=True, kw_only=True):
+    """Capabilities that a container has more or less than its runtime gives."""
+
+    add: list[str] = []
+    drop: list[str] = []
+
+
+class SeccompProfile(View, frozen=True, kw_only=True):
+    """Which system calls there are."""
+
+    type: str = ""
+
+
 class SecurityContext(View, frozen=True, kw_only=True):
-    """Who the processes run as."""
+    """Who the processes run as, and what they may."""
 
     run_as_user: Int64 | None = None
     run_as_group: Int64 | None = None
     run_as_non_root: bool | None = None
     privileged: bool | None = None
+    allow_privilege_escalation: bool | None = None
+    read_only_root_filesystem: bool | None = None
+    capabilities: Capabilities | None = None
+    supplemental_groups: list[Int64] = []
+    fs_group: Int64 | None = None
+    seccomp_profile: SeccompProfile | None = None
+    sysctls: msgspec.Raw = msgspec.Raw(b"")
+    se_linux_options: msgspec.Raw = msgspec.Raw(b"")
+    app_armor_profile: msgspec.Raw = msgspec.Raw(b"")
+    windows_options: msgspec.Raw = msgspec.Raw(b"")
 
 
 class Container(View, frozen=True, kw_only=True):

@@ -67,6 +67,19 @@ def field_value(path: str, pod: Pod, node: str) -> str:
     }.get(path, "")
 
 
+def root_fields(pod: Pod) -> list[str]:
+    """Return the fields by which containers of a pod run as root."""
+    found: list[str] = []
+    of_pod = pod.spec.security_context.run_as_user if pod.spec.security_context is not None else None
+    for index, container in enumerate(pod.spec.containers):
+        own = container.security_context.run_as_user if container.security_context is not None else None
+        if own == 0:
+            found.append(f"spec.containers[{index}].securityContext.runAsUser")
+        elif own is None and of_pod == 0 and "spec.securityContext.runAsUser" not in found:
+            found.append("spec.securityContext.runAsUser")
+    return found
+
+
 def process_runtime_errors(pod: Pod) -> list[FieldError]:
     """Return everything in the pod that the process runtime cannot do."""
     found: list[FieldError] = []
@@ -118,6 +131,29 @@ def _security_errors(path: str, context: SecurityContext | None) -> list[FieldEr
     found: list[FieldError] = []
     if context.privileged:
         found.append(forbidden(f"{path}.privileged", "the process runtime always sets no_new_privs"))
+    if context.allow_privilege_escalation:
+        found.append(forbidden(f"{path}.allowPrivilegeEscalation", "the process runtime always sets no_new_privs"))
+    if context.read_only_root_filesystem:
+        detail = "containers of the process runtime share the node's root filesystem"
+        found.append(forbidden(f"{path}.readOnlyRootFilesystem", detail))
+    if context.capabilities is not None and context.capabilities.add:
+        detail = "programs of the process runtime have no capabilities: their bounding set is empty"
+        found.append(forbidden(f"{path}.capabilities.add", detail))
+    if context.supplemental_groups:
+        found.append(forbidden(f"{path}.supplementalGroups", "the process runtime drops supplementary groups"))
+    if context.fs_group is not None:
+        found.append(forbidden(f"{path}.fsGroup", "the process runtime has no volumes"))
+    for name, raw in (
+        ("sysctls", context.sysctls),
+        ("seLinuxOptions", context.se_linux_options),
+        ("appArmorProfile", context.app_armor_profile),
+        ("windowsOptions", context.windows_options),
+    ):
+        if bytes(raw) not in (b"", b"null", b"[]"):
+            found.append(forbidden(f"{path}.{name}", "the process runtime cannot do that"))
+    profile = context.seccomp_profile.type if context.seccomp_profile is not None else ""
+    if profile not in ("", "Unconfined"):
+        found.append(not_supported(f"{path}.seccompProfile.type", profile, ["Unconfined"]))
     for name, value in (("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)):
         if value is not None and not 0 <= value <= _MAX_ID:
             found.append(invalid(f"{path}.{name}", value, f"must be between 0 and {_MAX_ID}, inclusive"))

@@ -1,7 +1,10 @@
-"""Who sets a pod's priority: its PriorityClass. A number of its own is for users who may `use` priority classes altogether.
+"""What not everybody may ask of a pod: a priority of its own, and to run as root.
 
-As Kubernetes' Priority admission, but for the exception: there nobody may give a number. Benchmarks and simulations do, and
-tiers follow from it, so it is a right: the verb `use` on `priorityclasses` of `scheduling.k8s.io`.
+A pod's priority is its PriorityClass's. A number of its own is for users who may `use` priority classes altogether: as
+Kubernetes' Priority admission, but for the exception. Benchmarks and simulations give numbers, and tiers follow from them, so
+it is a right.
+
+A process of user 0 is root of its node, whoever asked for it. Nobody gets one unless the gateway was started to admit them.
 """
 
 from __future__ import annotations
@@ -9,7 +12,10 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.metadata import View
+from cotenant.api.objects.pod import decode_pod
+from cotenant.api.validation.process_runtime import root_fields
 from cotenant.kinds.priority_classes import PRIORITY_CLASSES, decode_priority_class
+from cotenant.model.names import RUNTIME_PROCESS
 from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.authorizer import authorize
 from cotenant_gateway.access.escalation import Written
@@ -29,6 +35,27 @@ class _Pod(View, frozen=True, kw_only=True):
 
 _POD = msgspec.json.Decoder(_Pod)
 _USE = RequestAttributes("use", PRIORITY_CLASSES.group, PRIORITY_CLASSES.plural)
+
+
+def check_pod(core: GatewayCore, user: User, written: Written, *, root_pods: bool) -> None:
+    """Raise ApiError 403 where a pod asks for what its writer may not have, or nobody may."""
+    if written.was is None and not root_pods and _maybe_root(written.document):
+        pod = decode_pod(written.document)
+        fields = root_fields(pod) if pod.spec.runtime_class_name == RUNTIME_PROCESS else []
+        if fields:
+            name = written.address.name
+            raise ApiError(
+                403,
+                "Forbidden",
+                f'pods "{name}" is forbidden: {fields[0]}: processes run as root only where gateway and executor were started '
+                "with --allow-root-pods",
+                StatusDetails(name=name, kind="pods"),
+            )
+    refuse_priority(core, user, written)
+
+
+def _maybe_root(document: msgspec.Raw) -> bool:
+    return b"runAsUser" in bytes(document)
 
 
 def refuse_priority(core: GatewayCore, user: User, written: Written) -> None:
