@@ -34,6 +34,8 @@ NODE = "host.test"
 NAMESPACE = "default"
 WAIT_SECONDS = 90.0
 """Long enough for a crowded machine; nobody waits for it where all is well."""
+SEEN_BY_PODS = "/run"
+"""Pods have a /tmp of their own."""
 INTERPRETER = "/usr/bin/python3"
 """One that nobody may run; the tests' own may lie in a folder that only root can enter."""
 
@@ -55,7 +57,8 @@ class Harness:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.folder = Path(tempfile.mkdtemp(prefix="cotenant-executor-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="cotenant-executor-", dir=SEEN_BY_PODS))
+        """Tests that let pods look into it open it."""
         self.base = f"cotenant-test-{uuid4().hex[:8]}"
         self.log: NatsLog
         self.runs: dict[str, RunStatus] = {}
