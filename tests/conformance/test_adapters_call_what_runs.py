@@ -22,7 +22,6 @@ HOST_APPLICATIONS = "cgroups of host applications, and layouts of other containe
 NOT_WIRED: dict[str, str] = {
     "cotenant.domain.qos.priority_value_default": EVICTION_THRESHOLD,
     "cotenant.domain.third_party.find_allocation": THIRD_PARTY,
-    "cotenant.domain.third_party.parse_origin": THIRD_PARTY,
     "cotenant.domain.third_party.write_allocation": THIRD_PARTY,
     "cotenant.domain.third_party.write_origin": THIRD_PARTY,
     "cotenant_metrics_ingest.aggregation.Point": METRIC_POLICY,
