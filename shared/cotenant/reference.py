@@ -38,6 +38,7 @@ CHANNELS: tuple[tuple[str, str, str, str], ...] = (
     ("USAGE", "usage.<node>", "cotenant.usage.v1", "node-executor"),
     ("EXECUTION", "execution.<node>.<topic>", "cotenant.execution.v1", "node-executor"),
     ("EXECUTION", "execution._.commits", "cotenant.commit.refused.v1", "each deciding service"),
+    ("EXECUTION", "execution._.audit", "cotenant.audit.v1", "gateway"),
     ("EXECUTION", "deadletter.<stream>", "cotenant.deadletter.v1", "each reader"),
 )
 """stream, subject, wire type, writer"""
