@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import cast
 
 from msgspec import Struct
 
@@ -92,13 +91,18 @@ def _name(attribute: Attribute) -> str:
 
 
 @lru_cache(maxsize=16)
-def _settler(strategies: tuple[Strategy, ...]) -> Callable[[tuple[Desired, ...]], Settled]:
-    """Return a cached composition function for these strategies; places with equal desired values share one entry."""
+def _settler(strategies: tuple[Strategy, ...]) -> Callable[[tuple[Desired, ...], type], Settled]:
+    """Return a cached composition function for these strategies; places of one type with equal desired values share one entry.
+    """
     order = precedence(strategies)
 
     @lru_cache(maxsize=REMEMBERED)
-    def settled(desired: tuple[Desired, ...]) -> Settled:
+    def settled(desired: tuple[Desired, ...], place: type) -> Settled:
         won = compose(desired, order)
+        kind = _ATTRIBUTES[place]
+        for attribute in won:
+            if type(attribute) is not kind:
+                raise CompositionError(f"has no attribute {attribute}")
         return won, {attribute: won[attribute].value for attribute in sorted(won, key=_name)}
 
     return settled
@@ -159,15 +163,12 @@ class Composer:
                 del self._desired[place]
             return
         try:
-            winners, texts = self._settled(own)
+            winners, texts = self._settled(own, type(place))
         except CompositionError as error:
             raise CompositionError(f"{place_text(place) or '/'} {error}") from error
-        kind = _ATTRIBUTES[type(place)]
-        for attribute in texts:
-            if type(attribute) is not kind:
-                raise CompositionError(f"{place_text(place) or '/'} has no attribute {attribute}")
         self._winners[place] = winners
         if isinstance(place, str):
-            self._texts[place] = cast("Mapping[Knob, str]", texts)
+            # Its attributes are knobs: `settled` has checked that.
+            self._texts[place] = texts  # type: ignore[assignment]
         else:
             self._others[place] = texts

@@ -97,7 +97,7 @@ class SimulatedMachine:
         others = self._write_others(targets.others) if targets.others else _UNCHANGED
         if not targets.changed and not self._unwritten:
             return others
-        self._unwritten.update(place for place in targets.changed if isinstance(place, str))
+        self._unwritten |= values.keys() & targets.changed
         groups = self._groups.shown()
         if self._removals != self._groups.removals:
             self._removals = self._groups.removals
@@ -105,9 +105,10 @@ class SimulatedMachine:
         there = {group: values[group] for group in self._unwritten if group in values and (not group or group in groups)}
         report = self._files.write(there, groups)
         # Refused writes are tried again in the next cycle, as on a real machine.
-        self._unwritten = {refused.place for refused in report.refused if isinstance(refused.place, str)}
+        # The table of files has groups alone.
+        self._unwritten = {refused.place for refused in report.refused}  # type: ignore[misc]
         if report.written:
-            written = {each.place for each in report.written if isinstance(each.place, str)}
+            written: set[str] = {each.place for each in report.written}  # type: ignore[misc]
             self._sampler.written(written)
             if BESTEFFORT in written or ROOT_GROUP in written:
                 self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
