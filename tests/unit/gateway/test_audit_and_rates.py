@@ -51,6 +51,7 @@ def note(audit: Audit, asked: RequestAttributes = WRITE, code: int = 201) -> Non
 
 async def test_writes_and_refusals_are_recorded_and_reads_are_not(audit: Audit, log: Confirming) -> None:
     note(audit, READ, 200)
+    note(audit, WRITE, 429)
     await audit.flush()
     assert not log.sent
     note(audit)

@@ -32,6 +32,8 @@ FLUSH_SECONDS = 1.0
 MAX_TEXT = 256
 READS = frozenset({"get", "list", "watch"})
 REFUSALS = frozenset({401, 403})
+TOO_MANY = 429
+"""What comes faster than it may is not recorded: it would fill the log instead."""
 
 
 class Audit:
@@ -52,7 +54,7 @@ class Audit:
         self, user: User | None, by: str, asked: RequestAttributes, code: int, address: str, user_agent: str
     ) -> None:
         """Record an answered request, if it is of a kind that is recorded. `by`: who acts as the user, if somebody does."""
-        if asked.verb in READS and code not in REFUSALS:
+        if (asked.verb in READS and code not in REFUSALS) or code == TOO_MANY:
             return
         if len(self._waiting) >= MAX_WAITING:
             self._dropped += 1
