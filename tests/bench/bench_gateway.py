@@ -19,7 +19,6 @@ from typing import cast
 
 import uvloop
 
-from cotenant_console.api.credentials import Credentials
 from tests.integration.gateway.gateway_process import shared_identity
 from tests.nats_server import NatsServer, free_port
 
@@ -28,7 +27,7 @@ WARM_UP = 1_000
 PODS = 20_000
 GOAL = 3_000
 LIMIT_SECONDS = 120
-CREDENTIALS = Credentials(ca=shared_identity().ca_text, token=shared_identity().token)
+CREDENTIALS = shared_identity().credentials
 CONTEXT = CREDENTIALS.context()
 HEAD = f"Host: 127.0.0.1\r\nAuthorization: Bearer {CREDENTIALS.token}\r\n"
 

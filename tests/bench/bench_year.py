@@ -44,7 +44,7 @@ from cotenant.model.subjects import (
     run_subject,
 )
 from cotenant_console.api.client import Client, text_at
-from cotenant_console.api.credentials import Credentials, Server
+from cotenant_console.api.credentials import Server
 from cotenant_console.up.identity import prepared
 from cotenant_console.up.nats_server import free_port
 from cotenant_console.up.stack import GATEWAY_NAMES
@@ -230,7 +230,7 @@ async def measure() -> None:
         testbed.start_module("gateway", "cotenant_gateway", *common, "--http-port", str(port), *identity.gateway_flags())
         for name, module in FOLLOWING.items():
             testbed.start_module(name, module, *common, "--http-port", "-1")
-        api = Client(Server(f"https://127.0.0.1:{port}", Credentials(ca=identity.ca_text, token=identity.token)))
+        api = Client(Server(f"https://127.0.0.1:{port}", identity.credentials))
 
         async def ready() -> bool:
             try:

@@ -29,7 +29,6 @@ from cotenant.log.contract import LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.reader import NatsReader
 from cotenant.model.subjects import executor_subject, metrics_subject, run_subject
-from cotenant_console.api.credentials import Credentials
 from cotenant_descheduler_arbiter.definition import DEFINITION
 from cotenant_scheduler.definition import DEFINITION as SCHEDULER
 from cotenant_verification.http_sessions import http_session
@@ -192,7 +191,7 @@ async def world(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[World]
                 line = [str(program), "--nats", nats_server.url, "--replica", "0", *arguments]
                 processes.append(await asyncio.create_subprocess_exec(*line, stdout=output, stderr=output))
         identity = shared_identity()
-        async with http_session(Credentials(ca=identity.ca_text, token=identity.token)) as http:
+        async with http_session(identity.credentials) as http:
             made = World(log, reader, f"https://127.0.0.1:{port}", f"http://127.0.0.1:{status_port}", http)
             started = {f"services.{name}.0" for name in commands}
             await made.until(lambda: started <= made.last.keys(), "all services to have started")

@@ -18,8 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cotenant_console.api.credentials import Credentials, kubeconfig_text, write_private
-from cotenant_console.up.identity import ADMINISTRATOR, Identity, prepared
+from cotenant_console.up.identity import Identity, prepared
 from cotenant_console.up.stack import GATEWAY_NAMES
 from cotenant_verification.http_sessions import http_session
 from tests.builders import pod_document
@@ -50,7 +49,7 @@ class GatewayProcess:
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         identity = shared_identity()
-        self.credentials = Credentials(ca=identity.ca_text, token=identity.token)
+        self.credentials = identity.credentials
         """An administrator's."""
         arguments = ["--nats", nats_url, "--http-port", str(self.port), "--replica", replica, "--log-level", "WARNING"]
         self.process = subprocess.Popen([*before, PROGRAM, *arguments, *identity.gateway_flags(), *options])
@@ -59,7 +58,7 @@ class GatewayProcess:
     def kubeconfig(self) -> Path:
         """An administrator's, in a file."""
         path = shared_identity().tokens.parent / f"kubeconfig-{self.port}"
-        write_private(path, kubeconfig_text(self.url, self.credentials.ca, ADMINISTRATOR, self.credentials.token))
+        shared_identity().write_kubeconfig(path, self.url)
         return path
 
     def session(self, **options: Any) -> aiohttp.ClientSession:

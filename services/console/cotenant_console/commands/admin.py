@@ -21,7 +21,7 @@ import click
 
 from cotenant.kinds.nodes import CONDITION_LOG_UNKNOWN, NODES
 from cotenant_console.api.client import Client, Json, list_at, text_at
-from cotenant_console.api.credentials import KUBECONFIG_FILE, kubeconfig_text, write_private
+from cotenant_console.api.credentials import KUBECONFIG_FILE
 from cotenant_console.commands.connection import with_client
 from cotenant_console.tables import Table
 from cotenant_console.up.identity import ADMINISTRATOR, IdentityError, prepared
@@ -70,8 +70,7 @@ def credentials(folder: Path, hosts: tuple[str, ...], url: str) -> None:
     """Make certificates and an administrator's token in FOLDER/pki, and FOLDER/kubeconfig; what is there and lasts stays."""
     try:
         identity = prepared(folder, tuple(dict.fromkeys((*GATEWAY_NAMES, *hosts))))
-        text = kubeconfig_text(url.rstrip("/"), identity.ca_text, ADMINISTRATOR, identity.token)
-        write_private(folder / KUBECONFIG_FILE, text)
+        identity.write_kubeconfig(folder / KUBECONFIG_FILE, url.rstrip("/"))
     except (IdentityError, OSError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"kubeconfig of {ADMINISTRATOR}: {folder / KUBECONFIG_FILE}")

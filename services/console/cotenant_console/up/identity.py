@@ -15,11 +15,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from cotenant_console.api.credentials import write_private
+from cotenant_console.api.credentials import Credentials, kubeconfig_text, write_private
 
 PKI_FOLDER = "pki"
 ADMINISTRATOR = "cotenant-admin"
@@ -62,6 +63,15 @@ class Identity:
     def ca_text(self) -> str:
         """The CA's certificate (PEM)."""
         return self.ca.read_text()
+
+    @property
+    def credentials(self) -> Credentials:
+        """The administrator's."""
+        return Credentials(ca=self.ca_text, token=self.token)
+
+    def write_kubeconfig(self, path: Path, url: str) -> None:
+        """Write the administrator's kubeconfig for the gateway at this address."""
+        write_private(path, kubeconfig_text(url, self.ca_text, ADMINISTRATOR, self.token))
 
     def gateway_flags(self) -> tuple[str, ...]:
         """What the gateway is started with."""
@@ -192,6 +202,6 @@ def _serves(certificate: Path, key: Path, ca: Path, names: Sequence[str], now: d
     try:
         held.verify_directly_issued_by(authority)
         held_names = set(held.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, a new one is made
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
     return held.not_valid_after_utc - now > RENEW_BEFORE and held_names == {_general_name(name) for name in names}

@@ -17,10 +17,10 @@ from http import HTTPStatus
 from pathlib import Path
 
 from cotenant_console.api.client import ApiError, Client
-from cotenant_console.api.credentials import KUBECONFIG_FILE, Credentials, kubeconfig_text, write_private
+from cotenant_console.api.credentials import KUBECONFIG_FILE, Credentials
 from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.identity import ADMINISTRATOR, MADE_HERE, Given, Identity, prepared
+from cotenant_console.up.identity import MADE_HERE, Given, Identity, prepared
 from cotenant_console.up.nats_server import (
     LOOPBACK,
     Member,
@@ -148,9 +148,8 @@ class Stack:
         """Make, or find, certificates and the administrator's token, and write the kubeconfig."""
         self.plan.folder.mkdir(parents=True, exist_ok=True)
         identity = prepared(self.plan.folder, GATEWAY_NAMES, self.plan.given)
-        text = kubeconfig_text(self.endpoint.api_url, identity.ca_text, ADMINISTRATOR, identity.token)
-        write_private(self.kubeconfig, text)
-        self.endpoint = replace(self.endpoint, credentials=Credentials(ca=identity.ca_text, token=identity.token))
+        identity.write_kubeconfig(self.kubeconfig, self.endpoint.api_url)
+        self.endpoint = replace(self.endpoint, credentials=identity.credentials)
         return identity
 
     def _is_ready(self, name: str) -> bool:

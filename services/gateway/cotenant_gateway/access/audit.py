@@ -48,7 +48,6 @@ class Audit:
         self._events = 0
         self._sending: Event | None = None
         """What nobody has confirmed yet: it is sent again as it is, so that it is stored once."""
-        self.recorded = 0
 
     def note(
         self, user: User | None, by: str, asked: RequestAttributes, code: int, address: str, user_agent: str
@@ -59,7 +58,6 @@ class Audit:
         if len(self._waiting) >= MAX_WAITING:
             self._dropped += 1
             return
-        self.recorded += 1
         self._waiting.append(
             AuditRecord(
                 time=self._clock(),

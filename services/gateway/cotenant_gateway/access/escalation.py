@@ -6,15 +6,13 @@ role, or may `bind` it. What a role already says may be stored again by anybody 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
-from cotenant.api.kinds import Kind
 from cotenant.api.objects.rbac import RBAC_GROUP, ClusterRole, PolicyRule, Role, RoleBinding
 from cotenant.api.snapshots import Address, Snapshot
-from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from cotenant.kinds.rbac.roles import CLUSTER_ROLES, ROLES
 from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.authorizer import EVERY_PATH, EVERYTHING, Grant, authorize, rules_of, user_rules
@@ -24,12 +22,6 @@ from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError, StatusDetails
 
 SHOWN_RULES = 16
-_VIEWS: Mapping[Kind, Callable[[msgspec.Raw], Role | ClusterRole | RoleBinding]] = {
-    ROLES: msgspec.json.Decoder(Role).decode,
-    CLUSTER_ROLES: msgspec.json.Decoder(ClusterRole).decode,
-    ROLE_BINDINGS: msgspec.json.Decoder(RoleBinding).decode,
-    CLUSTER_ROLE_BINDINGS: msgspec.json.Decoder(RoleBinding).decode,
-}
 
 
 class Written(Protocol):
@@ -52,7 +44,7 @@ def refuse_escalation(core: GatewayCore, user: User, written: Written) -> None:
     """Raise ApiError 403 where an RBAC object gives rights that its writer does not have."""
     if MASTERS in user.groups:
         return
-    address, view = written.address, _VIEWS[written.address.kind](written.document)
+    address, view = written.address, core.kinds.of(written.address.kind).decode(written.document)
     old = written.was.stored.view if written.was is not None and written.was.stored is not None else None
     if isinstance(view, RoleBinding):
         ref = view.role_ref
@@ -61,6 +53,7 @@ def refuse_escalation(core: GatewayCore, user: User, written: Written) -> None:
         plural = CLUSTER_ROLES.plural if grant.cluster_role else ROLES.plural
         allowed = RequestAttributes("bind", RBAC_GROUP, plural, "", address.namespace, ref.name)
     else:
+        assert isinstance(view, Role | ClusterRole), "an object of this group is a role or a binding"
         if isinstance(old, Role | ClusterRole) and _granted(old) == _granted(view):
             return
         given = _granted(view)

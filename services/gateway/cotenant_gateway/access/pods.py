@@ -13,6 +13,7 @@ import msgspec
 
 from cotenant.api.objects.metadata import View
 from cotenant.api.objects.pod import decode_pod
+from cotenant.api.objects.policies import PriorityClassObject
 from cotenant.api.validation.process_runtime import root_fields
 from cotenant.kinds.priority_classes import PRIORITY_CLASSES, decode_priority_class
 from cotenant.model.names import RUNTIME_PROCESS
@@ -82,4 +83,8 @@ def refuse_priority(core: GatewayCore, user: User, written: Written) -> None:
 
 def _class_value(core: GatewayCore, name: str) -> int | None:
     found = core.get(PRIORITY_CLASSES, "", name) if name else None
-    return decode_priority_class(found.document).value if found is not None else None
+    if found is None:
+        return None
+    view = found.view(decode_priority_class)
+    assert isinstance(view, PriorityClassObject)
+    return view.value

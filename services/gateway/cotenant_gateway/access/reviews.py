@@ -106,8 +106,6 @@ def _user_info(user: User) -> dict[str, object]:
     info: dict[str, object] = {"username": user.name, "groups": user.groups}
     if user.uid:
         info["uid"] = user.uid
-    if user.extra:
-        info["extra"] = user.extra
     return info
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
 MASTERS = "system:masters"
 """Its members may do everything, whatever roles there are: who has locked everybody out still gets in."""
 AUTHENTICATED = "system:authenticated"
-NODES = "system:nodes"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 _ACCOUNT = "system:serviceaccount:"
 
@@ -20,7 +17,6 @@ class User(msgspec.Struct, frozen=True):
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = {}
 
 
 def authenticated(name: str, groups: tuple[str, ...] = (), uid: str = "") -> User:

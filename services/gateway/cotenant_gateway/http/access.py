@@ -80,7 +80,6 @@ class Access:
             raise forbidden(user, asked)
         return user
 
-
     def _known(self, request: web.BaseRequest, authorization: str) -> User:
         """Return who asks, no faster than they may. Raises ApiError 401, 429."""
         connection, now = connection_of(request), self._clock()
@@ -101,11 +100,6 @@ class Access:
             return
         agent = request.headers.get("User-Agent", "")
         self._audit.note(request.get(_USER), request.get(_BY, ""), asked, code, connection_of(request).address, agent)
-
-    @property
-    def too_fast(self) -> int:
-        """Requests that were refused because they came too fast."""
-        return self._of_users.refused + self._of_strangers.refused
 
     def _impersonated(self, user: User, name: str, groups: Sequence[str]) -> User:
         """Return the user that another one acts as (`kubectl --as`), if they may. Raises ApiError."""

@@ -40,7 +40,7 @@ class TlsConnection(SSLProtocol):
             asyncio.get_running_loop(),
             above,
             context,
-            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type] # nobody waits for the handshake, which the protocol allows and its stub does not
             server_side=True,
             ssl_handshake_timeout=HANDSHAKE_SECONDS,
             ssl_shutdown_timeout=SHUTDOWN_SECONDS,

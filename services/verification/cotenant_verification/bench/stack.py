@@ -73,7 +73,7 @@ async def start_stack(testbed: Testbed, simulated: Sequence[Fleet], say: Callabl
         testbed.start_module(name, module_of(service), *common, *flags)
 
     identity = prepared(testbed.folder, GATEWAY_NAMES)
-    gateway_credentials = Credentials(ca=identity.ca_text, token=identity.token)
+    gateway_credentials = identity.credentials
     for service in SERVICES:
         start(service, service, *(identity.gateway_flags() if service == "gateway" else ()))
     for number, fleet in enumerate(simulated):

@@ -72,7 +72,7 @@ class Cluster:
         """Without relays: for who looks on."""
         self._specs: dict[str, ProcessSpec] = {}
         self._identity = prepared(folder, GATEWAY_NAMES)
-        self.credentials = Credentials(ca=self._identity.ca_text, token=self._identity.token)
+        self.credentials = self._identity.credentials
         """An administrator's, for both gateways."""
 
     @property
