@@ -86,28 +86,26 @@ class Batch(msgspec.Struct, frozen=True):
 
 def commit_batch(decision: Decision, identity: Identity, config: str, prior: int) -> Batch:
     """Return the batch that follows the commit record `prior`."""
-    record = Event(
-        subject=identity.commit_subject,
-        data=Commit(
-            prior=prior,
-            folded=decision.folded,
-            now=decision.now,
-            count=len(decision.events),
-            config=config,
-            core=identity.core,
-            replica=identity.replica,
-            took_us=decision.took_us,
-        ),
+    now, source = decision.now, identity.source
+    stem = f"{identity.cell}/{identity.service}/{identity.partition}/{prior}/"
+    record = Commit(
+        prior=prior,
+        folded=decision.folded,
+        now=now,
+        count=len(decision.events),
+        config=config,
+        core=identity.core,
+        replica=identity.replica,
+        took_us=decision.took_us,
     )
-    stem, source = f"{identity.cell}/{identity.service}/{identity.partition}/{prior}/", identity.source
-    events = []
-    for index, event in enumerate((record, *decision.events)):
+    events = [Event(subject=identity.commit_subject, data=record, time=now, id=f"{stem}0", source=source)]
+    for index, event in enumerate(decision.events, 1):
         causes = event.causes
         if UNKNOWN in " ".join(causes):
             causes = tuple(_resolved(cause, prior) for cause in causes)
         events.append(
             msgspec.structs.replace(
-                event, causes=causes, time=decision.now, id=f"{stem}{index}", source=source, traceparent="", sequence=0
+                event, causes=causes, time=now, id=f"{stem}{index}", source=source, traceparent="", sequence=0
             )
         )
     return Batch(prior, tuple(events))

@@ -182,8 +182,10 @@ class Cycle:
     @property
     def ready(self) -> bool:
         """Whether the core holds a state that may be decided on, and nothing beside it."""
-        end = self._prior_end
-        return self.loaded and not self._assumed and (self.folded >= end or self._own_through >= end)
+        load, end = self._load, self._prior_end
+        return (
+            load is not None and load.over and not self._assumed and (self.folded >= end or self._own_through >= end)
+        )
 
     @property
     def holding_back(self) -> bool:
@@ -193,7 +195,9 @@ class Cycle:
     def due(self, now: datetime) -> datetime | None:
         """Return when a batch that is not urgent may be stored, None: now."""
         due = self._next_due
-        return due if due is not None and due - self._pace <= now < due else None
+        if due is None:
+            return None
+        return due if due - self._pace <= now < due else None
 
     @property
     def has_next(self) -> bool:
@@ -207,16 +211,20 @@ class Cycle:
             return None
         if self._lost and self._rival_seen is not None and now - self._rival_seen < HOLD_BACK:
             return None
-        held_back = self.due(now) is not None and not self.has_next
+        held_back = self._next_due is not None and self.due(now) is not None and not self.has_next
         if held_back and self._urgent is None:
             return None
-        decision = self._ahead.take(self.prior)
+        decision = self._ahead.take(self.prior) if self._ahead.decision is not None else None
         if decision is None or not self._holds(decision):
             decision = self._decide(max(now, self._floor))
         if held_back and self._urgent is not None and not any(map(self._urgent, decision.events)):
             return None
-        self._next_due = now + self._pace if self._pace and decision.events else self._next_due
-        self._proposed = commit_batch(decision, self.identity, self.config, self.prior) if decision.events else None
+        if not decision.events:
+            self._proposed = None
+            return None
+        if self._pace:
+            self._next_due = now + self._pace
+        self._proposed = commit_batch(decision, self.identity, self.config, self.prior)
         return self._proposed
 
     def decide_next(self, batch: Batch, now: datetime) -> bool:

@@ -9,7 +9,7 @@ Bound: MAX_INBOX messages in flight when the participant is woken, or late, else
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
@@ -158,11 +158,9 @@ class Subscription(Generic[SubscriberT]):
     def crowded(self) -> SimulationError:
         return SimulationError(f"{self.participant.name} has more than {MAX_INBOX} undelivered messages")
 
-    def take(self, now: datetime, log: MemoryStream) -> tuple[Sequence[Event], datetime | None]:
-        """Return what the participant sees now, and when more of what is under way is due."""
-        if self.undisturbed:
-            inbox, self.inbox = self.inbox, []
-            return inbox, None
+    def take(self, now: datetime, log: MemoryStream) -> tuple[list[Event], datetime | None]:
+        """Return what a disturbed participant sees now, and when more of what is under way is due. One that is undisturbed sees
+        its whole inbox."""
         again = []
         if self._gap_until is not None:
             if now < self._gap_until:
@@ -171,7 +169,7 @@ class Subscription(Generic[SubscriberT]):
                 self._resume(log)
         if self.link.troubled and self.link.severed(now):
             again.append(self.link.severed_until)
-            return (), min(again)
+            return [], min(again)
         inbox, self.inbox = self.inbox, []
         while self._late and self._late[0][0] <= now:
             inbox.append(heapq.heappop(self._late)[2])

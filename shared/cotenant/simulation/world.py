@@ -165,22 +165,24 @@ class World:
 
     def _plan(self, subscription: _Subscription, when: datetime) -> None:
         """Wake a participant at a moment; `planned` is the very object that stands in `_moments`."""
-        if when is self._soon and self._due_soon:
+        is_soon = when is self._soon
+        if is_soon and self._due_soon:
             subscription.planned = when
             self._due_soon.append(subscription)
             return
         moments = self._moments
         place = bisect_left(moments, when)
-        if place < len(moments) and moments[place] == when:
+        if place < len(moments) and (there := moments[place]) == when:
+            when = there
             due = self._due[place]
             due.append(subscription)
         else:
             due = [subscription]
             moments.insert(place, when)
             self._due.insert(place, due)
-        subscription.planned = moments[place]
-        if when is self._soon:
-            self._soon, self._due_soon = moments[place], due
+        subscription.planned = when
+        if is_soon:
+            self._soon, self._due_soon = when, due
 
     # -- storing ---------------------------------------------------------------------------------------------------
 
@@ -198,13 +200,14 @@ class World:
         outcome = log.append(writes)
         if isinstance(outcome, Stored):
             notified = subscription if instead is None and not wakes_writer else None
-            for sequence, write in enumerate(writes, outcome.first):
-                event = log.event(sequence)
+            routes = self._log_routes
+            for index, event in enumerate(log.events(outcome)):
                 if event is not None:
-                    self._deliver(event, self._log_routes, notified)
+                    self._deliver(event, routes, notified)
                 else:
                     # A tombstone in the same batch has rolled it up already: nobody reads it, it was stored all the same.
-                    self._deliver(msgspec.structs.replace(write.event, stream=LOG, sequence=sequence), None)
+                    rolled_up = msgspec.structs.replace(writes[index].event, stream=LOG, sequence=outcome.first + index)
+                    self._deliver(rolled_up, None)
         return outcome if instead is None else instead
 
     def store(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
@@ -255,17 +258,21 @@ class World:
             watch(event)
         if routes is None:
             return
-        now, soon = self.now, self._soon
+        soon = self._soon
         for subscription in routes.readers(event.subject):
             if subscription.undisturbed:
                 subscription.inbox.append(event)
                 when = soon
-            elif (late := subscription.deliver(event, now, soon)) is not None:
+            elif (late := subscription.deliver(event, self.now, soon)) is not None:
                 when = late
             else:
                 continue
-            if (subscription.planned is None or when < subscription.planned) and subscription is not notified:
+            planned = subscription.planned
+            if planned is when or subscription is notified:
+                continue
+            if planned is None or when < planned:
                 self._plan(subscription, when)
+                soon = self._soon
 
     def run_until(self, end: datetime) -> None:
         """Run everything that is planned up to and including `end`; the clock then stands at `end`."""
@@ -284,24 +291,33 @@ class World:
 
     def _move_to(self, when: datetime) -> None:
         if when > self.now:
-            self.now = when
-            self._soon, self._due_soon = when + self._hop, []
+            self.now, self._soon, self._due_soon = when, when + self._hop, []
 
     def _step(self, subscription: _Subscription) -> None:
         """Deliver what is due to a participant and run its step."""
         subscription.planned = None
         self.steps += 1
-        inbox, more = subscription.take(self.now, self.streams.log)
-        delivered = len(inbox)
-        if delivered > MAX_INBOX:
-            raise subscription.crowded()
-        self.deliveries += delivered
-        if more is not None:
-            self._wake(subscription, more)
-        now, self._acting = self.now, subscription
+        now = self.now
+        inbox: Sequence[Event] = subscription.inbox
+        if not subscription.undisturbed:
+            inbox, more = subscription.take(now, self.streams.log)
+            if more is not None:
+                self._wake(subscription, more)
+        elif inbox:
+            subscription.inbox = []
+        else:
+            inbox = ()
+        if inbox:
+            delivered = len(inbox)
+            if delivered > MAX_INBOX:
+                raise subscription.crowded()
+            self.deliveries += delivered
+        self._acting = subscription
         try:
             again = subscription.participant.step(now, inbox, self)
         finally:
             self._acting = None
         if again is not None:
-            self._wake(subscription, again if again > now else now)
+            when = again if again > now else now
+            if subscription.planned is None or when < subscription.planned:
+                self._plan(subscription, when)

@@ -26,6 +26,7 @@ from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import MODIFIED, ApiError, conflict, insufficient_storage, unavailable
 
+_OUTCOMES = (Written, Refused, NoAnswer)
 Check = Callable[[Planned], None]
 """Raises ApiError where its caller may not have this stored."""
 
@@ -137,7 +138,7 @@ class Requests:
             if planned.plan is None:
                 return planned.outcome
             seen = self._core().folded
-            if isinstance((yield from _stored(planned.plan, seen)), Written):
+            if isinstance(_answered((yield from storing(planned.plan, seen))), Written):
                 return planned.outcome
             yield MoveOn(seen)
         where = f"{eviction.namespace}/{eviction.name}"
@@ -157,21 +158,22 @@ class Requests:
             if planned.plan is None or dry_run:
                 return Carried(planned, 0)
             seen = self._core().folded
-            outcome = yield from _stored(planned.plan, seen)
+            outcome = _answered((yield from storing(planned.plan, seen)))
             if isinstance(outcome, Written):
                 return Carried(planned, outcome.sequences[0])
             yield MoveOn(seen)
         raise conflict(planned.address.kind, planned.address.name, MODIFIED)
 
 
-def _stored(plan: Plan, folded: int) -> Request[Written | Refused]:
-    """Store a plan. Raises ApiError where planning again would not help."""
-    outcome = yield from storing(plan, folded)
+def _answered(outcome: Outcome) -> Written | Refused:
+    """Return the outcome of a plan. Raises ApiError where planning again would not help."""
+    if isinstance(outcome, Written):
+        return outcome
     if isinstance(outcome, NoAnswer):
         raise unavailable(f"the log does not answer ({outcome.reason}): whether the object was stored is not known")
-    if isinstance(outcome, Refused) and outcome.no_space:
+    if outcome.no_space:
         raise insufficient_storage(f"LOG has no room ({outcome.reason}): delete objects, or give nats-server more disk")
-    if isinstance(outcome, Refused) and not outcome.wrong_sequence:
+    if not outcome.wrong_sequence:
         raise ApiError(500, "InternalError", f"the log refused the object: {outcome.reason}")
     return outcome
 
@@ -184,7 +186,9 @@ def storing(plan: Plan, folded: int) -> Request[Outcome]:
     the plan goes out again with that expectation. Where LOG has a message that was not folded yet the refusal stands.
     """
     outcome = yield Store(plan)
-    assert isinstance(outcome, Written | Refused | NoAnswer)
+    if isinstance(outcome, Written):
+        return outcome
+    assert isinstance(outcome, _OUTCOMES)
     if not (plan.creates and isinstance(outcome, Refused) and outcome.wrong_sequence):
         return outcome
     write = plan.writes[0]
@@ -195,5 +199,5 @@ def storing(plan: Plan, folded: int) -> Request[Outcome]:
         return outcome
     again = PlannedWrite(write.subject, write.payload, standing, write.tombstone, write.causes)
     outcome = yield Store(Plan((again, *plan.writes[1:]), plan.creates))
-    assert isinstance(outcome, Written | Refused | NoAnswer)
+    assert isinstance(outcome, _OUTCOMES)
     return outcome

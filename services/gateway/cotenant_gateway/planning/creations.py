@@ -48,7 +48,8 @@ def plan_creation(
     definition = core.kinds.of(kind)
     if definition.has_status and not definition.created_with_status:
         top.pop("status", None)
-    document = definition.default(raw({**top, "metadata": metadata}))
+    top["metadata"] = raw(metadata)
+    document = definition.default(raw(top))
     address = Address(kind, namespace, name)
     review = admitted(core, address, document, None)
     if core.get(kind, namespace, name) is not None:

@@ -77,7 +77,9 @@ class PodEnds:
             self.deserted.pop(event.subject, None)
         else:
             self.deserted[event.subject] = slot
-        self.pod_changed(slot)
+        run = event.data
+        if self.finished or event.tombstone or (isinstance(run, RunStatus) and run.phase in ENDED_FOR_GOOD):
+            self.pod_changed(slot)
 
     def node_ended(self, node: str, pods: Iterable[Slot]) -> None:
         """A node's object ended: the reports of its executor are deserted."""
@@ -102,16 +104,17 @@ def _finished(slot: Slot) -> Finished | None:
     if stored is None or not isinstance(stored.view, Pod):
         return None
     pod = stored.view
-    newest: tuple[Event, RunStatus] | None = None
-    for event in slot.parts.values():
-        run = event.data
-        if isinstance(run, RunStatus) and not event.tombstone and run.uid == stored.meta.uid:
-            newest = (event, run) if newest is None or event.sequence > newest[0].sequence else newest
-    if newest is not None:
-        report, run = newest
-        if run.phase not in ENDED_FOR_GOOD:
-            return None
-        return Finished(slot, run.finished_at or report.time, run.node, report.sequence, _kept(pod))
+    if slot.parts:
+        newest: tuple[Event, RunStatus] | None = None
+        for event in slot.parts.values():
+            run = event.data
+            if isinstance(run, RunStatus) and not event.tombstone and run.uid == stored.meta.uid:
+                newest = (event, run) if newest is None or event.sequence > newest[0].sequence else newest
+        if newest is not None:
+            report, run = newest
+            if run.phase not in ENDED_FOR_GOOD:
+                return None
+            return Finished(slot, run.finished_at or report.time, run.node, report.sequence, _kept(pod))
     if pod.status.phase in _FINISHED_PHASES:
         return Finished(slot, stored.time, pod.spec.node_name, 0, _kept(pod))
     return None

@@ -126,15 +126,20 @@ class Composer:
 
     def put(self, source: str, values: DesiredValues) -> None:
         """Replace all desired values of a source; an empty mapping removes the source."""
+        desired = self._desired
         for place in self._places.pop(source, ()):
             if place not in values:
-                del self._desired[place][source]
+                del desired[place][source]
                 self._unsettled[place] = None
         for place, own in values.items():
-            sources = self._desired.setdefault(place, {})
-            if sources.get(source) != own:
+            sources = desired.get(place)
+            if sources is None:
+                desired[place] = {source: own}
+            elif sources.get(source) == own:
+                continue
+            else:
                 sources[source] = own
-                self._unsettled[place] = None
+            self._unsettled[place] = None
         if values:
             self._places[source] = tuple(values)
 
@@ -152,7 +157,7 @@ class Composer:
         sources = self._desired[place]
         own: tuple[Desired, ...] = ()
         for values in sources.values():
-            own += values
+            own = own + values if own else values
         if not own:
             self._winners.pop(place, None)
             if isinstance(place, str):

@@ -367,12 +367,13 @@ class ExecutorCore:
         """Tell whether a pod's containers were ordered to start in this cycle for the first time. That it is pending is
         reported only if the next cycle sees no more than that: most often they run by then, and one report says all."""
         uid = step.report.uid
-        if (known is not None and known.status.uid == uid) or not any(isinstance(order, Start) for order in step.orders):
+        if (known is not None and known.status.uid == uid) or self._starting.get(key) == uid:
             return False
-        if self._starting.get(key) == uid:
-            return False
-        self._starting[key] = uid
-        return True
+        for order in step.orders:
+            if isinstance(order, Start):
+                self._starting[key] = uid
+                return True
+        return False
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
         return ending(run_subject(self.facts.name, *key), known.status, (f"LOG:{known.sequence}",), time=now)

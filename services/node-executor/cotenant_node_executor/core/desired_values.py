@@ -77,14 +77,17 @@ class DesiredTargets:
         """Strategies whose decision raised since this was last emptied; one stands for all of its kind."""
         self._faulted: dict[str, str] = {}
         """By strategy name, what it raised last under the policy."""
-        self._takers: dict[Input, tuple[str, ...]] = {}
-        """Strategies by input under the policy."""
+        self._on_pods: Sequence[str] = ()
+        """Strategies, by source, that decide when this input changes, under the policy; so the next ones."""
+        self._on_tree: Sequence[str] = ()
+        self._on_usage: Sequence[str] = ()
+        self._on_cycle: Sequence[str] = ()
         self._find_takers()
 
     @property
     def every_cycle(self) -> bool:
         """Whether a strategy decides in every cycle."""
-        return bool(self._takers[Input.CYCLE])
+        return bool(self._on_cycle)
 
     def memory(self, strategy: str) -> Struct | None:
         """The memory of a strategy's last decision."""
@@ -110,14 +113,13 @@ class DesiredTargets:
         if changed or slo is not self._policy.slo or seen.identity_sysctl != self._sysctl:
             self._sysctl = seen.identity_sysctl
             self._update(placed, changed, slo)
-        takers = self._takers
-        if takers[Input.USAGE]:
+        if self._on_usage:
             before = self._usage
             if before is None or not _same_figures(before, seen):
-                self._due.update(takers[Input.USAGE])
+                self._due.update(self._on_usage)
                 self._usage = seen
-        if takers[Input.CYCLE]:
-            self._due.update(takers[Input.CYCLE])
+        if self._on_cycle:
+            self._due.update(self._on_cycle)
         evictions = self._decide(seen) if self._due else ()
         return self._composer.composed(), evictions
 
@@ -152,14 +154,17 @@ class DesiredTargets:
             came = [*there.values()]
         if of_tree:
             self._tree = best_effort_tree(holding_cpus(there.values()), self._groups)
-            self._due.update(self._takers[Input.TREE])
-        self._due.update(self._takers[Input.PODS])
+            self._due.update(self._on_tree)
+        self._due.update(self._on_pods)
         for pod in came:
             put(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape), strict=True)))
 
     def _find_takers(self) -> None:
         inputs = {source: strategy.inputs(self._policy) for source, strategy in self._deciding.items()}
-        self._takers = {each: tuple(source for source in inputs if each in inputs[source]) for each in Input}
+        self._on_pods, self._on_tree, self._on_usage, self._on_cycle = (
+            [source for source in inputs if each in inputs[source]]
+            for each in (Input.PODS, Input.TREE, Input.USAGE, Input.CYCLE)
+        )
 
     def _pod_values(self, shape: PodShape) -> tuple[tuple[Desired, ...], ...]:
         values = self._of_shape.get(shape)

@@ -196,5 +196,5 @@ class Executions:
 
 
 def _target(place: Place, file: str) -> str:
-    text = place_text(place)
+    text = place if type(place) is str else place_text(place)
     return f"{text}/{file}" if text else file

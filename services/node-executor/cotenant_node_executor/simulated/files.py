@@ -70,27 +70,24 @@ class SimulatedFiles:
 
     def write(self, values: Mapping[str, Mapping[Knob, str]], groups: Iterable[str]) -> WriteReport:
         """Write these values, by group and in the order they are listed; `groups` are all that exist."""
-        changes: list[FileChange] = []
+        changes: list[Written] = []
+        inherits = self._inherits
         for group in sorted(values):
             there = self._own(group)
             for knob, text in values[group].items():
                 present = there.get(knob)
-                if present == text or knob not in _FILE_OF:
+                if present == text or (file := _FILE_OF.get(knob)) is None:
                     continue
                 if present is None:
                     present = self.read(group, knob)
                     if present == text:
                         continue
-                changes.append(FileChange(group, knob, present, text))
-                if not self._inherits:
+                changes.append(Written(group, knob, file, present, text))
+                if not inherits:
                     there[knob] = text
         if not changes:
             return _UNCHANGED
-        if self._inherits:
-            return self._in_steps(changes, _Hierarchy(groups))
-        return WriteReport(tuple([
-            Written(change.group, change.knob, _FILE_OF[change.knob], change.old or "", change.new) for change in changes
-        ]))
+        return self._in_steps(changes, _Hierarchy(groups)) if inherits else WriteReport(tuple(changes))
 
     def _own(self, group: str) -> dict[Knob, str]:
         """A group's file values, for modification."""
@@ -110,10 +107,11 @@ class SimulatedFiles:
         if self._inherits:
             texts[Knob.CPUSET_CPUS] = self.read(_parent(group), Knob.CPUSET_CPUS)
 
-    def _in_steps(self, changes: list[FileChange], hierarchy: _Hierarchy) -> WriteReport:
+    def _in_steps(self, changes: list[Written], hierarchy: _Hierarchy) -> WriteReport:
         """Write in the order of a real machine's writer; a refused file keeps its value at that point."""
         refused: dict[Key, Refused] = {}
-        for step in plan(changes):
+        # These places are groups, and their attributes knobs: `write` has made them.
+        for step in plan([FileChange(each.place, each.attribute, each.old, each.new) for each in changes]):  # type: ignore[arg-type]
             key = (step.group, step.knob)
             if key in refused:
                 continue
@@ -124,9 +122,9 @@ class SimulatedFiles:
             else:
                 self._own(step.group)[step.knob] = step.value
         written = (
-            Written(change.group, change.knob, _FILE_OF[change.knob], change.old or "", present)
+            Written(change.place, change.attribute, change.file, change.old, present)
             for change in changes
-            if (present := self.read(change.group, change.knob)) != change.old
+            if (present := self.read(change.place, change.attribute)) != change.old  # type: ignore[arg-type]
         )
         return WriteReport(written=tuple(written), refused=tuple(refused.values()))
 

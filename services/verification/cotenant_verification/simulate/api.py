@@ -118,9 +118,11 @@ class SimulatedGateway:
             self._carry_out(what, begin, now, world)
         for plans in self._duties.due(now):
             self._store_all(plans, now, world)
-        tick = now + COLLECTED_EVERY if core.pod_ends.wait_for_time else None
         following = scheduled[0][0] if scheduled else None
-        return min((at for at in (tick, following) if at is not None), default=None)
+        if not core.pod_ends.wait_for_time:
+            return following
+        tick = now + COLLECTED_EVERY
+        return tick if following is None or tick < following else following
 
     def _at(self, when: datetime, what: str, begin: Callable[[], Request[Any]]) -> None:
         self._order += 1
@@ -173,9 +175,7 @@ class SimulatedGateway:
         outcome = world.store(writes)
         if not isinstance(outcome, Stored):
             return outcome
-        sequences = tuple(range(outcome.first, outcome.last + 1))
-        for sequence in sequences:
-            stored = world.streams.log.event(sequence)
+        for stored in world.streams.log.events(outcome):
             if stored is not None:
                 self.core.apply(stored)
-        return Written(sequences)
+        return Written(tuple(range(outcome.first, outcome.last + 1)))

@@ -24,6 +24,7 @@ from cotenant.model.subjects import matches, selecting
 SUBJECTS_A_GET = 10
 """A server gives 1,000: fewer here, so that small simulations, too, load in another order than that of the sequences."""
 MAX_MESSAGES = 1_000_000
+_replace = msgspec.structs.replace
 _selecting = lru_cache(maxsize=256)(selecting)
 """The expressions of the filters that readers have."""
 
@@ -63,26 +64,29 @@ class MemoryStream:
         """Store all or nothing. Expectations are checked against the state before the batch, as the server does."""
         if not 0 < len(writes) <= MAX_BATCH:
             raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(writes)}")
-        if self._expiring:
+        if self._expiring and self._expiring[0][0] <= self._clock():
             self.expire()
         ids = []
         for write in writes:
-            if write.expected is not None:
-                last = self.last_of(write.event.subject)
-                if last != write.expected:
-                    return Refused(f"wrong last sequence: {last} on {write.event.subject}, expected {write.expected}")
+            expected = write.expected
+            if expected is not None:
+                kept = self._by_subject.get(write.event.subject)
+                last = kept[-1] if kept else 0
+                if last != expected:
+                    return Refused(f"wrong last sequence: {last} on {write.event.subject}, expected {expected}")
             if write.message_id:
                 ids.append(write.message_id)
         if ids:
             now = self._clock()
-            self._forget_ids(now)
+            if self._ids_since and self._ids_since[0][0] <= now - self.window:
+                self._forget_ids(now)
             if len(writes) == 1:
                 stored = self._ids.get(ids[0])
                 if stored is not None:
                     return Stored(stored, stored, duplicate=True)
             elif len(set(ids)) < len(ids) or not self._ids.keys().isdisjoint(ids):
                 return Refused("atomic publish batch contains duplicate message id", wrong_sequence=False)
-        first = self.last_sequence + 1
+        first, name, put = self.last_sequence + 1, self.name, self._put
         for sequence, write in enumerate(writes, first):
             event = write.event
             if event.tombstone or event.replaces:
@@ -92,11 +96,12 @@ class MemoryStream:
                 ttl = timedelta(seconds=event.ttl_seconds)
                 expires = self._clock() + (ttl if self.longest_ttl is None else min(ttl, self.longest_ttl))
                 heappush(self._expiring, (expires, sequence))
-            self._put(msgspec.structs.replace(event, stream=self.name, sequence=sequence))
-            if write.message_id:
-                self._ids[write.message_id] = sequence
+            put(_replace(event, stream=name, sequence=sequence), sequence)
         if ids:
             self._ids_since.append((now, ids))
+            for sequence, write in enumerate(writes, first):
+                if write.message_id:
+                    self._ids[write.message_id] = sequence
         return Stored(first, self.last_sequence)
 
     def _forget_ids(self, now: datetime) -> None:
@@ -110,16 +115,17 @@ class MemoryStream:
     def append_raw(self, subject: str, data: bytes) -> int:
         """Store bytes as they are, as any client of a real server can."""
         self.expire()
-        self._put(RawMessage(subject, data))
+        self._put(RawMessage(subject, data), self.last_sequence + 1)
         return self.last_sequence
 
-    def _put(self, message: Event | RawMessage) -> None:
-        sequence = self.last_sequence = self.last_sequence + 1
-        messages = self._messages
+    def _put(self, message: Event | RawMessage, sequence: int) -> None:
+        """Store a message with the sequence that follows the last one."""
+        self.last_sequence = sequence
+        messages, subject = self._messages, message.subject
         messages[sequence] = message
-        kept = self._by_subject.get(message.subject)
+        kept = self._by_subject.get(subject)
         if kept is None:
-            self._by_subject[message.subject] = [sequence]
+            self._by_subject[subject] = [sequence]
         else:
             kept.append(sequence)
             if self._keep and len(kept) > self._keep:
@@ -187,6 +193,16 @@ class MemoryStream:
         if not isinstance(message, RawMessage):
             return message
         return decode_event(message.data, subject=message.subject, stream=self.name, sequence=sequence)
+
+    def events(self, stored: Stored) -> list[Event | None]:
+        """Return what was stored with these sequences; None where a later message of the same batch has removed it already.
+        Raises EventError as `event` does."""
+        messages = self._messages
+        return [
+            message if message is None or type(message) is Event else self.event(sequence)
+            for sequence in range(stored.first, stored.last + 1)
+            for message in (messages.get(sequence),)
+        ]
 
     def snapshot(self, filters: Sequence[str]) -> list[int]:
         """Return the last sequence of each subject that a filter selects, in the order in which a server gives them: so many
