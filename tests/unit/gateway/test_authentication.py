@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cotenant_gateway.access.authentication import Authenticator, Peer, local_user
-from cotenant_gateway.access.tokens import TokenFile, TokenFileError, read_tokens
+from cotenant_gateway.access.files import AccessFileError
+from cotenant_gateway.access.tokens import TokenFile, read_tokens
 from cotenant_gateway.access.users import AUTHENTICATED, MASTERS
 from cotenant_gateway.statuses import ApiError
 
@@ -76,7 +77,7 @@ def test_the_gateways_own_user_and_root_may_do_everything_on_the_socket(authenti
     ],
 )
 def test_a_file_that_cannot_be_used_says_where_and_why(tmp_path: Path, text: str, mode: int, said: str) -> None:
-    with pytest.raises(TokenFileError, match=said):
+    with pytest.raises(AccessFileError, match=said):
         read_tokens(written(tmp_path / "tokens.csv", text, mode))
 
 

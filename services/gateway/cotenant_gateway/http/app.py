@@ -84,13 +84,13 @@ def request_handler(
         target = target_of(path, kinds)
         if target is not None:
             about = target.kind, target.namespace, target.name, target.subresource
-            access.admit(request, of_resource(request.method, *about, request.query))
+            await access.admit(request, of_resource(request.method, *about, request.query))
             return await resources.answer(request, target)
         if facts is not None and path.startswith(PREFIX + "/"):
-            access.admit(request, of_fact(request.method, path[len(PREFIX) :], request.query))
+            await access.admit(request, of_fact(request.method, path[len(PREFIX) :], request.query))
             return await facts.answer(request, path[len(PREFIX) :])
         if path not in OPEN_PATHS:
-            access.admit(request, of_path(request.method, path))
+            await access.admit(request, of_path(request.method, path))
         document = discovery_document(path, kinds)
         if path in plain and request.method == "GET":
             answer: web.StreamResponse = await plain[path](request)  # type: ignore[arg-type]
