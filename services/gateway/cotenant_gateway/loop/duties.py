@@ -8,7 +8,7 @@ takes the next, as far as it waits for them; a plan that the log refuses is yiel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -19,7 +19,7 @@ from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.log.plans import Plan, PlannedWrite
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
-from cotenant_gateway.planning.default_accounts import missing_default_accounts
+from cotenant_gateway.planning.default_accounts import Seen, missing_default_accounts, seen_accounts
 from cotenant_gateway.planning.endings import endings, registrations
 from cotenant_gateway.planning.leftovers import leftovers
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD, collected_pods
@@ -56,7 +56,7 @@ class Duties:
         self._budgets = budgets
         self._budgets_seen: tuple[int, datetime] | None = None
         self._built_ins_seen: datetime | None = None
-        self._accounts_seen: datetime | None = None
+        self._accounts_seen: tuple[datetime, Seen | None] = (datetime.min.replace(tzinfo=UTC), None)
         self.complete = False
         """Whether a look has found every built-in object."""
 
@@ -72,12 +72,14 @@ class Duties:
             yield missing
 
     def default_accounts(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield the service accounts that namespaces lack, once a second."""
-        seen = self._accounts_seen
-        if seen is not None and seen <= now < seen + ACCOUNTS_EVERY:
+        """Yield the service accounts that namespaces lack: when namespaces or accounts have changed, and once a second."""
+        core, (at, before) = self._core(), self._accounts_seen
+        seen = seen_accounts(core)
+        unchanged = before is not None and before[0] is seen[0] and before[1] is seen[1]
+        if unchanged and at <= now < at + ACCOUNTS_EVERY:
             return
-        self._accounts_seen = now
-        missing = self._identified(missing_default_accounts(self._core()), now)
+        self._accounts_seen = (now, seen)
+        missing = self._identified(missing_default_accounts(core), now)
         if missing:
             yield missing
 

@@ -16,11 +16,19 @@ from cotenant.kinds.service_accounts import DEFAULT_ACCOUNT, SERVICE_ACCOUNTS
 from cotenant.log.plans import Plan, object_write
 from cotenant_gateway.read_model.core import GatewayCore
 
+Seen = tuple[frozenset[str], frozenset[str]]
+"""The namespaces that there are, and those with the account; the same objects until one changes."""
+
+
+def seen_accounts(core: GatewayCore) -> Seen:
+    """Return what the plans follow from."""
+    return core.derived(NAMESPACES, _namespaces), core.derived(SERVICE_ACCOUNTS, _namespaces_with_default)
+
 
 def missing_default_accounts(core: GatewayCore) -> Iterator[Plan]:
     """Yield what is to be created, in order of the namespaces' names."""
-    missing = core.derived(NAMESPACES, _namespaces) - core.derived(SERVICE_ACCOUNTS, _namespaces_with_default)
-    for namespace in sorted(missing):
+    namespaces, with_default = seen_accounts(core)
+    for namespace in sorted(namespaces - with_default):
         document = {
             "apiVersion": "v1",
             "kind": SERVICE_ACCOUNTS.kind,
