@@ -19,15 +19,17 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from cotenant.domain.node import overcommitted_amounts
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject, slo_subject
+from cotenant_node_executor.core.admission import refusal
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
@@ -87,6 +89,12 @@ class ExecutorCore:
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
+        self._allocatable: Mapping[str, int] = {}
+        """What this executor has reported that the node offers."""
+        self._overcommitted: Mapping[str, int] = {}
+        """Batch and mid resources, empty before they are known."""
+        self._to_admit: set[Key] = set()
+        """Pods that name this node and that nobody has found room for yet."""
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
         self.loaded = False
@@ -145,10 +153,13 @@ class ExecutorCore:
             self._slo = None if event.tombstone else data
             self.slo_ref = event.ref
             self._changed = True
+        elif isinstance(data, NodeResources):
+            self._overcommitted = {} if event.tombstone else overcommitted_amounts(data)
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
                 self.loaded = self.marked = data.boot == self.boot
+                self._allocatable = data.allocatable
             self._changed = True
 
     def _apply_placement(self, data: Placement, event: Event) -> None:
@@ -163,7 +174,10 @@ class ExecutorCore:
             self._starting.pop(key, None)
             self.pods.drop(key)
         else:
-            self.pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes, self._root_pods))
+            placed = read_placement(event, data, self.facts.name, self._plain_processes, self._root_pods)
+            self.pods.put(key, placed)
+            if placed.names_node:
+                self._to_admit.add(key)
 
     def _apply_run(self, data: RunStatus, event: Event) -> None:
         key = (data.namespace, data.name)
@@ -250,6 +264,8 @@ class ExecutorCore:
         seen = self._seen
         if seen is None or not self.loaded:
             return NOTHING
+        if self._to_admit:
+            self._admit(seen)
         orders: list[Order] = []
         missing: Set[str] = NO_GROUPS
         if self._open or self._orphans != ():
@@ -262,6 +278,43 @@ class ExecutorCore:
         if self._targets.faults:
             self._report_strategies()
         return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
+
+    def _admit(self, seen: Observation) -> None:
+        """Refuse the pods that name this node and have no room, in the order in which they came.
+
+        Whatever has a report or containers was admitted before. A pod that came later, and that the scheduler chose this node
+        for, has not taken the room of one before it: the scheduler knew of that one.
+        """
+        asked = {key: self.pods.by_name[key] for key in self._to_admit if key in self.pods.by_name}
+        self._to_admit.clear()
+        allocatable = {**self._allocatable, **self._overcommitted}
+        for key, placed in sorted(asked.items(), key=lambda item: _sequence_of(item[1].ref)):
+            if not placed.names_node or self._has_begun(key, placed, seen):
+                continue
+            came = _sequence_of(placed.ref)
+            before = [
+                other.placement.requests
+                for name, other in self.pods.by_name.items()
+                if name != key and self._holds_room(name, other, seen, came)
+            ]
+            found = refusal(placed.placement.requests, before, allocatable)
+            if found is not None:
+                self.pods.refuse(key, found.reason, found.message)
+                self._touch(key)
+
+    def _has_begun(self, key: Key, placed: DecodedPlacement, seen: Observation) -> bool:
+        return self._report_of(key, placed.placement.uid) is not None or placed.placement.uid in seen.states
+
+    def _holds_room(self, key: Key, placed: DecodedPlacement, seen: Observation, came: int) -> bool:
+        """Whether a pod takes room from one that came with a sequence."""
+        report = self._report_of(key, placed.placement.uid)
+        if placed.refusal or (report is not None and report.phase.terminal):
+            return False
+        return report is not None or placed.placement.uid in seen.states or _sequence_of(placed.ref) < came
+
+    def _report_of(self, key: Key, uid: str) -> RunStatus | None:
+        report = self._runs.get(key)
+        return report.status if report is not None and report.status.uid == uid else None
 
     def _orders(self, seen: Observation, now: datetime) -> list[Order]:
         """Orders for open pods, then for orphaned ones."""
@@ -312,8 +365,8 @@ class ExecutorCore:
         self.findings += [Finding(about, f"strategy {name}: {type(error).__name__}: {error}") for name, error in faults]
 
     def _compute(self, key: Key, to_run: PodToRun, placement: Placement, seen: Observation, now: datetime) -> PodStep:
-        report, uid = self._runs.get(key), placement.uid
-        last = report.status if report is not None and report.status.uid == uid else None
+        uid = placement.uid
+        last = self._report_of(key, uid)
         states = seen.states.get(uid, _NO_STATES)
         step = self._steps[key] = pod_step(to_run, placement, last, states, now, self._evictions.of(uid))
         return step
@@ -327,6 +380,8 @@ class ExecutorCore:
         self._changed = False
         if not self._open:
             return ()
+        if self._to_admit:
+            self._admit(seen)
         if self._stepped_at is not now:
             self._steps.clear()
             self._stepped_at = now
