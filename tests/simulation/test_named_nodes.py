@@ -6,16 +6,20 @@ from typing import Any
 
 from cotenant.model.subjects import placement_subject, run_subject
 from tests.builders import node_document
-from tests.simulation.test_deleted_nodes import OFFERED, Cell, pod
+from tests.simulation.test_deleted_nodes import Cell, pod
+
+
+def documents(cell: Cell) -> list[Any]:
+    return list(cell.gateway.documents("pods"))
 
 
 def shown(cell: Cell, name: str) -> Any:
-    return next(found for found in cell.gateway.documents("pods") if found["metadata"]["name"] == name)
+    return next(found for found in documents(cell) if found["metadata"]["name"] == name)
 
 
 def test_a_pod_without_room_fails_and_does_not_count_on_the_node() -> None:
     cell = Cell("a")
-    cell.create(2, node_document("a", **OFFERED))
+    cell.create(2, node_document("a", cpu="4", memory="16Gi", pods="110"))
     cell.create(3, pod("first", "2"))
     large = pod("large", "3")
     large["spec"]["nodeName"] = "a"
@@ -31,5 +35,5 @@ def test_a_pod_without_room_fails_and_does_not_count_on_the_node() -> None:
     assert len(cell.of(run_subject("a", "default", "large"))) == 1
     cell.delete(13, "pods", "large", "default")
     cell.run(20)
-    assert [found["metadata"]["name"] for found in cell.gateway.documents("pods")] == ["first", "second"]
+    assert [found["metadata"]["name"] for found in documents(cell)] == ["first", "second"]
     assert cell.of(placement_subject("a", "default", "large"))[-1].tombstone

@@ -185,6 +185,9 @@ async def test_forged_and_spoilt_tokens_are_refused(gateway: GatewayProcess, bos
     for what, each in spoilt.items():
         assert await status_of(gateway, each) == 401, what
     assert await status_of(gateway, token + "A" * 20_000) == 431
+    long = await made_token(boss, "default", audiences=[ISSUER, "x" * 5000])
+    assert len(long) > 7000
+    assert await status_of(gateway, long) == 201
 
 
 def hmac_signed(claims: dict[str, Any], secret: str, kid: str) -> str:

@@ -13,7 +13,8 @@ from typing import Generic, Protocol, TypeVar
 
 from cotenant_gateway.access.users import User
 
-MAX_TOKEN_BYTES = 16 * 1024
+MAX_TOKEN_BYTES = 8000
+"""A header that is longer by much gets no further than HTTP."""
 MAX_VERIFIED = 4096
 T = TypeVar("T")
 
