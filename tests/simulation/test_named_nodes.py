@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from cotenant.kinds.pods import DEFINITION, PODS
 from cotenant.model.subjects import placement_subject, run_subject
+from cotenant.simulation import START
+from cotenant_gateway.http.tables import TableFormat, table
 from tests.builders import node_document
 from tests.simulation.test_deleted_nodes import Cell, pod
 
@@ -31,6 +35,8 @@ def test_a_pod_without_room_fails_and_does_not_count_on_the_node() -> None:
     assert (failed["phase"], failed["reason"]) == ("Failed", "OutOfcpu")
     assert failed["message"].endswith("cpu, requested: 3000, used: 2000, capacity: 4000")
     assert "containerStatuses" not in failed
+    listed = json.loads(table(DEFINITION.layout, cell.gateway.core.objects(PODS), {}, START, TableFormat()))
+    assert [row["cells"][2] for row in listed["rows"]] == ["Running", "OutOfcpu", "Running"]
     assert [shown(cell, name)["status"]["phase"] for name in ("first", "second")] == ["Running", "Running"]
     assert len(cell.of(run_subject("a", "default", "large"))) == 1
     cell.delete(13, "pods", "large", "default")
