@@ -263,7 +263,8 @@ async def test_kubectl_makes_accounts_and_tokens_and_acts_as_them(gateway: Gatew
     assert await kubectl("auth", "can-i", "list", "pods", who) == "yes\n"
     assert await kubectl("auth", "can-i", "delete", "pods", who, status=1) == "no\n"
     token = (await kubectl("create", "token", "x", "--duration=15m", "--audience", ISSUER)).strip()
-    assert jwt.decode(token, options={"verify_signature": False})["aud"] == [ISSUER]
+    claims = jwt.decode(token, options={"verify_signature": False})
+    assert (claims["aud"], claims["exp"] - claims["iat"]) == ([ISSUER], 900)
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(gateway.kubeconfig.read_text().replace(gateway.credentials.token, token))
     assert "system:serviceaccounts:default" in await kubectl(f"--kubeconfig={kubeconfig}", "auth", "whoami")

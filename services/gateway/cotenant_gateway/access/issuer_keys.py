@@ -91,9 +91,10 @@ class IssuerKeys:
         try:
             async with asyncio.timeout(FETCH_SECONDS):
                 keys = await self._ask()
-        except (IssuerError, aiohttp.ClientError, OSError, ValueError, TimeoutError, RecursionError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever an issuer sends, the gateway goes on without it
             self.failed += 1
-            text = str(error) or f"no answer within {FETCH_SECONDS:.0f} s"
+            late = isinstance(error, TimeoutError)
+            text = f"no answer within {FETCH_SECONDS:.0f} s" if late else str(error) or type(error).__name__
             problem = f"the keys of {self.issuer} cannot be fetched: {text}"
             if problem != self.problem:
                 logger.warning("%s; %d keys are known", problem, len(self.keys))

@@ -218,7 +218,7 @@ def _of_jwk(jwk: Mapping[str, Any], allowed: Sequence[str]) -> Key | None:
         made = (RSAAlgorithm if jwk["kty"] == "RSA" else ECAlgorithm).from_jwk(dict(jwk))
         public = made if isinstance(made, PublicKey) else made.public_key()
         usual = _algorithm(public)
-    except (jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError, UnsupportedAlgorithm):
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError, AttributeError, OverflowError, UnsupportedAlgorithm):
         return None
     possible = RSA_ALGORITHMS if isinstance(public, rsa.RSAPublicKey) else (usual,)
     stated = jwk.get("alg")

@@ -82,7 +82,7 @@ class Access:
 
     async def _known(self, request: web.BaseRequest, authorization: str) -> User:
         """Return who asks, no faster than they may. Raises ApiError 401, 429, 503."""
-        connection, now = connection_of(request), self._clock()
+        connection = connection_of(request)
         try:
             try:
                 user = self._authenticator.user(connection.peer, authorization)
@@ -91,10 +91,10 @@ class Access:
                     raise
                 user = self._authenticator.user(connection.peer, authorization)
         except ApiError as error:
-            if error.code == 401 and not self.of_strangers.take(connection.address, now):
+            if error.code == 401 and not self.of_strangers.take(connection.address, self._clock()):
                 raise too_many("wrong credentials came too often from this address") from None
             raise
-        if MASTERS not in user.groups and not self.of_users.take(user.name, now):
+        if MASTERS not in user.groups and not self.of_users.take(user.name, self._clock()):
             raise too_many(f"user {user.name!r} asks faster than {self.of_users.rate.per_second:g} times a second")
         return user
 

@@ -63,5 +63,7 @@ def _register_issuer(meter: Meter, oidc: OidcTokens) -> None:
         "cotenant_gateway_oidc_key_fetches", [observed_fetches], description="Fetches of the OpenID issuer's keys by outcome"
     )
     meter.create_observable_counter(
-        "cotenant_gateway_oidc_tokens_refused", [observed_tokens], description="Tokens of the OpenID issuer that were refused"
+        "cotenant_gateway_oidc_tokens_refused",
+        [observed_tokens],
+        description="Checks of the OpenID issuer's tokens that failed",
     )

@@ -12,11 +12,13 @@ Source: kubelet's canAdmitPod and its predicate admit handler; messages of lifec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 
 from msgspec import Struct
 
 from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant_node_executor.core.placed import DecodedPlacement, Key, sequence_of
 
 _FIRST = (PODS, CPU, MEMORY)
 """The order in which kubelet compares; others follow by name."""
@@ -27,6 +29,56 @@ class Refusal(Struct, frozen=True):
 
     reason: str
     message: str
+
+
+class RunState(Enum):
+    """How far a placed pod is: neither reported nor started; admitted before; ended for good."""
+
+    NEW = "new"
+    BEGUN = "begun"
+    OVER = "over"
+
+
+class Admission:
+    """The pods that are to be asked about, and what the node offers. Bound: the placed pods."""
+
+    def __init__(self) -> None:
+        self.allocatable: Mapping[str, int] = {}
+        """As the executor reports it."""
+        self.overcommitted: Mapping[str, int] = {}
+        """Batch and mid resources; empty before they are known."""
+        self.waiting: set[Key] = set()
+        """Pods that name this node and have not been asked about."""
+
+    def refusals(
+        self, pods: Mapping[Key, DecodedPlacement], run_of: Callable[[Key, str], RunState]
+    ) -> Iterator[tuple[Key, Refusal]]:
+        """Yield the waiting pods that have no room, in the order in which they came; the caller refuses each before it takes
+        the next. `run_of`: how far the pod of that name and uid is.
+
+        Whatever has a report or containers was admitted before. A pod that came later, and that the scheduler chose this node
+        for, has not taken the room of one before it: the scheduler knew of that one.
+        """
+        asked = [(sequence_of(pods[key].ref), key) for key in self.waiting if key in pods]
+        self.waiting.clear()
+        allocatable = {**self.allocatable, **self.overcommitted}
+        for came, key in sorted(asked):
+            placed = pods[key]
+            if not placed.names_node or run_of(key, placed.placement.uid) is not RunState.NEW:
+                continue
+            before = [
+                other.placement.requests
+                for name, other in pods.items()
+                if name != key and not other.refusal and _holds_room(other, run_of(name, other.placement.uid), came)
+            ]
+            found = refusal(placed.placement.requests, before, allocatable)
+            if found is not None:
+                yield key, found
+
+
+def _holds_room(placed: DecodedPlacement, state: RunState, came: int) -> bool:
+    """Whether a pod takes room from one that came with a sequence."""
+    return state is RunState.BEGUN or (state is RunState.NEW and sequence_of(placed.ref) < came)
 
 
 def refusal(

@@ -29,11 +29,11 @@ from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject, slo_subject
-from cotenant_node_executor.core.admission import refusal
+from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
-from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, refused_report
+from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, refused_report, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_unfinished, pod_step
@@ -89,12 +89,7 @@ class ExecutorCore:
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
-        self._allocatable: Mapping[str, int] = {}
-        """What this executor has reported that the node offers."""
-        self._overcommitted: Mapping[str, int] = {}
-        """Batch and mid resources, empty before they are known."""
-        self._to_admit: set[Key] = set()
-        """Pods that name this node and that nobody has found room for yet."""
+        self._admission = Admission()
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
         self.loaded = False
@@ -154,12 +149,12 @@ class ExecutorCore:
             self.slo_ref = event.ref
             self._changed = True
         elif isinstance(data, NodeResources):
-            self._overcommitted = {} if event.tombstone else overcommitted_amounts(data)
+            self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
                 self.loaded = self.marked = data.boot == self.boot
-                self._allocatable = data.allocatable
+                self._admission.allocatable = data.allocatable
             self._changed = True
 
     def _apply_placement(self, data: Placement, event: Event) -> None:
@@ -177,7 +172,7 @@ class ExecutorCore:
             placed = read_placement(event, data, self.facts.name, self._plain_processes, self._root_pods)
             self.pods.put(key, placed)
             if placed.names_node:
-                self._to_admit.add(key)
+                self._admission.waiting.add(key)
 
     def _apply_run(self, data: RunStatus, event: Event) -> None:
         key = (data.namespace, data.name)
@@ -264,7 +259,7 @@ class ExecutorCore:
         seen = self._seen
         if seen is None or not self.loaded:
             return NOTHING
-        if self._to_admit:
+        if self._admission.waiting:
             self._admit(seen)
         orders: list[Order] = []
         missing: Set[str] = NO_GROUPS
@@ -280,37 +275,17 @@ class ExecutorCore:
         return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
 
     def _admit(self, seen: Observation) -> None:
-        """Refuse the pods that name this node and have no room, in the order in which they came.
+        """Refuse the pods that name this node and have no room."""
 
-        Whatever has a report or containers was admitted before. A pod that came later, and that the scheduler chose this node
-        for, has not taken the room of one before it: the scheduler knew of that one.
-        """
-        asked = {key: self.pods.by_name[key] for key in self._to_admit if key in self.pods.by_name}
-        self._to_admit.clear()
-        allocatable = {**self._allocatable, **self._overcommitted}
-        for key, placed in sorted(asked.items(), key=lambda item: _sequence_of(item[1].ref)):
-            if not placed.names_node or self._has_begun(key, placed, seen):
-                continue
-            came = _sequence_of(placed.ref)
-            before = [
-                other.placement.requests
-                for name, other in self.pods.by_name.items()
-                if name != key and self._holds_room(name, other, seen, came)
-            ]
-            found = refusal(placed.placement.requests, before, allocatable)
-            if found is not None:
-                self.pods.refuse(key, found.reason, found.message)
-                self._touch(key)
+        def run_of(key: Key, uid: str) -> RunState:
+            report = self._report_of(key, uid)
+            if report is None:
+                return RunState.BEGUN if uid in seen.states else RunState.NEW
+            return RunState.OVER if report.phase.terminal else RunState.BEGUN
 
-    def _has_begun(self, key: Key, placed: DecodedPlacement, seen: Observation) -> bool:
-        return self._report_of(key, placed.placement.uid) is not None or placed.placement.uid in seen.states
-
-    def _holds_room(self, key: Key, placed: DecodedPlacement, seen: Observation, came: int) -> bool:
-        """Whether a pod takes room from one that came with a sequence."""
-        report = self._report_of(key, placed.placement.uid)
-        if placed.refusal or (report is not None and report.phase.terminal):
-            return False
-        return report is not None or placed.placement.uid in seen.states or _sequence_of(placed.ref) < came
+        for key, found in self._admission.refusals(self.pods.by_name, run_of):
+            self.pods.refuse(key, found.reason, found.message)
+            self._touch(key)
 
     def _report_of(self, key: Key, uid: str) -> RunStatus | None:
         report = self._runs.get(key)
@@ -352,7 +327,7 @@ class ExecutorCore:
             return self._compute(key, placed.to_run, placed.placement, seen, now)
         except Exception as error:  # noqa: BLE001 - whatever a pod makes a rule raise, the node goes on without it
             self._set_aside.add(key)
-            subject, sequence = placement_subject(self.facts.name, *key), _sequence_of(placed.ref)
+            subject, sequence = placement_subject(self.facts.name, *key), sequence_of(placed.ref)
             about = Event(subject=subject, data=placed.placement, sequence=sequence)
             self.findings.append(Finding(about, f"{type(error).__name__}: {error}"))
             return None
@@ -361,7 +336,7 @@ class ExecutorCore:
         """Report the strategies that raised, with the node SLO, which is the message that they decide by."""
         faults, self._targets.faults = self._targets.faults, []
         slo = self._slo or NodeSLORendered(node=self.facts.name)
-        about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=_sequence_of(self.slo_ref))
+        about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=sequence_of(self.slo_ref))
         self.findings += [Finding(about, f"strategy {name}: {type(error).__name__}: {error}") for name, error in faults]
 
     def _compute(self, key: Key, to_run: PodToRun, placement: Placement, seen: Observation, now: datetime) -> PodStep:
@@ -380,7 +355,7 @@ class ExecutorCore:
         self._changed = False
         if not self._open:
             return ()
-        if self._to_admit:
+        if self._admission.waiting:
             self._admit(seen)
         if self._stepped_at is not now:
             self._steps.clear()
@@ -437,11 +412,6 @@ class ExecutorCore:
         if not self._backoffs:
             return None
         return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
-
-
-def _sequence_of(ref: str) -> int:
-    """Return the sequence of a reference such as `LOG:7`; 0 of an empty one."""
-    return int(ref.partition(":")[2] or 0)
 
 
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:

@@ -30,6 +30,11 @@ _NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
 """Valid names of folders and control groups."""
 
 
+def sequence_of(ref: str) -> int:
+    """Return the sequence of a reference such as `LOG:7`; 0 of an empty one."""
+    return int(ref.partition(":")[2] or 0)
+
+
 class DecodedPlacement(Struct, frozen=True, gc=False):
     """A placement with its manifest decoded; `refusal`: why it cannot run here, `reason` in one word."""
 
