@@ -11,7 +11,7 @@ from cotenant.events.placements import PlacementPhase
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.model.subjects import executor_subject, resources_subject
-from cotenant_node_executor.core.admission import refusal
+from cotenant_node_executor.core.admission import refusal, take_room
 from cotenant_node_executor.runtime.interface import Start
 from tests.unit.node_executor.builders_node_executor import NODE, Bench, pod
 
@@ -150,5 +150,8 @@ def test_batch_resources_are_those_of_the_calculator_and_unknown_ones_are_left_o
 def test_the_first_resource_that_does_not_fit_is_the_reason(
     requests: dict[str, int], before: list[dict[str, int]], reason: str
 ) -> None:
-    found = refusal(requests, before, OFFERED)
+    used: dict[str, int] = {}
+    for other in before:
+        take_room(used, other)
+    found = refusal(requests, used, OFFERED)
     assert (found.reason if found is not None else "") == reason

@@ -12,7 +12,7 @@ Source: kubelet's canAdmitPod and its predicate admit handler; messages of lifec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 
 from msgspec import Struct
@@ -53,43 +53,41 @@ class Admission:
     def refusals(
         self, pods: Mapping[Key, DecodedPlacement], run_of: Callable[[Key, str], RunState]
     ) -> Iterator[tuple[Key, Refusal]]:
-        """Yield the waiting pods that have no room, in the order in which they came; the caller refuses each before it takes
-        the next. `run_of`: how far the pod of that name and uid is.
+        """Yield the waiting pods that have no room, in the order in which they came. `run_of`: how far the pod of that name and
+        uid is.
 
         Whatever has a report or containers was admitted before. A pod that came later, and that the scheduler chose this node
         for, has not taken the room of one before it: the scheduler knew of that one.
         """
-        asked = [(sequence_of(pods[key].ref), key) for key in self.waiting if key in pods]
+        asked = {key for key in self.waiting if key in pods and pods[key].names_node}
         self.waiting.clear()
         allocatable = {**self.allocatable, **self.overcommitted}
-        for came, key in sorted(asked):
-            placed = pods[key]
-            if not placed.names_node or run_of(key, placed.placement.uid) is not RunState.NEW:
-                continue
-            before = [
-                other.placement.requests
-                for name, other in pods.items()
-                if name != key and not other.refusal and _holds_room(other, run_of(name, other.placement.uid), came)
-            ]
-            found = refusal(placed.placement.requests, before, allocatable)
-            if found is not None:
+        used: dict[str, int] = {}
+        new: list[tuple[int, Key]] = []
+        for key, placed in pods.items():
+            state = RunState.OVER if placed.refusal else run_of(key, placed.placement.uid)
+            if state is RunState.BEGUN:
+                take_room(used, placed.placement.requests)
+            elif state is RunState.NEW:
+                new.append((sequence_of(placed.ref), key))
+        for _, key in sorted(new):
+            requests = pods[key].placement.requests
+            found = refusal(requests, used, allocatable) if key in asked else None
+            if found is None:
+                take_room(used, requests)
+            else:
                 yield key, found
 
 
-def _holds_room(placed: DecodedPlacement, state: RunState, came: int) -> bool:
-    """Whether a pod takes room from one that came with a sequence."""
-    return state is RunState.BEGUN or (state is RunState.NEW and sequence_of(placed.ref) < came)
+def take_room(used: dict[str, int], requests: Mapping[str, int]) -> None:
+    """Count one pod more."""
+    for name, amount in requests.items():
+        used[name] = used.get(name, 0) + amount
+    used[PODS] = used.get(PODS, 0) + 1
 
 
-def refusal(
-    requests: Mapping[str, int], before: Iterable[Mapping[str, int]], allocatable: Mapping[str, int]
-) -> Refusal | None:
-    """Return why a pod does not fit beside those before it. Amounts are those of placements: cpu in milli-cores, else units."""
-    used = {PODS: 0}
-    for other in before:
-        used[PODS] += 1
-        for name, amount in other.items():
-            used[name] = used.get(name, 0) + amount
+def refusal(requests: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> Refusal | None:
+    """Return why a pod does not fit beside what is used. Amounts are those of placements: cpu in milli-cores, else units."""
     wanted = {**requests, PODS: 1}
     for name in (*_FIRST, *sorted(wanted.keys() - set(_FIRST))):
         requested, capacity = wanted.get(name, 0), allocatable.get(name)
