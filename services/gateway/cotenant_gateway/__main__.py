@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import gc
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,12 +19,12 @@ from cotenant.runtime.follower import LOG_ERRORS
 from cotenant.runtime.process import VERSION, Host, RequestError, run_program, status_routes
 from cotenant.runtime.settings import clock_of, parser
 from cotenant_gateway.access.audit import Audit
-from cotenant_gateway.access.authentication import Authenticator
 from cotenant_gateway.access.rates import OF_USERS, Rate
-from cotenant_gateway.access.tokens import TokenFile, TokenFileError
 from cotenant_gateway.http.access import Access
+from cotenant_gateway.http.access_metrics import register_access
 from cotenant_gateway.http.app import request_handler
 from cotenant_gateway.http.client_metrics import register_clients
+from cotenant_gateway.http.credential_flags import CredentialError, CredentialSources, add_credential_flags
 from cotenant_gateway.http.facts import FactHandlers
 from cotenant_gateway.http.limits import Limits, within_open_files
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
@@ -41,14 +40,12 @@ from cotenant_gateway.statuses import ApiError
 NAME = "gateway"
 SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the log."
 CORE_VERSION = "1"
-TOKEN_LOOK_SECONDS = 1.0
 LAST_WORDS_SECONDS = 2.0
 
 
 async def serve(host: Host, arguments: argparse.Namespace) -> None:
     """Run the gateway until `host.stopping` is set."""
     settings = host.settings
-    tokens = _token_files(arguments)
     identity = Identity(service=NAME, cell=settings.cell, replica=settings.replica, version=VERSION, core=CORE_VERSION)
     gateway = Gateway(
         host.log,
@@ -57,6 +54,11 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         terminated_pods=arguments.terminated_pod_gc_threshold,
         store=arguments.store_dir,
     )
+
+    try:
+        credentials = CredentialSources(arguments, gateway, settings.cell)
+    except CredentialError as error:
+        raise SystemExit(f"cotenant-gateway: {error}") from error
 
     def warn(text: str) -> None:
         host.health.warning = text
@@ -100,20 +102,29 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     limits = within_open_files(Limits())
     streams = OpenStreams(limits)
     logs = LogReader(ask, is_live, streams, host.stopping)
-    resources = ResourceHandlers(gateway, logs, streams, host.stopping, root_pods=arguments.allow_root_pods)
+    resources = ResourceHandlers(
+        gateway,
+        logs,
+        streams,
+        host.stopping,
+        credentials.reviews,
+        credentials.accounts,
+        root_pods=arguments.allow_root_pods,
+    )
     facts = FactHandlers(gateway, host.log, ask, streams, host.stopping)
     audit = Audit(host.log, identity, clock_of(settings))
     rates = Rate(arguments.requests_per_second, 5 * arguments.requests_per_second)
     hosts = (settings.http_host, *arguments.allowed_host)
-    access = Access(gateway, Authenticator(tokens, os.getuid), hosts, audit=audit, rates=rates)
-    handler = request_handler(access, resources, facts, status_routes(host), telemetry.observe)
+    access = Access(gateway, credentials.authenticator, hosts, audit=audit, rates=rates)
+    handler = request_handler(access, resources, facts, [*status_routes(host), *credentials.routes()], telemetry.observe)
     try:
         runner, host.http_url, connections, certificate = await serve_http(handler, listening, limits)
     except ListenError as error:
         raise SystemExit(f"cotenant-gateway: {error}") from error
     register_clients(host.telemetry.meter, connections, streams)
+    register_access(host.telemetry.meter, access, connections.handshakes, credentials.oidc)
     renewing = [] if certificate is None else [certificate.keep_current()]
-    looking = asyncio.gather(connections.keep_looking(), audit.run(), _keep_tokens(tokens), *renewing)
+    looking = asyncio.gather(connections.keep_looking(), audit.run(), credentials.keep_current(), *renewing)
     try:
         await asyncio.wait({running, loaded, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if loaded.done():
@@ -130,21 +141,6 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         for task in (running, loaded, stopped, looking):
             task.cancel()
         await asyncio.gather(running, loaded, stopped, looking, return_exceptions=True)
-
-
-def _token_files(arguments: argparse.Namespace) -> list[TokenFile]:
-    try:
-        return [TokenFile(path) for path in arguments.token_auth_file]
-    except TokenFileError as error:
-        raise SystemExit(f"cotenant-gateway: {error}") from error
-
-
-async def _keep_tokens(tokens: Sequence[TokenFile]) -> None:
-    """Read the tokens again whenever their files change, for ever."""
-    while True:
-        await asyncio.sleep(TOKEN_LOOK_SECONDS)
-        for file in tokens:
-            file.look()
 
 
 def main() -> None:
@@ -173,14 +169,7 @@ def main() -> None:
         ("--unix-socket", "serve plain HTTP on this socket; the process at its other end is the user"),
     ):
         made.add_argument(flag, type=Path, metavar="FILE", help=help_text)
-    made.add_argument(
-        "--token-auth-file",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help='bearer tokens, a line each: token,user,uid,"group1,group2"; read again when it changes',
-    )
+    add_credential_flags(made)
     made.add_argument(
         "--allowed-host",
         action="append",

@@ -19,6 +19,7 @@ from cotenant.kinds import (
     priority_classes,
     reviews,
     runtime_classes,
+    service_accounts,
 )
 from cotenant.kinds.rbac import bindings, roles
 
@@ -28,6 +29,7 @@ REGISTRY = Registry(
         nodes.DEFINITION,
         config_maps.DEFINITION,
         namespaces.DEFINITION,
+        service_accounts.DEFINITION,
         events.DEFINITION,
         pod_disruption_budgets.DEFINITION,
         priority_classes.DEFINITION,

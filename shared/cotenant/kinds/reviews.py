@@ -1,7 +1,8 @@
 """Questions about the caller's own identity, and about what somebody may do. They are answered at once and stored nowhere.
 
-authentication.k8s.io/v1 SelfSubjectReview (`kubectl auth whoami`); authorization.k8s.io/v1 SelfSubjectAccessReview and
-SelfSubjectRulesReview (`kubectl auth can-i`, `can-i --list`), SubjectAccessReview and LocalSubjectAccessReview.
+authentication.k8s.io/v1 SelfSubjectReview (`kubectl auth whoami`) and TokenReview; authorization.k8s.io/v1
+SelfSubjectAccessReview and SelfSubjectRulesReview (`kubectl auth can-i`, `can-i --list`), SubjectAccessReview and
+LocalSubjectAccessReview.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ SELF_SUBJECT_REVIEWS = Kind(AUTHENTICATION_GROUP, "v1", "selfsubjectreviews", "S
 SELF_SUBJECT_ACCESS_REVIEWS = Kind(AUTHORIZATION_GROUP, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 SELF_SUBJECT_RULES_REVIEWS = Kind(AUTHORIZATION_GROUP, "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False)
 SUBJECT_ACCESS_REVIEWS = Kind(AUTHORIZATION_GROUP, "v1", "subjectaccessreviews", "SubjectAccessReview", False)
+TOKEN_REVIEWS = Kind(AUTHENTICATION_GROUP, "v1", "tokenreviews", "TokenReview", False)
 LOCAL_SUBJECT_ACCESS_REVIEWS = Kind(AUTHORIZATION_GROUP, "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True)
 
 DEFINITIONS = tuple(
@@ -25,5 +27,6 @@ DEFINITIONS = tuple(
         SELF_SUBJECT_RULES_REVIEWS,
         SUBJECT_ACCESS_REVIEWS,
         LOCAL_SUBJECT_ACCESS_REVIEWS,
+        TOKEN_REVIEWS,
     )
 )

@@ -13,6 +13,7 @@ import pytest
 from cotenant_console.api.credentials import Credentials, CredentialsError, kubeconfig_text, read_kubeconfig
 from cotenant_console.api.endpoint import Chosen, EndpointUnknownError, find_endpoint
 from cotenant_console.up.identity import Given, IdentityError, prepared
+from cotenant_gateway.access.jwts import read_keys, read_signing_key
 
 NAMES = ("localhost", "127.0.0.1")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -21,7 +22,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 def test_it_stays_from_one_up_to_the_next_and_is_its_owners(tmp_path: Path) -> None:
     first = prepared(tmp_path, NAMES)
     texts = {path: path.read_text() for path in (tmp_path / "pki").iterdir()}
-    assert len(texts) == 5
+    assert len(texts) == 7
     for path in texts:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "pki").stat().st_mode) == 0o700
@@ -115,3 +116,14 @@ def test_where_to_go_follows_the_order(tmp_path: Path, monkeypatch: pytest.Monke
     assert find_endpoint(Chosen(token="mine")).credentials == Credentials(token="mine")
     with pytest.raises(CredentialsError):
         find_endpoint(Chosen(kubeconfig=str(tmp_path / "none")))
+
+
+def test_a_new_signing_key_leaves_the_old_one_accepted(tmp_path: Path) -> None:
+    first = prepared(tmp_path, NAMES).account_keys
+    old = {key.kid for key in read_keys(first.verifying)}
+    assert {read_signing_key(first.signing).key.kid} == old
+    first.signing.unlink()
+    second = prepared(tmp_path, NAMES).account_keys
+    new = read_signing_key(second.signing).key.kid
+    assert {key.kid for key in read_keys(second.verifying)} == {*old, new}
+    assert {new}.isdisjoint(old)

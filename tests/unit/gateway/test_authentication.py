@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from cotenant_gateway.access.authentication import Authenticator, Peer, local_user
-from cotenant_gateway.access.tokens import TokenFile, TokenFileError, read_tokens
+from cotenant_gateway.access.bearer_tokens import MAX_VERIFIED, VerifiedTokens
+from cotenant_gateway.access.files import AccessFileError, FileMarks
+from cotenant_gateway.access.tokens import TokenFile, read_tokens
 from cotenant_gateway.access.users import AUTHENTICATED, MASTERS
 from cotenant_gateway.statuses import ApiError
 
@@ -76,7 +78,7 @@ def test_the_gateways_own_user_and_root_may_do_everything_on_the_socket(authenti
     ],
 )
 def test_a_file_that_cannot_be_used_says_where_and_why(tmp_path: Path, text: str, mode: int, said: str) -> None:
-    with pytest.raises(TokenFileError, match=said):
+    with pytest.raises(AccessFileError, match=said):
         read_tokens(written(tmp_path / "tokens.csv", text, mode))
 
 
@@ -93,3 +95,31 @@ def test_a_token_is_taken_away_without_a_restart(tmp_path: Path, tokens: TokenFi
     os.utime(path, ns=(2, 2))
     assert not tokens.look()
     assert authenticator.user(NOBODY, f"Bearer {TOKEN}3").name == "anna"
+
+
+def test_a_verified_token_is_remembered_until_it_expires_and_only_so_many_are() -> None:
+    tokens: VerifiedTokens[str] = VerifiedTokens()
+    tokens.put(b"first", 100.0, "anna")
+    assert tokens.get(b"first", 99.9) == "anna"
+    assert tokens.get(b"first", 100.0) is None
+    for number in range(MAX_VERIFIED):
+        tokens.put(b"%d" % number, 100.0, "berta")
+    assert tokens.get(b"0", 0.0) == "berta"
+    tokens.put(b"one more", 100.0, "carl")
+    assert len(tokens) == MAX_VERIFIED
+    assert tokens.get(b"1", 0.0) is None, "the one used longest ago is forgotten"
+    assert tokens.get(b"0", 0.0) == "berta"
+
+
+def test_files_are_seen_to_change_appear_and_go(tmp_path: Path) -> None:
+    first, second = tmp_path / "a", tmp_path / "b"
+    written(first, "1")
+    marks = FileMarks(first, second)
+    assert not marks.changed()
+    written(second, "2")
+    assert marks.changed()
+    assert not marks.changed()
+    written(tmp_path / "new", "1").replace(first)
+    assert marks.changed(), "another file of the same size"
+    second.unlink()
+    assert marks.changed()

@@ -164,6 +164,24 @@ def test_default_roles_keep_their_promises(world: World) -> None:
 
 
 @pytest.mark.parametrize(
+    ("verb", "resource", "name"),
+    [
+        ("impersonate", "groups", MASTERS),
+        ("impersonate", "users", "boss"),
+        ("impersonate", "serviceaccounts", "default"),
+        ("create", "serviceaccounts/token", "default"),
+    ],
+)
+def test_an_administrator_cannot_become_somebody_else(world: World, verb: str, resource: str, name: str) -> None:
+    who = {"kind": "User", "name": "admin"}
+    world.create(CLUSTER_ROLE_BINDINGS, binding(CLUSTER_ROLE_BINDINGS, "admin", ("ClusterRole", "cotenant-admin"), who))
+    admin = authenticated("admin")
+    assert may(world, admin, "create", "serviceaccounts")
+    assert may(world, admin, "get", "pods/log")
+    assert not may(world, admin, verb, resource, "default", name)
+
+
+@pytest.mark.parametrize(
     ("method", "name", "subresource", "query", "verb", "about"),
     [
         ("GET", "web", "", {}, "get", "web"),

@@ -1,4 +1,5 @@
-"""What `cotenant up` makes so that nobody else gets in: a CA of its own, the gateway's certificate, an administrator's token.
+"""What `cotenant up` makes so that nobody else gets in: a CA of its own, the gateway's certificate, an administrator's token,
+the key that signs tokens of service accounts.
 
 Everything lies in `pki` below the data folder, readable by its owner only, and stays from one `up` to the next: a kubeconfig
 that was copied goes on to work. The server's certificate is made again a month before it ends, and where its names differ from
@@ -21,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cotenant_console.api.credentials import Credentials, kubeconfig_text, write_private
+from cotenant_console.up.account_keys import AccountKeyFiles, prepared_account_keys
 
 PKI_FOLDER = "pki"
 ADMINISTRATOR = "cotenant-admin"
@@ -58,6 +60,7 @@ class Identity:
     ca: Path
     tokens: Path
     token: str
+    account_keys: AccountKeyFiles
 
     @property
     def ca_text(self) -> str:
@@ -78,6 +81,7 @@ class Identity:
         return (
             *("--tls-cert-file", str(self.certificate), "--tls-private-key-file", str(self.key)),
             *("--token-auth-file", str(self.tokens), "--client-ca-file", str(self.ca)),
+            *self.account_keys.gateway_flags(),
         )
 
 
@@ -92,19 +96,20 @@ def prepared(folder: Path, names: Sequence[str], given: Given = MADE_HERE, now: 
         if not tokens.exists():
             write_private(tokens, f'{secrets.token_urlsafe(TOKEN_BYTES)},{ADMINISTRATOR},,"{MASTERS}"\n')
         token = _administrator_token(tokens)
+        account_keys = prepared_account_keys(pki)
         ca, ca_key = given.ca or pki / "ca.crt", pki / "ca.key"
         if given.ca is None and not (ca.exists() and ca_key.exists()):
             _make_ca(ca, ca_key, now)
         if (given.certificate is None) != (given.key is None):
             raise IdentityError("a certificate and its key are given together")
         if given.certificate is not None and given.key is not None:
-            return Identity(given.certificate, given.key, ca, tokens, token)
+            return Identity(given.certificate, given.key, ca, tokens, token, account_keys)
         if given.ca is not None:
             raise IdentityError("a CA's certificate is given with the server's certificate and key: its own key is not here")
         certificate, key = pki / "server.crt", pki / "server.key"
         if not _serves(certificate, key, ca, names, now):
             _make_server(certificate, key, ca, ca_key, names, now)
-        return Identity(certificate, key, ca, tokens, token)
+        return Identity(certificate, key, ca, tokens, token, account_keys)
     except (OSError, ValueError) as error:
         cure = "move that folder away to have new ones"
         raise IdentityError(f"the certificates in {pki} cannot be used: {error}; {cure}") from error

@@ -1,8 +1,8 @@
 """Authentication: from a connection and its headers to a user, or 401.
 
 In this order: the client certificate of the connection (its CN is the name, its O the groups), the process at the other end of
-a unix socket, a bearer token. A bearer token that nobody knows is refused even where the connection has an identity, as
-kube-apiserver does.
+a unix socket, a bearer token (from a file, of a service account, of an OpenID issuer). A bearer token that nobody knows is
+refused even where the connection has an identity, as kube-apiserver does.
 """
 
 from __future__ import annotations
@@ -13,25 +13,16 @@ import socket
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Protocol
 
 import msgspec
 
-from cotenant_gateway.access.tokens import digest
+from cotenant_gateway.access.bearer_tokens import MAX_TOKEN_BYTES, Fetch, TokenError, TokenSource, digest
 from cotenant_gateway.access.users import MASTERS, User, authenticated
 from cotenant_gateway.statuses import ApiError
 
-MAX_TOKEN_BYTES = 16 * 1024
 _PEER = struct.Struct("3i")
 UNIX = "unix:"
 """What names of local users and groups begin with."""
-
-
-class TokenSource(Protocol):
-    """Something that knows bearer tokens."""
-
-    def user(self, token_digest: bytes) -> User | None:
-        """Return whose token this is."""
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -52,7 +43,7 @@ class Authenticator:
         self._own_uid = own_uid
 
     def user(self, peer: Peer, authorization: str) -> User:
-        """Return who asks; `authorization` is the value of that header. Raises ApiError 401."""
+        """Return who asks; `authorization` is the value of that header. Raises ApiError 401, RefusedTokenError."""
         found = self._of_peer(peer)
         if not authorization:
             if found is None:
@@ -62,12 +53,24 @@ class Authenticator:
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN_BYTES:
             raise unauthorized("the Authorization header is no bearer token")
+        known = self.of_token(token)
+        return known if found is None else found
+
+    def of_token(self, token: str) -> User:
+        """Return whose token this is. Raises RefusedTokenError."""
         key = digest(token)
         for source in self._tokens:
-            known = source.user(key)
+            known = source.known(key)
             if known is not None:
-                return known if found is None else found
-        raise unauthorized("the bearer token is not known, or no longer valid")
+                return known
+        for source in self._tokens:
+            try:
+                known = source.verified(token, key)
+            except TokenError as error:
+                raise RefusedTokenError(f"the bearer token is not valid: {error}", error.fetch) from error
+            if known is not None:
+                return known
+        raise RefusedTokenError("the bearer token is not known, or no longer valid")
 
     def _of_peer(self, peer: Peer) -> User | None:
         if peer.certificate:
@@ -102,6 +105,18 @@ def peer_uid(connection: socket.socket) -> int:
     """Return the user of the process that opened a unix socket's other end."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     return int(_PEER.unpack(credentials)[1])
+
+
+class RefusedTokenError(ApiError):
+    """401 for a token."""
+
+    def __init__(self, message: str, fetch: Fetch | None = None) -> None:
+        super().__init__(401, "Unauthorized", message)
+        self._fetch = fetch
+
+    async def may_be_known_now(self) -> bool:
+        """Fetch the keys that were missing, if some were; returns whether to check the token again."""
+        return self._fetch is not None and await self._fetch()
 
 
 def unauthorized(message: str) -> ApiError:

@@ -1,8 +1,13 @@
 """The roles that every installation has, and who has them from the start.
 
 Names of Kubernetes where there is one: `cluster-admin`, given to the group `system:masters`; `system:basic-user` and
-`system:discovery`, given to everybody who is authenticated. `cotenant-admin` and `cotenant-view` are for people,
-`cotenant-node` is for what runs on a node. The gateway stores those that never existed; one that was deleted stays deleted.
+`system:discovery`, given to everybody who is authenticated; `system:service-account-issuer-discovery`, given to service
+accounts; `system:auth-delegator`, for programs that ask whose a token is. `cotenant-admin` and `cotenant-view` are for
+people, `cotenant-node` is for what runs on a node. The gateway stores those that never existed; one that was deleted stays
+deleted.
+
+`cotenant-admin` gives no rights, so it neither acts as somebody else nor makes tokens of service accounts: in the core group it
+names its verbs and resources.
 """
 
 from __future__ import annotations
@@ -17,14 +22,14 @@ from cotenant.api.splices import raw
 from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS
 from cotenant.kinds.rbac.roles import CLUSTER_ROLES
 from cotenant.kinds.reviews import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP
+from cotenant_gateway.access.account_keys import CONFIGURATION_PATH, JWKS_PATH
 from cotenant_gateway.access.attributes import FACTS_GROUP
-from cotenant_gateway.access.users import AUTHENTICATED, MASTERS
+from cotenant_gateway.access.users import AUTHENTICATED, MASTERS, SERVICE_ACCOUNTS
 
 _READ = ("get", "list", "watch")
 _DISCOVERY = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", "/version", "/healthz", "/readyz")
 """Documents about the API."""
-_GROUPS = (
-    "",
+_OTHER_GROUPS = (
     "config.koordinator.sh",
     "node.k8s.io",
     "policy",
@@ -36,7 +41,21 @@ _GROUPS = (
     "topology.node.k8s.io",
     FACTS_GROUP,
 )
-"""Of everything but roles."""
+"""Of everything but the core and roles."""
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
+_CORE = (
+    "configmaps",
+    "events",
+    "namespaces",
+    "namespaces/status",
+    "nodes",
+    "nodes/status",
+    "pods",
+    "pods/eviction",
+    "pods/log",
+    "pods/status",
+    "serviceaccounts",
+)
 
 Rule = dict[str, Sequence[str]]
 
@@ -58,19 +77,30 @@ ROLES: dict[str, tuple[Rule, ...]] = {
     "cluster-admin": (_resources(_ANY, _ANY, _ANY), {"verbs": _ANY, "nonResourceURLs": _ANY}),
     "system:basic-user": _SELF_REVIEWS,
     "system:discovery": (_paths(*_DISCOVERY),),
+    "system:service-account-issuer-discovery": (_paths(CONFIGURATION_PATH, JWKS_PATH),),
+    "system:auth-delegator": (
+        _resources(("create",), (AUTHENTICATION_GROUP,), ("tokenreviews",)),
+        _resources(("create",), (AUTHORIZATION_GROUP,), ("subjectaccessreviews",)),
+    ),
     "cotenant-admin": (
-        _resources(_ANY, _GROUPS, _ANY),
+        _resources((*_READ, *_WRITE), ("",), _CORE),
+        _resources(_ANY, _OTHER_GROUPS, _ANY),
         _resources(_READ, (RBAC_GROUP,), _ANY),
         _resources(("create",), (AUTHORIZATION_GROUP,), ("localsubjectaccessreviews", "subjectaccessreviews")),
         _paths("/metrics"),
     ),
-    "cotenant-view": (_resources(_READ, _GROUPS, _ANY), _paths("/metrics")),
+    "cotenant-view": (_resources(_READ, ("", *_OTHER_GROUPS), _ANY), _paths("/metrics")),
     "cotenant-node": (
         _resources(_READ, ("",), ("nodes", "pods", "configmaps")),
         _resources(_READ, ("slo.koordinator.sh",), ("nodeslos", "nodemetrics")),
     ),
 }
-_GIVEN = {"cluster-admin": MASTERS, "system:basic-user": AUTHENTICATED, "system:discovery": AUTHENTICATED}
+_GIVEN = {
+    "cluster-admin": MASTERS,
+    "system:basic-user": AUTHENTICATED,
+    "system:discovery": AUTHENTICATED,
+    "system:service-account-issuer-discovery": SERVICE_ACCOUNTS,
+}
 
 
 def _role(name: str, rules: Sequence[Rule]) -> dict[str, object]:

@@ -71,7 +71,7 @@ def answer(core: GatewayCore, user: User, kind: Kind, namespace: str, body: byte
         raise bad_request(f"expected {kind.api_version}, Kind={kind.kind}, found {review.api_version}, Kind={review.kind}")
     head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"creationTimestamp": rfc3339(now)}}
     if kind is SELF_SUBJECT_REVIEWS:
-        return msgspec.json.encode({**head, "status": {"userInfo": _user_info(user)}})
+        return msgspec.json.encode({**head, "status": {"userInfo": user_info(user)}})
     shown = {**head, "spec": given.get("spec", {})}
     if kind is SELF_SUBJECT_RULES_REVIEWS:
         if not review.spec.namespace:
@@ -102,10 +102,13 @@ def _asked(spec: _Spec, local_to: str) -> RequestAttributes:
     return RequestAttributes(path.verb, path=path.path)
 
 
-def _user_info(user: User) -> dict[str, object]:
+def user_info(user: User) -> dict[str, object]:
+    """Return who somebody is, as reviews say it."""
     info: dict[str, object] = {"username": user.name, "groups": user.groups}
     if user.uid:
         info["uid"] = user.uid
+    if user.extra:
+        info["extra"] = user.extra
     return info
 
 

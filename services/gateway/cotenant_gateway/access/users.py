@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 MASTERS = "system:masters"
@@ -17,11 +19,15 @@ class User(msgspec.Struct, frozen=True):
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = {}
+    """What else its credentials say, such as the pod that a token is bound to; roles do not look at it."""
 
 
-def authenticated(name: str, groups: tuple[str, ...] = (), uid: str = "") -> User:
+def authenticated(
+    name: str, groups: tuple[str, ...] = (), uid: str = "", extra: Mapping[str, tuple[str, ...]] | None = None
+) -> User:
     """Return a user whose credentials were accepted."""
-    return User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))), uid)
+    return User(name, tuple(dict.fromkeys((*groups, AUTHENTICATED))), uid, extra or {})
 
 
 def account_name(namespace: str, name: str) -> str:

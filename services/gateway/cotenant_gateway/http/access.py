@@ -16,7 +16,7 @@ from aiohttp import web
 
 from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.audit import Audit
-from cotenant_gateway.access.authentication import Authenticator
+from cotenant_gateway.access.authentication import Authenticator, RefusedTokenError
 from cotenant_gateway.access.authorizer import authorize
 from cotenant_gateway.access.rates import OF_STRANGERS, OF_USERS, Buckets, Rate
 from cotenant_gateway.access.users import MASTERS, User, account_groups, account_of, authenticated
@@ -48,8 +48,8 @@ class Access:
         self._gateway = gateway
         self._authenticator = authenticator
         self._audit = audit
-        self._of_users = Buckets(rates)
-        self._of_strangers = Buckets(OF_STRANGERS)
+        self.of_users = Buckets(rates)
+        self.of_strangers = Buckets(OF_STRANGERS)
         self._clock = clock
         self._hosts = LOOPBACK_NAMES | {host.lower() for host in hosts}
 
@@ -65,11 +65,11 @@ class Access:
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             raise forbidden_text(f"requests from pages of {origin[:100]!r} are not answered")
 
-    def admit(self, request: web.BaseRequest, asked: RequestAttributes) -> User:
+    async def admit(self, request: web.BaseRequest, asked: RequestAttributes) -> User:
         """Return who asks, if they may. Raises ApiError 401, 403, 429, and 503 while the roles are still loading."""
         request[_ASKED] = asked
         headers = request.headers
-        user = self._known(request, headers.get("Authorization", ""))
+        user = await self._known(request, headers.get("Authorization", ""))
         request[_USER] = user
         if not self._gateway.follower.ready.is_set():
             raise unavailable("the read model is still loading")
@@ -80,17 +80,22 @@ class Access:
             raise forbidden(user, asked)
         return user
 
-    def _known(self, request: web.BaseRequest, authorization: str) -> User:
-        """Return who asks, no faster than they may. Raises ApiError 401, 429."""
-        connection, now = connection_of(request), self._clock()
+    async def _known(self, request: web.BaseRequest, authorization: str) -> User:
+        """Return who asks, no faster than they may. Raises ApiError 401, 429, 503."""
+        connection = connection_of(request)
         try:
-            user = self._authenticator.user(connection.peer, authorization)
-        except ApiError:
-            if not self._of_strangers.take(connection.address, now):
+            try:
+                user = self._authenticator.user(connection.peer, authorization)
+            except RefusedTokenError as refused:
+                if not await refused.may_be_known_now():
+                    raise
+                user = self._authenticator.user(connection.peer, authorization)
+        except ApiError as error:
+            if error.code == 401 and not self.of_strangers.take(connection.address, self._clock()):
                 raise too_many("wrong credentials came too often from this address") from None
             raise
-        if MASTERS not in user.groups and not self._of_users.take(user.name, now):
-            raise too_many(f"user {user.name!r} asks faster than {self._of_users.rate.per_second:g} times a second")
+        if MASTERS not in user.groups and not self.of_users.take(user.name, self._clock()):
+            raise too_many(f"user {user.name!r} asks faster than {self.of_users.rate.per_second:g} times a second")
         return user
 
     def answered(self, request: web.BaseRequest, code: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 from aiohttp import web
@@ -35,6 +35,8 @@ from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_p
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+_READING = frozenset({"GET", "HEAD"})
+_NO_QUERY: Mapping[str, str] = {}
 Observe = Callable[[str, int, float], None]
 """Called for every answer: verb, status, seconds."""
 
@@ -84,13 +86,14 @@ def request_handler(
         target = target_of(path, kinds)
         if target is not None:
             about = target.kind, target.namespace, target.name, target.subresource
-            access.admit(request, of_resource(request.method, *about, request.query))
+            query = request.query if request.method in _READING and request.query_string else _NO_QUERY
+            await access.admit(request, of_resource(request.method, *about, query))
             return await resources.answer(request, target)
         if facts is not None and path.startswith(PREFIX + "/"):
-            access.admit(request, of_fact(request.method, path[len(PREFIX) :], request.query))
+            await access.admit(request, of_fact(request.method, path[len(PREFIX) :], request.query))
             return await facts.answer(request, path[len(PREFIX) :])
         if path not in OPEN_PATHS:
-            access.admit(request, of_path(request.method, path))
+            await access.admit(request, of_path(request.method, path))
         document = discovery_document(path, kinds)
         if path in plain and request.method == "GET":
             answer: web.StreamResponse = await plain[path](request)  # type: ignore[arg-type]

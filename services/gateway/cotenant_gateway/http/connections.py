@@ -28,6 +28,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from cotenant_gateway.access.authentication import Peer, peer_uid
 from cotenant_gateway.http.limits import SMALL_BYTES, ByteBudget, Limits
+from cotenant_gateway.http.tls import Handshakes
 from cotenant_gateway.statuses import ApiError, bad_request, encodable, internal, request_timeout, too_many
 
 logger = logging.getLogger(__name__)
@@ -178,6 +179,7 @@ class Connections(web.Server):
         self._of_address: Counter[str] = Counter()
         self.requests = ByteBudget(limits.request_bytes)
         self.answers = ByteBudget(limits.answer_bytes)
+        self.handshakes = Handshakes()
         self.refused = 0
         self.cut_off = 0
         """Ended because they were slow: to send, or to take an answer."""

@@ -77,12 +77,25 @@ _ASKED = {
     2: _message("nonResourceAttributes", {1: Field("path"), 2: Field("verb")}),
 }
 _ASKED_OF = {**_ASKED, 3: Field("user"), 4: Field("groups", repeated=True), 6: Field("uid")}
+_REFERENCE = {
+    number: Field(name)
+    for number, name in enumerate(("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"), 1)
+}
+_BOUND_TO = {1: Field("kind"), 2: Field("apiVersion"), 3: Field("name"), 4: Field("uid")}
+_TOKEN_REQUEST = {
+    1: Field("audiences", repeated=True),
+    3: _message("boundObjectRef", _BOUND_TO),
+    4: Field("expirationSeconds", "int"),
+}
+_TOKEN_REVIEW = {1: Field("token"), 2: Field("audiences", repeated=True)}
 _KINDS: Mapping[tuple[str, str], Mapping[int, Field]] = {
     ("rbac.authorization.k8s.io/v1", "Role"): _ROLE,
     ("rbac.authorization.k8s.io/v1", "ClusterRole"): {**_ROLE, 3: _AGGREGATION},
     ("rbac.authorization.k8s.io/v1", "RoleBinding"): _BINDING,
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): _BINDING,
     ("authentication.k8s.io/v1", "SelfSubjectReview"): {1: _METADATA},
+    ("authentication.k8s.io/v1", "TokenRequest"): {1: _METADATA, 2: _message("spec", _TOKEN_REQUEST)},
+    ("authentication.k8s.io/v1", "TokenReview"): {1: _METADATA, 2: _message("spec", _TOKEN_REVIEW)},
     ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {1: _METADATA, 2: _message("spec", _ASKED)},
     ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {1: _METADATA, 2: _message("spec", {1: Field("namespace")})},
     ("authorization.k8s.io/v1", "SubjectAccessReview"): {1: _METADATA, 2: _message("spec", _ASKED_OF)},
@@ -93,6 +106,12 @@ _KINDS: Mapping[tuple[str, str], Mapping[int, Field]] = {
         2: Field("data", "map"),
         3: Field("binaryData", "bytesmap"),
         4: Field("immutable", "bool"),
+    },
+    ("v1", "ServiceAccount"): {
+        1: _METADATA,
+        2: _message("secrets", _REFERENCE, repeated=True),
+        3: _message("imagePullSecrets", {1: Field("name")}, repeated=True),
+        4: Field("automountServiceAccountToken", "bool"),
     },
     ("scheduling.k8s.io/v1", "PriorityClass"): {
         1: _METADATA,

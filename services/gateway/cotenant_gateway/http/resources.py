@@ -18,9 +18,14 @@ from cotenant.api.objects.rbac import RBAC_GROUP
 from cotenant.api.snapshots import Snapshot
 from cotenant.events.migrations import EvictionRequest
 from cotenant.kinds.pods import PODS
+from cotenant.kinds.reviews import TOKEN_REVIEWS
+from cotenant.kinds.service_accounts import SERVICE_ACCOUNTS, TOKEN
+from cotenant_gateway.access.account_tokens import AccountTokens
 from cotenant_gateway.access.escalation import refuse_escalation
 from cotenant_gateway.access.pods import check_pod
 from cotenant_gateway.access.reviews import answer as answer_review
+from cotenant_gateway.access.token_requests import answer_token_request
+from cotenant_gateway.access.token_reviews import TokenReviews
 from cotenant_gateway.http.access import actor_of, user_of
 from cotenant_gateway.http.bodies import (
     check_json,
@@ -65,9 +70,20 @@ class ResourceHandlers:
     """Answers requests for resources."""
 
     def __init__(
-        self, gateway: Gateway, logs: LogReader, streams: OpenStreams, stopping: asyncio.Event, *, root_pods: bool = False
+        self,
+        gateway: Gateway,
+        logs: LogReader,
+        streams: OpenStreams,
+        stopping: asyncio.Event,
+        token_reviews: TokenReviews,
+        accounts: AccountTokens | None,
+        *,
+        root_pods: bool = False,
     ) -> None:
-        """`root_pods`: pods of the process runtime may run as root."""
+        """`accounts`: makes tokens of service accounts; None: nothing does. `root_pods`: pods of the process runtime may run as
+        root."""
+        self._token_reviews = token_reviews
+        self._accounts = accounts
         self._gateway = gateway
         self._root_pods = root_pods
         self._logs = logs
@@ -118,6 +134,8 @@ class ResourceHandlers:
         check_json(request)
         body = await read_body(request)
         gateway = self._gateway
+        if target.kind is TOKEN_REVIEWS:
+            return json_response(await self._token_reviews.answer(body, gateway.clock()), 201)
         answer = answer_review(gateway.core, user_of(request), target.kind, target.namespace, body, gateway.clock())
         return json_response(answer, 201)
 
@@ -300,11 +318,22 @@ class ResourceHandlers:
         elif kind is PODS and target.subresource == "log" and method == "GET":
             pod = existing(self._gateway.core, kind, target.namespace, target.name)
             return await self._logs.answer(request, pod)
+        elif kind is SERVICE_ACCOUNTS and target.subresource == TOKEN and method == "POST":
+            return await self._token(request, target)
         elif kind is PODS and target.subresource == "binding":
             raise method_not_allowed("pods are placed by the scheduler, as an event; they cannot be bound through the API")
         else:
             raise no_such_path()
         raise method_not_allowed(f"the server does not allow {method} on {kind.resource}/{target.subresource}")
+
+    async def _token(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        gateway = self._gateway
+        if self._accounts is None:
+            raise method_not_allowed("this gateway makes no tokens: start it with --service-account-signing-key-file")
+        check_json(request)
+        body = await read_body(request)
+        account = existing(gateway.core, target.kind, target.namespace, target.name)
+        return json_response(answer_token_request(gateway.core, self._accounts, account, body, gateway.clock()), 201)
 
     async def _evict(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         eviction = await read_eviction(request)

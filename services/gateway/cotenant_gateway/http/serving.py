@@ -20,6 +20,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
+from cotenant_gateway.access.files import FileMarks
 from cotenant_gateway.http.app import Handler
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES
 from cotenant_gateway.http.connections import Connections
@@ -64,7 +65,7 @@ class Certificate:
         self._chain, self._key = listening.certificate, listening.key
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._seen = self._mark()
+        self._marks = FileMarks(self._chain, self._key)
         try:
             self.context.load_cert_chain(self._chain, self._key)
             if listening.client_ca is not None:
@@ -82,22 +83,14 @@ class Certificate:
 
     def look(self) -> None:
         """Load it again if its files have changed. One that cannot be loaded leaves the old one in place."""
-        mark = self._mark()
-        if mark == self._seen:
+        if not self._marks.changed():
             return
-        self._seen = mark
         try:
             self.context.load_cert_chain(self._chain, self._key)
         except (OSError, ssl.SSLError) as error:
             logger.error("%s: %s; the certificate loaded before stays in use", self._chain, error)
         else:
             logger.info("%s: loaded again", self._chain)
-
-    def _mark(self) -> tuple[int, ...]:
-        try:
-            return self._chain.stat().st_mtime_ns, self._key.stat().st_mtime_ns
-        except OSError:
-            return ()
 
 
 async def made_runner(handler: Handler, limits: Limits) -> tuple[web.ServerRunner, Connections]:
@@ -138,7 +131,14 @@ async def serve(
         await _listen_on(listening.unix_socket, runner)
         url = f"unix:{listening.unix_socket}"
     if certificate is not None:
-        await TlsSite(runner, listening.address, listening.port, backlog=BACKLOG, context=certificate.context).start()
+        await TlsSite(
+            runner,
+            listening.address,
+            listening.port,
+            backlog=BACKLOG,
+            context=certificate.context,
+            handshakes=server.handshakes,
+        ).start()
         port = next(address[1] for address in runner.addresses if isinstance(address, tuple))
         host = f"[{listening.address}]" if ":" in listening.address else listening.address
         url = f"https://{host}:{port}"

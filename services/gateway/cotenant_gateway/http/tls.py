@@ -79,11 +79,18 @@ class TlsSite(web.TCPSite):
     """A listening address whose connections speak TLS."""
 
     def __init__(
-        self, runner: web.ServerRunner, address: str, port: int, *, backlog: int, context: ssl.SSLContext
+        self,
+        runner: web.ServerRunner,
+        address: str,
+        port: int,
+        *,
+        backlog: int,
+        context: ssl.SSLContext,
+        handshakes: Handshakes,
     ) -> None:
         super().__init__(runner, address, port, backlog=backlog)
         self._context = context
-        self.handshakes = Handshakes()
+        self._handshakes = handshakes
 
     async def start(self) -> None:
         """Listen."""
@@ -92,5 +99,5 @@ class TlsSite(web.TCPSite):
         assert above is not None
         made = above
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: TlsConnection(made(), self._context, self.handshakes), self._host, self._port, backlog=self._backlog
+            lambda: TlsConnection(made(), self._context, self._handshakes), self._host, self._port, backlog=self._backlog
         )

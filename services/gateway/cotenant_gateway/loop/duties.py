@@ -1,5 +1,5 @@
-"""What the gateway stores without a request: endings, registrations, budgets' statuses, built-in objects, finished pods that
-are to be deleted, and what other services left behind.
+"""What the gateway stores without a request: endings, registrations, budgets' statuses, built-in objects, service accounts of
+namespaces, finished pods that are to be deleted, and what other services left behind.
 
 Level-triggered: each look yields what the read model lacks at that moment. The caller stores the plans of one yield before it
 takes the next, as far as it waits for them; a plan that the log refuses is yielded again after a later fold.
@@ -8,7 +8,7 @@ takes the next, as far as it waits for them; a plan that the log refuses is yiel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -19,12 +19,14 @@ from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.log.plans import Plan, PlannedWrite
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
+from cotenant_gateway.planning.default_accounts import Seen, missing_default_accounts, seen_accounts
 from cotenant_gateway.planning.endings import endings, registrations
 from cotenant_gateway.planning.leftovers import leftovers
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD, collected_pods
 from cotenant_gateway.read_model.core import GatewayCore
 
 BUILT_INS_EVERY = timedelta(seconds=1)
+ACCOUNTS_EVERY = timedelta(seconds=1)
 COLLECTED_EVERY = timedelta(seconds=1)
 
 
@@ -54,6 +56,7 @@ class Duties:
         self._budgets = budgets
         self._budgets_seen: tuple[int, datetime] | None = None
         self._built_ins_seen: datetime | None = None
+        self._accounts_seen: tuple[datetime, Seen | None] = (datetime.min.replace(tzinfo=UTC), None)
         self.complete = False
         """Whether a look has found every built-in object."""
 
@@ -65,6 +68,18 @@ class Duties:
         self._built_ins_seen = now
         missing = self._identified(missing_built_ins(self._core()), now)
         self.complete = self.complete or not missing
+        if missing:
+            yield missing
+
+    def default_accounts(self, now: datetime) -> Iterator[Sequence[Plan]]:
+        """Yield the service accounts that namespaces lack: when namespaces or accounts have changed, and once a second."""
+        core, (at, before) = self._core(), self._accounts_seen
+        seen = seen_accounts(core)
+        unchanged = before is not None and before[0] is seen[0] and before[1] is seen[1]
+        if unchanged and at <= now < at + ACCOUNTS_EVERY:
+            return
+        self._accounts_seen = (now, seen)
+        missing = self._identified(missing_default_accounts(core), now)
         if missing:
             yield missing
 

@@ -19,19 +19,21 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from cotenant.domain.node import overcommitted_amounts
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject, slo_subject
+from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
-from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, refused_report
+from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, refused_report, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_unfinished, pod_step
@@ -87,6 +89,7 @@ class ExecutorCore:
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
+        self._admission = Admission()
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
         self.loaded = False
@@ -145,10 +148,13 @@ class ExecutorCore:
             self._slo = None if event.tombstone else data
             self.slo_ref = event.ref
             self._changed = True
+        elif isinstance(data, NodeResources):
+            self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
                 self.loaded = self.marked = data.boot == self.boot
+                self._admission.allocatable = data.allocatable
             self._changed = True
 
     def _apply_placement(self, data: Placement, event: Event) -> None:
@@ -163,7 +169,10 @@ class ExecutorCore:
             self._starting.pop(key, None)
             self.pods.drop(key)
         else:
-            self.pods.put(key, read_placement(event, data, self.facts.name, self._plain_processes, self._root_pods))
+            placed = read_placement(event, data, self.facts.name, self._plain_processes, self._root_pods)
+            self.pods.put(key, placed)
+            if placed.names_node:
+                self._admission.waiting.add(key)
 
     def _apply_run(self, data: RunStatus, event: Event) -> None:
         key = (data.namespace, data.name)
@@ -250,6 +259,8 @@ class ExecutorCore:
         seen = self._seen
         if seen is None or not self.loaded:
             return NOTHING
+        if self._admission.waiting:
+            self._admit(seen)
         orders: list[Order] = []
         missing: Set[str] = NO_GROUPS
         if self._open or self._orphans != ():
@@ -262,6 +273,23 @@ class ExecutorCore:
         if self._targets.faults:
             self._report_strategies()
         return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
+
+    def _admit(self, seen: Observation) -> None:
+        """Refuse the pods that name this node and have no room."""
+
+        def run_of(key: Key, uid: str) -> RunState:
+            report = self._report_of(key, uid)
+            if report is None:
+                return RunState.BEGUN if uid in seen.states else RunState.NEW
+            return RunState.OVER if report.phase.terminal else RunState.BEGUN
+
+        for key, found in self._admission.refusals(self.pods.by_name, run_of):
+            self.pods.refuse(key, found.reason, found.message)
+            self._touch(key)
+
+    def _report_of(self, key: Key, uid: str) -> RunStatus | None:
+        report = self._runs.get(key)
+        return report.status if report is not None and report.status.uid == uid else None
 
     def _orders(self, seen: Observation, now: datetime) -> list[Order]:
         """Orders for open pods, then for orphaned ones."""
@@ -299,7 +327,7 @@ class ExecutorCore:
             return self._compute(key, placed.to_run, placed.placement, seen, now)
         except Exception as error:  # noqa: BLE001 - whatever a pod makes a rule raise, the node goes on without it
             self._set_aside.add(key)
-            subject, sequence = placement_subject(self.facts.name, *key), _sequence_of(placed.ref)
+            subject, sequence = placement_subject(self.facts.name, *key), sequence_of(placed.ref)
             about = Event(subject=subject, data=placed.placement, sequence=sequence)
             self.findings.append(Finding(about, f"{type(error).__name__}: {error}"))
             return None
@@ -308,12 +336,12 @@ class ExecutorCore:
         """Report the strategies that raised, with the node SLO, which is the message that they decide by."""
         faults, self._targets.faults = self._targets.faults, []
         slo = self._slo or NodeSLORendered(node=self.facts.name)
-        about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=_sequence_of(self.slo_ref))
+        about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=sequence_of(self.slo_ref))
         self.findings += [Finding(about, f"strategy {name}: {type(error).__name__}: {error}") for name, error in faults]
 
     def _compute(self, key: Key, to_run: PodToRun, placement: Placement, seen: Observation, now: datetime) -> PodStep:
-        report, uid = self._runs.get(key), placement.uid
-        last = report.status if report is not None and report.status.uid == uid else None
+        uid = placement.uid
+        last = self._report_of(key, uid)
         states = seen.states.get(uid, _NO_STATES)
         step = self._steps[key] = pod_step(to_run, placement, last, states, now, self._evictions.of(uid))
         return step
@@ -327,6 +355,8 @@ class ExecutorCore:
         self._changed = False
         if not self._open:
             return ()
+        if self._admission.waiting:
+            self._admit(seen)
         if self._stepped_at is not now:
             self._steps.clear()
             self._stepped_at = now
@@ -383,11 +413,6 @@ class ExecutorCore:
         if not self._backoffs:
             return None
         return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
-
-
-def _sequence_of(ref: str) -> int:
-    """Return the sequence of a reference such as `LOG:7`; 0 of an empty one."""
-    return int(ref.partition(":")[2] or 0)
 
 
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:

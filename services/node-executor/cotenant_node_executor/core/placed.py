@@ -30,14 +30,27 @@ _NAME = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,251}[A-Za-z0-9])?")
 """Valid names of folders and control groups."""
 
 
+def sequence_of(ref: str) -> int:
+    """Return the sequence of a reference such as `LOG:7`; 0 of an empty one."""
+    return int(ref.partition(":")[2] or 0)
+
+
 class DecodedPlacement(Struct, frozen=True, gc=False):
-    """A placement with its manifest decoded; `refusal`: why it cannot run here."""
+    """A placement with its manifest decoded; `refusal`: why it cannot run here, `reason` in one word."""
 
     placement: Placement
     ref: str
     to_run: PodToRun | None
     view: PodView | None
     refusal: str = ""
+    reason: str = REASON_UNSUPPORTED
+
+    @property
+    def names_node(self) -> bool:
+        """Whether the pod has chosen its node itself, and may still be begun."""
+        if self.to_run is None or self.refusal or self.placement.phase is PlacementPhase.TERMINATING:
+            return False
+        return bool(self.to_run.pod.spec.node_name)
 
 
 def read_placement(
@@ -88,6 +101,6 @@ def refused_report(placed: DecodedPlacement) -> RunStatus:
         name=placement.name,
         uid=placement.uid,
         phase=RunPhase.STOPPED if ending else RunPhase.FAILED,
-        reason=placement.reason if ending else REASON_UNSUPPORTED,
+        reason=placement.reason if ending else placed.reason,
         message=placed.refusal,
     )

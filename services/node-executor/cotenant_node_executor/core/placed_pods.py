@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, KeysView, Mapping, Set
 
+from msgspec.structs import replace
+
 from cotenant_node_executor.core.placed import DecodedPlacement, Key
 from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.strategies.pod_view import PodView
@@ -40,6 +42,11 @@ class PlacedPods:
             self._changed.add(view.group)
         if placed.refusal:
             self._refused[key] = placed
+
+    def refuse(self, key: Key, reason: str, message: str) -> None:
+        """Have the pod of that name not run here, until its placement is another one."""
+        placed = replace(self._placed[key], refusal=message, reason=reason)
+        self._placed[key] = self._refused[key] = placed
 
     def drop(self, key: Key) -> None:
         """Remove the placement of that name, if there is one."""

@@ -1,0 +1,85 @@
+"""What a source of bearer tokens is, and the cache of tokens whose signature was checked.
+
+A signature takes some 0.1 ms to check and a token is sent with each request, so a token is checked once: until it expires,
+until its source forgets it, or until MAX_VERIFIED others were used since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Generic, Protocol, TypeVar
+
+from cotenant_gateway.access.users import User
+
+MAX_TOKEN_BYTES = 8000
+"""A header that is longer by much gets no further than HTTP."""
+MAX_VERIFIED = 4096
+T = TypeVar("T")
+
+
+Fetch = Callable[[], Awaitable[bool]]
+"""Fetches keys; returns whether it brought some."""
+
+
+class TokenError(Exception):
+    """A token of this source is not valid; the text states why."""
+
+    def __init__(self, why: str, fetch: Fetch | None = None) -> None:
+        """`fetch`: brings keys that may be the token's."""
+        super().__init__(why)
+        self.fetch = fetch
+
+
+class TokenSource(Protocol):
+    """Something that knows bearer tokens."""
+
+    def known(self, token_digest: bytes) -> User | None:
+        """Return whose token this is, if that is known without checking it."""
+
+    def verified(self, token: str, token_digest: bytes) -> User | None:
+        """Check a token. None where it is not one of this source's. Raises TokenError."""
+
+
+def digest(token: str) -> bytes:
+    """Return what a token is known by."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+class VerifiedTokens(Generic[T]):
+    """What is known of tokens by their digests. Bound: MAX_VERIFIED, the one used longest ago is forgotten."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
+        """Until when (seconds since 1970), and what."""
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def get(self, token_digest: bytes, now: float) -> T | None:
+        """Return what is known of a token that has not expired."""
+        found = self._found.get(token_digest)
+        if found is None:
+            return None
+        until, known = found
+        if now >= until:
+            del self._found[token_digest]
+            return None
+        self._found.move_to_end(token_digest)
+        return known
+
+    def put(self, token_digest: bytes, until: float, known: T) -> None:
+        """Keep what is known of a token until it expires."""
+        self._found[token_digest] = (until, known)
+        self._found.move_to_end(token_digest)
+        if len(self._found) > MAX_VERIFIED:
+            self._found.popitem(last=False)
+
+    def forget(self, token_digest: bytes) -> None:
+        """Check this token again."""
+        self._found.pop(token_digest, None)
+
+    def clear(self) -> None:
+        """Check every token again."""
+        self._found.clear()

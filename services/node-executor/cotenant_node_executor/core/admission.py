@@ -1,0 +1,97 @@
+"""Whether a pod that names this node itself has room here, as kubelet asks before it runs a pod.
+
+In: its requests, those of the pods that came before it, and what the node offers: what the executor reports of itself, and
+the batch and mid resources that the calculator offers. Out: None, or reason and message as kubelet writes them. Nobody has
+asked before: the scheduler places such a pod where it says. What the scheduler has chosen a node for is not asked about.
+
+A resource that the executor does not know of is not looked at, as kubelet leaves out extended resources that the node lacks.
+Labels and taints are not looked at either: those of the Node object are not among what an executor reads.
+
+Source: kubelet's canAdmitPod and its predicate admit handler; messages of lifecycle.InsufficientResourceError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+
+from msgspec import Struct
+
+from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant_node_executor.core.placed import DecodedPlacement, Key, sequence_of
+
+_FIRST = (PODS, CPU, MEMORY)
+"""The order in which kubelet compares; others follow by name."""
+
+
+class Refusal(Struct, frozen=True):
+    """Why a pod is not run here."""
+
+    reason: str
+    message: str
+
+
+class RunState(Enum):
+    """How far a placed pod is: neither reported nor started; admitted before; ended for good."""
+
+    NEW = "new"
+    BEGUN = "begun"
+    OVER = "over"
+
+
+class Admission:
+    """The pods that are to be asked about, and what the node offers. Bound: the placed pods."""
+
+    def __init__(self) -> None:
+        self.allocatable: Mapping[str, int] = {}
+        """As the executor reports it."""
+        self.overcommitted: Mapping[str, int] = {}
+        """Batch and mid resources; empty before they are known."""
+        self.waiting: set[Key] = set()
+        """Pods that name this node and have not been asked about."""
+
+    def refusals(
+        self, pods: Mapping[Key, DecodedPlacement], run_of: Callable[[Key, str], RunState]
+    ) -> Iterator[tuple[Key, Refusal]]:
+        """Yield the waiting pods that have no room, in the order in which they came. `run_of`: how far the pod of that name and
+        uid is.
+
+        Whatever has a report or containers was admitted before. A pod that came later, and that the scheduler chose this node
+        for, has not taken the room of one before it: the scheduler knew of that one.
+        """
+        asked = {key for key in self.waiting if key in pods and pods[key].names_node}
+        self.waiting.clear()
+        allocatable = {**self.allocatable, **self.overcommitted}
+        used: dict[str, int] = {}
+        new: list[tuple[int, Key]] = []
+        for key, placed in pods.items():
+            state = RunState.OVER if placed.refusal else run_of(key, placed.placement.uid)
+            if state is RunState.BEGUN:
+                take_room(used, placed.placement.requests)
+            elif state is RunState.NEW:
+                new.append((sequence_of(placed.ref), key))
+        for _, key in sorted(new):
+            requests = pods[key].placement.requests
+            found = refusal(requests, used, allocatable) if key in asked else None
+            if found is None:
+                take_room(used, requests)
+            else:
+                yield key, found
+
+
+def take_room(used: dict[str, int], requests: Mapping[str, int]) -> None:
+    """Count one pod more."""
+    for name, amount in requests.items():
+        used[name] = used.get(name, 0) + amount
+    used[PODS] = used.get(PODS, 0) + 1
+
+
+def refusal(requests: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> Refusal | None:
+    """Return why a pod does not fit beside what is used. Amounts are those of placements: cpu in milli-cores, else units."""
+    wanted = {**requests, PODS: 1}
+    for name in (*_FIRST, *sorted(wanted.keys() - set(_FIRST))):
+        requested, capacity = wanted.get(name, 0), allocatable.get(name)
+        if requested > 0 and capacity is not None and used.get(name, 0) + requested > capacity:
+            figures = f"requested: {requested}, used: {used.get(name, 0)}, capacity: {capacity}"
+            return Refusal(f"OutOf{name}", f"Pod was rejected: Node didn't have enough resource: {name}, {figures}")
+    return None
