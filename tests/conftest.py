@@ -16,6 +16,7 @@ ALONE = ("unit", "simulation/test_mutants.py")
 """Here each test is one of its own. Those of any other file share servers, and run in its order, in one worker."""
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Say which tests do not run at the same time (`pytest -n N --dist loadgroup`)."""
     for item in items:
@@ -24,6 +25,15 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("machine"))
         elif not file.startswith(ALONE):
             item.add_marker(pytest.mark.xdist_group(file))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run tests of one group side by side: xdist writes groups into ids, and pytest 9.2 no longer lets it."""
+    if not session.config.getoption("loadgroup", default=False):
+        return
+    for item in session.items:
+        if item.get_closest_marker("xdist_group") is not None and "@" not in item.nodeid:
+            raise pytest.UsageError(f"{item.nodeid}: has no group; this pytest and this pytest-xdist do not fit together")
 
 
 @pytest.fixture
