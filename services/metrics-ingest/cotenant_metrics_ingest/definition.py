@@ -12,5 +12,6 @@ DEFINITION = Definition(
     config_type=MetricsConfig,
     make_core=MetricsIngestCore,
     recomputed=False,
+    traced=("usage.", "objects.core.nodes."),
     summary="aggregates usage samples into NodeMetrics: means, percentiles per window, and nodes without samples",
 )

@@ -34,6 +34,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
     time has come, or goes with an urgent event.
     `gauges` are shown with the process' metrics.
+    `traced` begins the subjects of what its events name as their first causes: their traces go on in these events.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
     """
 
@@ -47,6 +48,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     pace: timedelta = timedelta(0)
     urgent: Callable[[Event], bool] | None = None
     recomputed: bool = True
+    traced: tuple[str, ...] = ("",)
     gauges: tuple[Gauge, ...] = ()
     summary: str = ""
 

@@ -23,6 +23,7 @@ from cotenant.engine.core import Core
 from cotenant.engine.cycle import Cycle
 from cotenant.engine.definition import Definition, Gauge
 from cotenant.engine.quarantine import Quarantine
+from cotenant.events.trace_context import Traces
 from cotenant.log.contract import Log
 from cotenant.runtime.deciding_loop import QUEUE_PULLS, DecidingLoop, Surroundings
 from cotenant.runtime.follower import Follower, utc_now
@@ -84,6 +85,7 @@ class DecidingService:
     def _begin(self, number: int) -> DecidingLoop:
         core = self.definition.make_core(self.config)
         config_text = self.definition.config_text(self.config)
+        traces = Traces(self.definition.traced)
         self.cycle = Cycle(
             core,
             self.identity,
@@ -92,9 +94,10 @@ class DecidingService:
             pace=self.definition.pace,
             urgent=self.definition.urgent,
             quarantine=self.quarantine,
+            traces=traces,
         )
         self.ready.clear()
-        return DecidingLoop(self._around, self.cycle, number)
+        return DecidingLoop(self._around, self.cycle, traces, number)
 
 
 def show_gauges(telemetry: Telemetry, definition: Definition, core: Callable[[], Core | None]) -> None:

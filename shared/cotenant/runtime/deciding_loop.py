@@ -25,6 +25,7 @@ from cotenant.engine.core import Requesting
 from cotenant.engine.cycle import AHEAD_FROM, Cycle
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
+from cotenant.events.trace_context import Traces
 from cotenant.log.contract import Behind, Draining, Log, NoAnswer, Refused, Stored
 from cotenant.log.room_pause import RoomPause
 from cotenant.log.storing import store_batch
@@ -59,8 +60,9 @@ class Surroundings(msgspec.Struct):
 class DecidingLoop:
     """One incarnation: a cycle and the loop that drives it."""
 
-    def __init__(self, around: Surroundings, cycle: Cycle, number: int) -> None:
+    def __init__(self, around: Surroundings, cycle: Cycle, traces: Traces, number: int) -> None:
         self.cycle = cycle
+        self._traces = traces
         self.number = number
         self.around = around
         self.identity = around.identity
@@ -134,6 +136,7 @@ class DecidingLoop:
         count = 0
         while pulls and (events := reading.take()) is not None:
             pulls -= 1
+            self._traces.note(events)
             self.cycle.fold(events, now)
             count += len(events)
         self._folded += count
@@ -156,14 +159,14 @@ class DecidingLoop:
         What arrives meanwhile is folded meanwhile: folds commute, and the commit record says what was folded before.
         """
         cycle = self.cycle
-        started = time.perf_counter()
+        started, started_ns = time.perf_counter(), time.time_ns()
         now = self._clock()
         if self._is_ahead(reading, now) or self._room_pause.waits(started):
             return False
         batch = self._propose(now)
         if batch is None:
             return False
-        sent, sent_ns = time.perf_counter(), time.time_ns()
+        sent = time.perf_counter()
         storing = asyncio.ensure_future(self._store(batch))
         # The task sends in the first of these steps of the loop, the loop writes to the socket behind it.
         await asyncio.sleep(0)
@@ -171,10 +174,11 @@ class DecidingLoop:
         outcome, drained = await self._meanwhile(storing, reading, batch)
         if isinstance(outcome, Stored):
             cycle.stored(batch, outcome)
+            self._traces.note_stored(batch.events, outcome.first)
             self._has_room()
             self._measure("stored", len(batch.events) - 1, sent - started, time.perf_counter() - sent)
-            if self.host is not None and self.host.telemetry.traces:
-                self.host.telemetry.trace_stored(tuple(batch.as_stored(outcome.first)), sent_ns, time.time_ns())
+            if self.host is not None and self.host.telemetry.tracing is not None:
+                self.host.telemetry.tracing.stored(batch.as_stored(outcome.first), self._traces, started_ns, time.time_ns())
             if drained is not None:
                 await self._meanwhile(drained, reading)
             return True
