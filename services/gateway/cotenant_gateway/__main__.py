@@ -33,6 +33,7 @@ from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.streams import OpenStreams
+from cotenant_gateway.http.tracing import traced
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
@@ -107,6 +108,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     hosts = (settings.http_host, *arguments.allowed_host)
     access = Access(gateway, Authenticator(tokens, os.getuid), hosts, audit=audit, rates=rates)
     handler = request_handler(access, resources, facts, status_routes(host), telemetry.observe)
+    handler = traced(handler, host.telemetry.tracing, resources.kinds)
     try:
         runner, host.http_url, connections, certificate = await serve_http(handler, listening, limits)
     except ListenError as error:

@@ -152,6 +152,7 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
             stopping=host.stopping,
             on_ready=partial(ready, node.name),
             known_log=known_log,
+            tracing=host.telemetry.tracing,
         )
         for node in nodes
     ]

@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,13 +25,19 @@ from cotenant.engine.load import RELOAD_PAUSE
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.events.requests import Adopted
+from cotenant.events.trace_context import traceparent_of
 from cotenant.log.contract import LOG, USAGE, Behind, Identified, Log, LogIdentity
 from cotenant.model.subjects import encode_token
 from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
+from cotenant.runtime.telemetry import about
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.reports import Reports
 from cotenant_node_executor.runtime.interface import Order
+from cotenant_node_executor.tracing import NodeTracing
+
+if TYPE_CHECKING:
+    from cotenant.runtime.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +69,7 @@ class ExecutorShell:
         stopping: asyncio.Event,
         on_ready: Callable[[], None] = lambda: None,
         known_log: KnownLog | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._log = log
         self._cell = cell
@@ -82,9 +91,14 @@ class ExecutorShell:
         self._ordered: Sequence[Order] = ()
         self._follow_up = FOLLOW_UP_SECONDS
         self._quarantine = Quarantine()
-        self._outbox: deque[Event] = deque()
+        self._outbox: deque[tuple[Event, int, int]] = deque()
+        """Events, and when the cycle that they are about began and ended (ns since the epoch)."""
         self._wake_outbox = asyncio.Event()
-        self._reports = Reports(log, cell, lambda: self._wake_cycles())
+        self._tracing = None
+        if tracing is not None:
+            self._tracing = NodeTracing(tracing, node.name, lambda causes: self.node.trace_of(causes))
+        told = self._tracing.stored if self._tracing is not None else None
+        self._reports = Reports(log, cell, lambda: self._wake_cycles(), told)
 
     async def run(self) -> None:
         """Run until stopped."""
@@ -151,6 +165,8 @@ class ExecutorShell:
             while (events := reading.take()) is not None:
                 self._newest = max(self._newest, events[-1].sequence)
                 self._quarantine.fold(events, self.node.apply)
+                if self._tracing is not None:
+                    self._tracing.folded(events)
             if loop.time() >= next_note:
                 next_note = loop.time() + NOTE_SECONDS
                 self._note()
@@ -169,7 +185,8 @@ class ExecutorShell:
                 reading.loaded()
                 self._on_ready()
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
-            self._post(self.node.step(utc_now(), sample=sample))
+            began_ns = time.time_ns()
+            self._post(self.node.step(utc_now(), sample=sample), began_ns)
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. What orders have done is looked at before the next
@@ -196,7 +213,7 @@ class ExecutorShell:
             self._marker_at = None
         elif core.loaded and now >= self._marker_at:
             self._marker_at = now + MARKER_SECONDS
-            self._post([self.node.start_marker(utc_now())])
+            self._post([self.node.start_marker(utc_now())], time.time_ns())
 
     def _note(self) -> None:
         if not self._why_unknown:
@@ -208,14 +225,14 @@ class ExecutorShell:
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
-    def _post(self, events: Sequence[Event]) -> None:
+    def _post(self, events: Sequence[Event], began_ns: int) -> None:
         self._reports.post(self.node, [event for event in events if event.stream == LOG])
         for event in events:
             if event.stream != LOG:
                 if len(self._outbox) >= MAX_OUTBOX:
                     self._outbox.popleft()
                     self.dropped += 1
-                self._outbox.append(event)
+                self._outbox.append((event, began_ns, time.time_ns()))
                 self._wake_outbox.set()
 
     async def _send(self) -> None:
@@ -224,13 +241,27 @@ class ExecutorShell:
             while not self._outbox:
                 self._wake_outbox.clear()
                 await self._wake_outbox.wait()
-            event = self.node.identified(self.node.refer(self._outbox.popleft()), self._cell)
+            event, began_ns, ended_ns = self._outbox.popleft()
+            event = self._traced(self.node.identified(self.node.refer(event), self._cell))
             sequence = await self._publish(event)
             if sequence is None:
                 self.dropped += 1
-                logger.warning("node %s: %s was not confirmed in %d tries", self.node.name, event.subject, PUBLISH_TRIES)
-            elif event.stream == USAGE:
-                self.node.usage_stored(f"{USAGE}:{sequence}")
+                said = f"{event.subject} was not confirmed in {PUBLISH_TRIES} tries"
+                logger.warning("node %s: %s", self.node.name, said, extra=about(event))
+                continue
+            event = msgspec.structs.replace(event, sequence=sequence)
+            if event.stream == USAGE:
+                self.node.usage_stored(event.ref)
+                self.node.note(event)
+            if self._tracing is not None:
+                self._tracing.published(event, began_ns, ended_ns)
+
+    def _traced(self, event: Event) -> Event:
+        """Return the event with the trace that it begins, where it continues none: others continue it."""
+        if event.traceparent or event.causes:
+            return event
+        trace = self._tracing.root(event) if self._tracing is not None else traceparent_of((), event.id)
+        return msgspec.structs.replace(event, traceparent=trace)
 
     async def _publish(self, event: Event) -> int | None:
         """Publish until acknowledged, a bounded number of times; a server restart takes seconds."""

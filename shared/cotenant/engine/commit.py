@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant.events.commits import Commit, CommitRefused
 from cotenant.events.envelope import Event
-from cotenant.events.trace_context import Traces
+from cotenant.events.traces import Traces
 from cotenant.log.contract import EXECUTION, Write
 from cotenant.model.subjects import commit_subject, execution_subject, marker_subject
 

@@ -29,7 +29,7 @@ from cotenant.engine.load import RELOAD_PAUSE, Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
-from cotenant.events.trace_context import Traces
+from cotenant.events.traces import Traces
 from cotenant.log.contract import LOG, Stored
 
 HOLD_BACK = timedelta(seconds=2)

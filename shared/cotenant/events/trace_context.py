@@ -5,31 +5,22 @@ has no cause, or one that is not known any more, begins a trace whose id is a di
 where it has none). So no id is random that `replay --verify` recomputes, and one trace goes from a request or a sample to all
 that followed from it. Source: https://www.w3.org/TR/trace-context/, version 00; what else a later version adds is left out.
 
-In: messages as they are folded or stored (`Traces.note`). Out: the traceparent of a new event. `CURRENT` is the traceparent
-that belongs to what this task does, for what it writes and logs.
-
-Bound: `Traces` holds the newest messages noted, at most 2 * HELD.
+In: texts. Out: the traceparent of a new event. `CURRENT` is the one that belongs to what a task does, for what it writes and
+logs. `events.traces` remembers those of causes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from cotenant.events.envelope import Event
-
-HELD = 25_000
-"""An entry takes some 190 bytes."""
 
 CURRENT: ContextVar[str] = ContextVar("traceparent", default="")
 """Empty where what is done belongs to no trace."""
 
 _W3C = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
-_LENGTH = 55
+LENGTH = 55
+"""Of a traceparent of version 00."""
 
 
 def trace_id(first_cause: str, event_id: str) -> str:
@@ -49,7 +40,7 @@ def traceparent_of(causes: tuple[str, ...], event_id: str) -> str:
 
 def parsed(text: str) -> str:
     """Return a traceparent that somebody else wrote in the form of version 00; empty where it is none."""
-    if _W3C.fullmatch(text) is None or (text.startswith("00") and len(text) != _LENGTH):
+    if _W3C.fullmatch(text) is None or (text.startswith("00") and len(text) != LENGTH):
         return ""
     return f"00-{text[3:53]}{'01' if int(text[53:55], 16) & 1 else '00'}"
 
@@ -63,48 +54,3 @@ def continued(parent: str, event_id: str) -> str:
 def trace_of(traceparent: str) -> str:
     """Return the trace id of a traceparent, empty of none."""
     return traceparent[3:35]
-
-
-class Traces:
-    """The traceparents of the messages that decisions name as their first cause."""
-
-    def __init__(self, prefixes: tuple[str, ...] = ("",), held: int = HELD) -> None:
-        """`prefixes`: of the subjects that are noted."""
-        self._prefixes = prefixes
-        self._held = held
-        self._new: dict[int, str] = {}
-        """By sequence on LOG; by its negative on any other stream."""
-        self._old: dict[int, str] = {}
-
-    def note(self, events: Iterable[Event]) -> None:
-        """Remember the traces of some messages."""
-        prefixes, new = self._prefixes, self._new
-        for event in events:
-            text = event.traceparent
-            if len(text) == _LENGTH and event.subject.startswith(prefixes):
-                new[event.sequence if event.stream == "LOG" else -event.sequence] = text
-        if len(new) >= self._held:
-            self._old, self._new = new, {}
-
-    def note_stored(self, events: Sequence[Event], first: int) -> None:
-        """Remember the traces of a batch that was just stored on LOG, beginning at a sequence."""
-        for sequence, event in enumerate(events, first):
-            if event.traceparent and event.subject.startswith(self._prefixes):
-                self._new[sequence] = event.traceparent
-
-    def of(self, causes: Sequence[str]) -> str:
-        """Return the traceparent of the first cause, empty where it is not known."""
-        return self.at(causes[0]) if causes else ""
-
-    def at(self, ref: str) -> str:
-        """Return the traceparent of a message that is named as `LOG:7`, empty where it is not known."""
-        stream, _, number = ref.partition(":")
-        if not (number.isascii() and number.isdigit()):
-            return ""
-        key = int(number) if stream == "LOG" else -int(number)
-        return self._new.get(key) or self._old.get(key, "")
-
-    def continued(self, causes: Sequence[str], event_id: str) -> str:
-        """Return the traceparent of a new event, empty where its first cause's is not known."""
-        parent = self.of(causes)
-        return continued(parent, event_id) if parent else ""

@@ -23,7 +23,7 @@ from cotenant.engine.core import Core
 from cotenant.engine.cycle import Cycle
 from cotenant.engine.definition import Definition, Gauge
 from cotenant.engine.quarantine import Quarantine
-from cotenant.events.trace_context import Traces
+from cotenant.events.traces import Traces
 from cotenant.log.contract import Log
 from cotenant.runtime.deciding_loop import QUEUE_PULLS, DecidingLoop, Surroundings
 from cotenant.runtime.follower import Follower, utc_now

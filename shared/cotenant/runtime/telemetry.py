@@ -1,9 +1,9 @@
 """What a process shows of itself: structured logs, OpenTelemetry metrics as Prometheus text, traces over OTLP.
 
-Traces (`runtime.tracing`) and OTLP metrics are sent only when OTEL_EXPORTER_OTLP_ENDPOINT is set; the SDK's tracing half and the
-exporters are not even imported before. Names follow Prometheus' conventions, label sets are bounded: nothing that grows with the
-cluster. A line of the log that belongs to a trace says so: that of the event in its `extra` (`about`), else that of the task
-(`events.trace_context.CURRENT`).
+Traces (`runtime.tracing`) and OTLP metrics are sent only when OTEL_EXPORTER_OTLP_ENDPOINT is set; the SDK's tracing half and
+the exporters are not even imported before. Names follow Prometheus' conventions, label sets are bounded: nothing that grows
+with the cluster. A line of the log that belongs to a trace says so: that of the event in its `extra` (`about`), else that of
+the task (`events.trace_context.CURRENT`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 

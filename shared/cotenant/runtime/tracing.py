@@ -13,7 +13,7 @@ Bounds: OTEL_BSP_MAX_QUEUE_SIZE (2,048) spans wait to be sent. What is dropped b
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
@@ -35,11 +35,12 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import AttributeValue
 
 from cotenant.events.envelope import Event
-from cotenant.events.trace_context import Traces, parsed, traceparent_of
+from cotenant.events.trace_context import parsed, trace_of, traceparent_of
+from cotenant.events.traces import Traces
 
 _INTERNAL_METRICS = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
-MAX_LINKS = 8
-"""Of a span, to what it follows from besides its parent."""
+MAX_CAUSES = 9
+"""Of an event, named in its span: its parent, and links to the others."""
 
 Attributes = Mapping[str, AttributeValue]
 
@@ -70,8 +71,8 @@ class Tracing:
         self._tracer = self._provider.get_tracer("cotenant")
 
     def begin(self, parent: str, name: str) -> str:
-        """Return the traceparent of a span that begins now: a child of `parent`, or the root of a new trace. `record` it when it
-        has ended. The sampler decides its flag."""
+        """Return the traceparent of a span that begins now: a child of `parent`, or the root of a new trace, whose flag the
+        sampler decides. `record` it when it has ended."""
         span_id = self._random.generate_span_id()
         if known := parsed(parent):
             return f"{known[:36]}{span_id:016x}{known[52:]}"
@@ -96,12 +97,12 @@ class Tracing:
         ended_ns: int,
         attributes: Attributes,
         *,
-        kind: SpanKind = SpanKind.INTERNAL,
+        served: bool = False,
         links: Iterable[str] = (),
         error: str = "",
     ) -> None:
-        """Send the span that `traceparent` names. `parent`: the traceparent of its parent, empty for a root; `links`: those of
-        what else it follows from; `error`: what went wrong."""
+        """Send the span that `traceparent` names. `parent`: the traceparent of its parent, empty for a root; `served`: it
+        answers somebody else's request; `links`: the traceparents of what else it follows from; `error`: what went wrong."""
         own = _context(traceparent)
         if own is None:
             return
@@ -110,7 +111,7 @@ class Tracing:
         span = self._tracer.start_span(
             name,
             context=set_span_in_context(NonRecordingSpan(above)) if above is not None else None,
-            kind=kind,
+            kind=SpanKind.SERVER if served else SpanKind.INTERNAL,
             start_time=started_ns,
             attributes=attributes,
             links=[Link(context) for each in links if (context := _context(each)) is not None],
@@ -119,34 +120,38 @@ class Tracing:
             span.set_status(Status(StatusCode.ERROR, error))
         span.end(end_time=ended_ns)
 
+    def event(
+        self,
+        event: Event,
+        parent: str,
+        started_ns: int,
+        ended_ns: int,
+        *,
+        name: str = "",
+        attributes: Attributes | None = None,
+        links: Iterable[str] = (),
+    ) -> None:
+        """Send the span of an event that was stored. `parent`: the traceparent that it continues; `name`: the event's type, if
+        none is given."""
+        own = event.traceparent or traceparent_of(event.causes, event.id)
+        said: Attributes = {
+            "cotenant.subject": event.subject,
+            "cotenant.ref": event.ref,
+            "cotenant.causes": event.causes[:MAX_CAUSES],
+            **(attributes or {}),
+        }
+        above = parent if trace_of(parent) == trace_of(own) else ""
+        self.record(name or event.data.TYPE, own, above, started_ns, ended_ns, said, links=links)
+
     def stored(self, events: Iterable[Event], traces: Traces, started_ns: int, ended_ns: int) -> None:
-        """Send one span for each event that a service decided and stored."""
+        """Send one span for each event that a service decided and stored, with links to what else it follows from."""
         for event in events:
-            traceparent = event.traceparent or traceparent_of(event.causes, event.id)
-            parent = traces.of(event.causes)
-            others = (traces.at(ref) for ref in event.causes[1 : 1 + MAX_LINKS])
-            self.record(
-                event.data.TYPE,
-                traceparent,
-                parent if parent[3:35] == traceparent[3:35] else "",
-                started_ns,
-                ended_ns,
-                attributes_of(event),
-                links=[other for other in others if other],
-            )
+            others = [found for ref in event.causes[1:MAX_CAUSES] if (found := traces.at(ref))]
+            self.event(event, traces.of(event.causes), started_ns, ended_ns, links=others)
 
     def shutdown(self) -> None:
         """Send what waits."""
         self._provider.shutdown()
-
-
-def attributes_of(event: Event) -> Attributes:
-    """Return what a span says of a stored event: its subject, its place on the log, its causes."""
-    return {"cotenant.subject": event.subject, "cotenant.ref": event.ref, "cotenant.causes": _texts(event.causes)}
-
-
-def _texts(causes: Sequence[str]) -> tuple[str, ...]:
-    return tuple(causes[: 1 + MAX_LINKS])
 
 
 def _context(traceparent: str) -> SpanContext | None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cotenant.api.kinds import Kind
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
+from cotenant.events.trace_context import CURRENT
 from cotenant.log.contract import Head, Log, NoAnswer, Refused
 from cotenant.log.plan_writer import Overloaded, PlanWriter
 from cotenant.log.plans import Outcome, Plan, Written
@@ -23,13 +25,16 @@ from cotenant.log.room_pause import RoomPause
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.loop.requests import Carried, Check, Requests, no_check, storing
-from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Store
+from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Step, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.space import SpaceWatch
 from cotenant_gateway.statuses import ApiError, unavailable
+
+if TYPE_CHECKING:
+    from cotenant.runtime.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +87,11 @@ class Gateway:
         self.clock = clock
         self.follower = ReadModel(log, identity, clock)
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
-        self.writer = PlanWriter(log, identity.source, incarnation, clock, self.follower.folded)
+        self.writer = PlanWriter(
+            log, identity.source, incarnation, clock, self.follower.folded, lambda causes: self.follower.traces.of(causes)
+        )
+        self.tracing: Tracing | None = None
+        """Where spans are sent: that of each admission goes there."""
         self.follower.on_load = self.writer.forget
         self.space = SpaceWatch(log, store)
         self.space.needs_room = lambda: self.follower.loading
@@ -195,20 +204,34 @@ class Gateway:
     async def _carry_out(self, request: Request[T], actor: str, *, ends: bool) -> T:
         """Answer the steps of a request until it ends. Raises ApiError."""
         try:
-            step = next(request)
+            step = self._planned(request, None)
             while True:
                 match step:
                     case Store():
                         step = request.send(await self._store(step.plan, actor, ends=ends))
                     case Reach():
-                        step = request.send(await self._reached(step.sequence))
+                        step = self._planned(request, await self._reached(step.sequence))
                     case MoveOn():
-                        step = request.send(await self._moved_on(step.sequence))
+                        step = self._planned(request, await self._moved_on(step.sequence))
                     case Look():
                         step = request.send(await self._head(step.subject))
         except StopIteration as ended:
             result: T = ended.value
             return result
+
+    def _planned(self, request: Request[T], reply: int | None) -> Step:
+        """Have a request plan what to store, which is its admission."""
+        tracing, parent = self.tracing, CURRENT.get()
+        if tracing is None or not parent:
+            return request.send(reply)
+        began_ns, error = time.time_ns(), ""
+        try:
+            return request.send(reply)
+        except ApiError as refusal:
+            error = str(refusal)
+            raise
+        finally:
+            tracing.record("admission", tracing.begin(parent, "admission"), parent, began_ns, time.time_ns(), {}, error=error)
 
     async def _store(self, plan: Plan, actor: str, *, ends: bool) -> Outcome:
         """Store a plan. Where LOG has no room for one that is part of ending something, room is made."""

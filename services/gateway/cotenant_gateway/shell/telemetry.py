@@ -6,10 +6,12 @@ for it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from cotenant.events.envelope import Event
 from cotenant.runtime.process import Host
 from cotenant_gateway.shell.gateway import Gateway
 
@@ -19,6 +21,9 @@ class GatewayTelemetry:
 
     def __init__(self, host: Host, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._tracing = gateway.tracing = host.telemetry.tracing
+        if self._tracing is not None:
+            gateway.writer.on_stored = self._stored
         self._requests: dict[tuple[str, int], int] = {}
         self._seconds: dict[tuple[str, int], float] = {}
         meter = host.telemetry.meter
@@ -41,6 +46,11 @@ class GatewayTelemetry:
         meter.create_observable_gauge(
             "cotenant_log_full", [self._is_full], description="1 while creations and updates are refused for want of room"
         )
+
+    def _stored(self, event: Event, parent: str, sent_ns: int) -> None:
+        """Send the span of an event of the gateway's own."""
+        if self._tracing is not None:
+            self._tracing.event(event, parent, sent_ns, time.time_ns())
 
     def observe(self, verb: str, status: int, seconds: float) -> None:
         """Take one answer into account. Verbs are few: anything else than HTTP's own counts as OTHER."""
