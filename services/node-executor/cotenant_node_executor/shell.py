@@ -26,10 +26,10 @@ from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.events.requests import Adopted
 from cotenant.events.trace_context import traceparent_of
+from cotenant.events.traces import about
 from cotenant.log.contract import LOG, USAGE, Behind, Identified, Log, LogIdentity
 from cotenant.model.subjects import encode_token
 from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
-from cotenant.runtime.telemetry import about
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.reports import Reports

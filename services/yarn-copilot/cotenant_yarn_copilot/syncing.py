@@ -23,6 +23,7 @@ from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
+from cotenant.events.traces import about
 from cotenant.log.contract import Log, Refused, Stored, Write
 from cotenant.log.storing import store_batch
 from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
@@ -224,7 +225,7 @@ class Syncing:
                 stored += 1
                 self.copilot.apply(msgspec.structs.replace(stamped, sequence=outcome.first))
                 continue
-            logger.warning("%s was not stored: %s", event.subject, outcome.reason)
+            logger.warning("%s was not stored: %s", event.subject, outcome.reason, extra=about(event))
             if isinstance(outcome, Refused) and outcome.wrong_sequence:
                 head = await self.log.head(event.subject)
                 # What another copilot wrote is folded before the next sync; of a subject that ended long ago LOG alone knows.

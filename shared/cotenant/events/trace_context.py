@@ -18,6 +18,7 @@ from hashlib import blake2b
 CURRENT: ContextVar[str] = ContextVar("traceparent", default="")
 """Empty where what is done belongs to no trace."""
 
+_MARK = b'"traceparent":"'
 _W3C = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 LENGTH = 55
 """Of a traceparent of version 00."""
@@ -49,6 +50,12 @@ def continued(parent: str, event_id: str) -> str:
     """Return the traceparent of an event that follows from another; empty where that one has none, or no valid one."""
     known = parsed(parent) if parent else ""
     return f"{known[:36]}{span_id(event_id)}{known[52:]}" if known else ""
+
+
+def found_in(message: bytes) -> str:
+    """Return the traceparent in the beginning of a message that cannot be decoded, empty where none is seen."""
+    start = message.find(_MARK, 0, 1024) + len(_MARK)
+    return parsed(message[start : start + LENGTH].decode(errors="replace")) if start >= len(_MARK) else ""
 
 
 def trace_of(traceparent: str) -> str:

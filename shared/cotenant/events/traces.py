@@ -12,10 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from cotenant.events.envelope import Event
-from cotenant.events.trace_context import LENGTH, continued
+from cotenant.events.trace_context import LENGTH, continued, traceparent_of
 
 HELD = 25_000
 """An entry takes some 190 bytes."""
+
+
+def about(event: Event) -> dict[str, str]:
+    """Return the `extra` of a log line about an event: the line carries the event's trace."""
+    return {"traceparent": event.traceparent or traceparent_of(event.causes, event.id)}
 
 
 class Traces:

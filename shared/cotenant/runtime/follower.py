@@ -29,6 +29,7 @@ from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, View, encode_event
+from cotenant.events.traces import about
 from cotenant.log.contract import (
     LOG,
     USAGE,
@@ -333,7 +334,7 @@ async def publish_findings(quarantine: Quarantine, log: Log, service: str, now: 
     findings, quarantine.findings = quarantine.findings, []
     for finding in findings:
         event = finding.event
-        logger.error("%s: %s on %s is set aside: %s", service, event.ref, event.subject, finding.reason)
+        logger.error("%s: %s on %s is set aside: %s", service, event.ref, event.subject, finding.reason, extra=about(event))
         raw = encode_event(event)
         await log.publish(make_dead_letter(event.stream, event.subject, event.sequence, finding.reason, raw, now, service))
     return len(findings)

@@ -2,8 +2,8 @@
 
 Traces (`runtime.tracing`) and OTLP metrics are sent only when OTEL_EXPORTER_OTLP_ENDPOINT is set; the SDK's tracing half and
 the exporters are not even imported before. Names follow Prometheus' conventions, label sets are bounded: nothing that grows
-with the cluster. A line of the log that belongs to a trace says so: that of the event in its `extra` (`about`), else that of
-the task (`events.trace_context.CURRENT`).
+with the cluster. A line of the log that belongs to a trace says so: that of the event in its `extra` (`events.traces.about`),
+else that of the task (`events.trace_context.CURRENT`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -21,16 +22,12 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import REGISTRY, generate_latest
 
-from cotenant.events.envelope import Event
-from cotenant.events.trace_context import CURRENT, traceparent_of
+from cotenant.events.trace_context import CURRENT
 
 if TYPE_CHECKING:
     from cotenant.runtime.tracing import Tracing
 
-
-def about(event: Event) -> dict[str, str]:
-    """Return the `extra` of a log line about an event: the line carries the event's trace."""
-    return {"traceparent": event.traceparent or traceparent_of(event.causes, event.id)}
+SHUTDOWN_SECONDS = 3.0
 
 
 def _trace_of(record: logging.LogRecord) -> tuple[str, str]:
@@ -92,7 +89,7 @@ class Telemetry:
             from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
             readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
-        self._provider = MeterProvider(metric_readers=readers, resource=resource)
+        self._provider = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
         if self._endpoint:
             from cotenant.runtime.tracing import Tracing
 
@@ -116,7 +113,12 @@ class Telemetry:
         return generate_latest(REGISTRY)
 
     def shutdown(self) -> None:
-        """Send what is pending."""
+        """Send what is pending, at most for SHUTDOWN_SECONDS: a collector that says nothing keeps no process."""
+        last_words = threading.Thread(target=self._shut_down, name="telemetry-shutdown", daemon=True)
+        last_words.start()
+        last_words.join(SHUTDOWN_SECONDS)
+
+    def _shut_down(self) -> None:
         if self.tracing is not None:
             self.tracing.shutdown()
         self._provider.shutdown()

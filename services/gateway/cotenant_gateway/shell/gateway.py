@@ -309,6 +309,7 @@ class Gateway:
 
     async def _do(self, plan: Plan, subject: str, folded: int) -> None:
         """Store a duty's plan, made when LOG was folded up to a sequence. A plan that was overtaken is made again later."""
+        trace = {"traceparent": self.follower.traces.of(plan.writes[0].causes)}
         try:
             match await self._carry_out(storing(plan, folded), "gateway", ends=plan.writes[0].tombstone):
                 case Written():
@@ -317,14 +318,15 @@ class Gateway:
                     now = asyncio.get_running_loop().time()
                     if not self._room_pause.waits(now):
                         pause = self._room_pause.refused(now)
-                        logger.warning("%s: LOG has no room: %s; duties wait for %.0f s", subject, reason, pause)
+                        said = f"LOG has no room: {reason}; duties wait for {pause:.0f} s"
+                        logger.warning("%s: %s", subject, said, extra=trace)
                 case Refused(reason=reason):
-                    logger.debug("%s: overtaken: %s", subject, reason)
+                    logger.debug("%s: overtaken: %s", subject, reason, extra=trace)
                 case NoAnswer(reason=reason):
-                    logger.warning("%s: the log does not answer: %s", subject, reason)
+                    logger.warning("%s: the log does not answer: %s", subject, reason, extra=trace)
         except ApiError as error:
-            logger.warning("%s: %s", subject, error)
+            logger.warning("%s: %s", subject, error, extra=trace)
         except Exception:
-            logger.exception("%s cannot be stored; the next look tries again", subject)
+            logger.exception("%s cannot be stored; the next look tries again", subject, extra=trace)
         finally:
             self._under_way.discard(subject)

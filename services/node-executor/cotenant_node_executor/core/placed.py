@@ -57,7 +57,7 @@ def read_placement(
     if plain_processes and not root_pods:
         refusals += [f"{field}: this node runs no pods as root (--allow-root-pods)" for field in root_fields(pod)]
     refusals += _name_refusals(pod.spec)
-    to_run = PodToRun(pod, view.group, node)
+    to_run = PodToRun(pod, view.group, node, event.traceparent)
     return DecodedPlacement(data, event.ref, to_run, view, "; ".join(refusals), event.traceparent)
 
 

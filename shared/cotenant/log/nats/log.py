@@ -24,6 +24,8 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, encode_event
+from cotenant.events.trace_context import found_in
+from cotenant.events.traces import about
 from cotenant.log.contract import (
     EXECUTION,
     HISTORY,
@@ -168,10 +170,10 @@ class NatsLog:
         try:
             ack = await self._send([(event.subject, header_lines(event, message_id=event.id), encode_event(event))])
         except API_ERRORS as error:
-            logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error)
+            logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error, extra=about(event))
             return None
         if ack.error is not None:
-            logger.warning("refused on %s: %s", event.subject, ack.error.description)
+            logger.warning("refused on %s: %s", event.subject, ack.error.description, extra=about(event))
             return None
         return ack.seq
 
@@ -317,7 +319,8 @@ class NatsLog:
         """Keep what could not be used on EXECUTION, with the reason; the reader goes on."""
         self.dead_letters += 1
         self.on_dead_letter()
-        logger.warning("dead letter %s:%d on %s: %s", stream, sequence, subject, reason)
+        extra = {"traceparent": found_in(raw)}
+        logger.warning("dead letter %s:%d on %s: %s", stream, sequence, subject, reason, extra=extra)
         await self.publish(make_dead_letter(stream, subject, sequence, reason, raw, datetime.now(UTC), self.service))
 
     async def close(self) -> None:
