@@ -57,6 +57,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         clock_of(settings),
         terminated_pods=arguments.terminated_pod_gc_threshold,
         store=arguments.store_dir,
+        figures=host.telemetry.figures,
     )
 
     def warn(text: str) -> None:

@@ -27,8 +27,9 @@ from cotenant.events.envelope import Event
 from cotenant.events.requests import Adopted
 from cotenant.events.trace_context import traceparent_of
 from cotenant.events.traces import about
-from cotenant.log.contract import LOG, USAGE, Behind, Identified, Log, LogIdentity
+from cotenant.log.contract import EXECUTION, LOG, USAGE, Behind, Identified, Log, LogIdentity
 from cotenant.model.subjects import encode_token
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
@@ -70,6 +71,7 @@ class ExecutorShell:
         on_ready: Callable[[], None] = lambda: None,
         known_log: KnownLog | None = None,
         tracing: Tracing | None = None,
+        figures: Figures | None = None,
     ) -> None:
         self._log = log
         self._cell = cell
@@ -77,7 +79,10 @@ class ExecutorShell:
         self._stopping = stopping
         self._on_ready = on_ready
         self.node = node
-        self.dropped = 0
+        self.dropped_of = {USAGE: 0, EXECUTION: 0}
+        """Events that were given up, by stream."""
+        self._written_before = self._refused_before = 0
+        """By this node before it was loaded again."""
         self._known_log = known_log or KnownLog(None)
         self._found: LogIdentity | None = None
         """LOG as this incarnation found it."""
@@ -91,8 +96,12 @@ class ExecutorShell:
         self._ordered: Sequence[Order] = ()
         self._follow_up = FOLLOW_UP_SECONDS
         self._quarantine = Quarantine()
+        self._figures = figures or Figures()
+        self._figures.quarantines.append(self._quarantine)
         self._outbox: deque[tuple[Event, int, int]] = deque()
         """Events, and when the cycle that they are about began and ended (ns since the epoch)."""
+        self._sending_since_ns: int | None = None
+        """When the event was made that is being published."""
         self._wake_outbox = asyncio.Event()
         self._tracing = None
         if tracing is not None:
@@ -112,6 +121,7 @@ class ExecutorShell:
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
             max_pause_seconds=MAX_PAUSE_SECONDS,
+            figures=self._figures,
         )
         sender = asyncio.ensure_future(self._send())
         try:
@@ -122,9 +132,37 @@ class ExecutorShell:
             sender.cancel()
             await asyncio.gather(sender, self._reports.close(), return_exceptions=True)
 
+    @property
+    def dropped(self) -> int:
+        """Events that were given up."""
+        return sum(self.dropped_of.values())
+
+    @property
+    def written_values(self) -> int:
+        """Values that were written since the process began."""
+        return self._written_before + self.node.written_values
+
+    @property
+    def refused_values(self) -> int:
+        """Values that were refused since the process began."""
+        return self._refused_before + self.node.refused_values
+
+    @property
+    def unsent(self) -> int:
+        """Events that wait for the server."""
+        return len(self._outbox) + (self._sending_since_ns is not None)
+
+    @property
+    def unsent_since_ns(self) -> int | None:
+        """When the oldest of them was made (ns of the epoch), None where none waits."""
+        if self._sending_since_ns is not None:
+            return self._sending_since_ns
+        return self._outbox[0][2] if self._outbox else None
+
     def _begin(self, number: int) -> _Incarnation:
         self._marker_at = None
         if number > 1:
+            self._written_before, self._refused_before = self.written_values, self.refused_values
             self.node = self.node.restarted()
         return _Incarnation(self)
 
@@ -230,8 +268,7 @@ class ExecutorShell:
         for event in events:
             if event.stream != LOG:
                 if len(self._outbox) >= MAX_OUTBOX:
-                    self._outbox.popleft()
-                    self.dropped += 1
+                    self.dropped_of[self._outbox.popleft()[0].stream] += 1
                 self._outbox.append((event, began_ns, time.time_ns()))
                 self._wake_outbox.set()
 
@@ -242,10 +279,12 @@ class ExecutorShell:
                 self._wake_outbox.clear()
                 await self._wake_outbox.wait()
             event, began_ns, ended_ns = self._outbox.popleft()
+            self._sending_since_ns = ended_ns
             event = self._traced(self.node.identified(self.node.refer(event), self._cell))
             sequence = await self._publish(event)
+            self._sending_since_ns = None
             if sequence is None:
-                self.dropped += 1
+                self.dropped_of[event.stream] += 1
                 said = f"{event.subject} was not confirmed in {PUBLISH_TRIES} tries"
                 logger.warning("node %s: %s", self.node.name, said, extra=about(event))
                 continue

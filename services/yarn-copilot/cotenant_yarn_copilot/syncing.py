@@ -26,6 +26,7 @@ from cotenant.events.resources import NodeResources
 from cotenant.events.traces import about
 from cotenant.log.contract import Log, Refused, Stored, Write
 from cotenant.log.storing import store_batch
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
@@ -91,6 +92,7 @@ class Syncing:
         now: Callable[[], datetime],
         cell: str = "cell",
         replica: str = "0",
+        figures: Figures | None = None,
     ) -> None:
         self.log = log
         self.clients = clients
@@ -101,6 +103,7 @@ class Syncing:
         self._cell = cell
         self._identity = Identity(service=SERVICE, cell=cell, replica=replica)
         self._resources_changed = asyncio.Event()
+        self.figures = figures or Figures()
 
     @property
     def source(self) -> str:
@@ -115,7 +118,9 @@ class Syncing:
             self.copilot = YarnCopilot(self.config.rounding)
             return _Incarnation(self, Load(self._identity, filters, number), stopping, on_pass)
 
-        await Follower(self.log, filters, stopping, service=SERVICE, clock=self._now).run(begin)
+        await Follower(
+            self.log, filters, stopping, service=SERVICE, clock=self._now, figures=self.figures
+        ).run(begin)
 
     def fold(self, event: Event) -> None:
         """Fold one event; changed resources trigger a sync."""
@@ -245,6 +250,7 @@ class _Incarnation(LoadingIncarnation):
         self._stopping = stopping
         self._on_pass = on_pass
         self._quarantine = Quarantine()
+        syncing.figures.quarantines[:] = [self._quarantine]
 
     async def run(self, reading: Reading) -> None:
         """Fold deliveries; once the load is complete, run syncs."""

@@ -19,11 +19,13 @@ class Gauge(msgspec.Struct, frozen=True):
     """A metric of a core: `read` returns its values as of the last decision, each with its labels.
 
     `read` may be called from another thread than the core's: it changes nothing, and the number of its values has a bound.
+    `counts`: it only grows, from 0 at each load on; its name is shown with `_total`.
     """
 
     name: str
     description: str
     read: Callable[[Any], Iterable[tuple[float, dict[str, str]]]]
+    counts: bool = False
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):

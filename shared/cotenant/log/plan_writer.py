@@ -114,6 +114,11 @@ class PlanWriter:
             self._open.discard(pending)
             self.held_bytes -= weight_bytes
 
+    @property
+    def oldest_since(self) -> float | None:
+        """When the oldest plan without an answer came, by the loop's time; None: there is none."""
+        return min((pending.since for pending in tuple(self._open)), default=None)
+
     def give_up(self, waited_seconds: float) -> None:
         """Answer all plans that have waited so long already: the log will not answer in time."""
         before = asyncio.get_running_loop().time() - waited_seconds

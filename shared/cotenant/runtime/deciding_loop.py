@@ -29,6 +29,7 @@ from cotenant.events.traces import Traces
 from cotenant.log.contract import Behind, Draining, Log, NoAnswer, Refused, Stored
 from cotenant.log.room_pause import RoomPause
 from cotenant.log.storing import store_batch
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Reading, publish_findings
 from cotenant.runtime.load_progress import LoadProgress
 from cotenant.runtime.process import Host
@@ -55,6 +56,7 @@ class Surroundings(msgspec.Struct):
     stopping: asyncio.Event
     ready: asyncio.Event
     quarantine: Quarantine
+    figures: Figures
 
 
 class DecidingLoop:
@@ -140,6 +142,9 @@ class DecidingLoop:
             self.cycle.fold(events, now)
             count += len(events)
         self._folded += count
+        figures = self.around.figures
+        if count and figures.undecided_since is None:
+            figures.undecided_since = figures.timer()
         if not self.around.ready.is_set():
             self._progress.add(count)
         return count
@@ -164,8 +169,14 @@ class DecidingLoop:
         if self._is_ahead(reading, now) or self._room_pause.waits(started):
             return False
         batch = self._propose(now)
+        figures = self.around.figures
+        waiting = figures.undecided_since
         if batch is None:
+            if cycle.ready and cycle.due(now) is None:
+                # Nothing follows from what was folded, or another replica decides on it.
+                figures.undecided_since = None
             return False
+        figures.undecided_since = None
         sent = time.perf_counter()
         storing = asyncio.ensure_future(self._store(batch))
         # The task sends in the first of these steps of the loop, the loop writes to the socket behind it.
@@ -182,9 +193,8 @@ class DecidingLoop:
             if drained is not None:
                 await self._meanwhile(drained, reading)
             return True
-        self._measure(
-            "refused" if isinstance(outcome, Refused) else "unanswered", 0, sent - started, time.perf_counter() - sent
-        )
+        figures.undecided_since = waiting if waiting is not None else figures.undecided_since
+        self._measure(_in_a_word(outcome), 0, sent - started, time.perf_counter() - sent)
         if isinstance(outcome, Refused) and outcome.no_space:
             cycle.not_stored()
             self._has_no_room(outcome.reason)
@@ -302,3 +312,10 @@ class DecidingLoop:
         telemetry.decided.add(events)
         telemetry.decide_seconds.record(decide_seconds)
         telemetry.store_seconds.record(store_seconds)
+
+
+def _in_a_word(outcome: Refused | NoAnswer) -> str:
+    """Return the outcome as the metrics name it (`telemetry.OUTCOMES`)."""
+    if isinstance(outcome, NoAnswer):
+        return "unanswered"
+    return "no_space" if outcome.no_space else "refused"

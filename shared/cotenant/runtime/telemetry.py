@@ -23,11 +23,16 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client import REGISTRY, generate_latest
 
 from cotenant.events.trace_context import CURRENT
+from cotenant.runtime.figures import Figures
 
 if TYPE_CHECKING:
     from cotenant.runtime.tracing import Tracing
 
 SHUTDOWN_SECONDS = 3.0
+BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Upper bounds in seconds: a batch takes milliseconds, and 10 s are the longest that a client waits."""
+OUTCOMES = ("stored", "refused", "no_space", "unanswered")
+"""Of a batch."""
 
 
 def _trace_of(record: logging.LogRecord) -> tuple[str, str]:
@@ -96,17 +101,31 @@ class Telemetry:
             self.tracing = Tracing(resource, self._provider)
         meter = self._provider.get_meter("cotenant")
         self.meter = meter
+        self.figures = Figures()
         self.folded = meter.create_counter("cotenant_events_folded", description="Events folded into the core")
         self.decided = meter.create_counter("cotenant_events_decided", description="Events stored by this service")
         self.batches = meter.create_counter("cotenant_batches", description="Atomic batches by outcome")
         self.dead_letters = meter.create_counter("cotenant_dead_letters", description="Messages that could not be used")
         self.decide_seconds = meter.create_histogram(
-            "cotenant_decide_seconds", unit="s", description="Time that one decision took"
+            "cotenant_decide_seconds",
+            unit="s",
+            description="Time that one decision took",
+            explicit_bucket_boundaries_advisory=BUCKETS,
         )
         self.store_seconds = meter.create_histogram(
-            "cotenant_store_seconds", unit="s", description="Time from sending a batch to its acknowledgement"
+            "cotenant_store_seconds",
+            unit="s",
+            description="Time from sending a batch to its acknowledgement",
+            explicit_bucket_boundaries_advisory=BUCKETS,
         )
-        self._name = service
+        self.dead_letters.add(0)  # a counter that nobody has counted with is not shown
+
+    def of_deciding_service(self) -> None:
+        """Show the metrics that only services which decide have, from the start on."""
+        self.folded.add(0)
+        self.decided.add(0)
+        for outcome in OUTCOMES:
+            self.batches.add(0, {"outcome": outcome})
 
     def prometheus_text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""

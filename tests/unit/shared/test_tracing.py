@@ -52,7 +52,8 @@ def test_the_trace_of_a_sample_follows_from_its_name() -> None:
 
 
 def test_spans_that_find_no_room_are_dropped_and_counted() -> None:
-    text = told(5000, OTEL_BSP_SCHEDULE_DELAY="60000", OTEL_BSP_MAX_QUEUE_SIZE="600", OTEL_BSP_MAX_EXPORT_BATCH_SIZE="600")["text"]
+    small = {"OTEL_BSP_MAX_QUEUE_SIZE": "600", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "600"}
+    text = told(5000, OTEL_BSP_SCHEDULE_DELAY="60000", **small)["text"]
     (dropped,) = [line for line in text.splitlines() if line.startswith("otel_sdk_processor_span") and "queue_full" in line]
     assert float(dropped.rsplit(" ", 1)[1]) >= 1000, dropped
 

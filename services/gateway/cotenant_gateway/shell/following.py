@@ -19,6 +19,7 @@ from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.events.traces import Traces
 from cotenant.log.contract import Log
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
 from cotenant_gateway.read_model.core import GatewayCore
 
@@ -33,12 +34,18 @@ TRACED = ("objects.core.pods.", "migrations.")
 class ReadModel:
     """The read model and the task that feeds it."""
 
-    def __init__(self, log: Log, identity: Identity, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, log: Log, identity: Identity, clock: Callable[[], datetime], figures: Figures | None = None
+    ) -> None:
         self.log = log
         self.identity = identity
         self.clock = clock
         self.quarantine = Quarantine()
-        self._follower = Follower(log, FILTERS, asyncio.Event(), service=identity.service, clock=clock)
+        if figures is not None:
+            figures.quarantines.append(self.quarantine)
+        self._follower = Follower(
+            log, FILTERS, asyncio.Event(), service=identity.service, clock=clock, figures=figures
+        )
         self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._tickets = 0
         self._watchers: set[asyncio.Event] = set()

@@ -22,6 +22,7 @@ from cotenant.log.contract import Head, Log, NoAnswer, Refused
 from cotenant.log.plan_writer import Overloaded, PlanWriter
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.log.room_pause import RoomPause
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.loop.requests import Carried, Check, Requests, no_check, storing
@@ -79,13 +80,14 @@ class Gateway:
         *,
         terminated_pods: int = TERMINATED_POD_THRESHOLD,
         store: Path | None = None,
+        figures: Figures | None = None,
     ) -> None:
         """`terminated_pods`: so many finished pods are kept; 0: all. `store`: the folder that nats-server stores in, where this
         machine has it."""
         self.log = log
         self.identity = identity
         self.clock = clock
-        self.follower = ReadModel(log, identity, clock)
+        self.follower = ReadModel(log, identity, clock, figures)
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
         self.writer = PlanWriter(
             log, identity.source, incarnation, clock, self.follower.folded, lambda causes: self.follower.traces.of(causes)

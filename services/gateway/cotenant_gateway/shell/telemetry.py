@@ -34,12 +34,21 @@ class GatewayTelemetry:
             "cotenant_gateway_request_seconds", [self._spent], unit="s", description="Time until the answer, watches included"
         )
         meter.create_observable_gauge("cotenant_gateway_objects", [self._objects], description="API objects by kind")
-        meter.create_observable_gauge("cotenant_gateway_folded", [self._folded], description="Last LOG sequence folded")
+        host.telemetry.figures.register(meter)
         meter.create_observable_counter(
             "cotenant_gateway_batches", [self._batches], description="Batches of object writes by outcome"
         )
         meter.create_observable_gauge("cotenant_log_bytes", [self._log_bytes], unit="By", description="What LOG takes")
         meter.create_observable_gauge("cotenant_log_limit_bytes", [self._log_limit], unit="By", description="What LOG may take")
+        meter.create_observable_gauge(
+            "cotenant_log_free_bytes", [self._log_free], unit="By", description="What LOG may take beside what it takes"
+        )
+        meter.create_observable_gauge(
+            "cotenant_gateway_oldest_write_seconds",
+            [self._oldest_write],
+            unit="s",
+            description="Age of the oldest write without an answer",
+        )
         meter.create_observable_gauge(
             "cotenant_log_disk_free_bytes", [self._disk_free], unit="By", description="Free on nats-server's disk, where known"
         )
@@ -70,9 +79,6 @@ class GatewayTelemetry:
         for kind, collection in self._gateway.core.collections.items():
             yield Observation(len(collection.order), {"resource": kind.plural, "group": kind.group})
 
-    def _folded(self, _: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(self._gateway.core.folded)
-
     def _batches(self, _: CallbackOptions) -> Iterable[Observation]:
         writer = self._gateway.writer
         yield Observation(writer.batches - writer.refused_batches, {"outcome": "stored"})
@@ -83,6 +89,15 @@ class GatewayTelemetry:
 
     def _log_limit(self, _: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self._gateway.space.room.log.limit)
+
+    def _log_free(self, _: CallbackOptions) -> Iterable[Observation]:
+        room = self._gateway.space.room.log
+        if room.limit:
+            yield Observation(max(0, room.limit - room.used))
+
+    def _oldest_write(self, _: CallbackOptions) -> Iterable[Observation]:
+        since = self._gateway.writer.oldest_since
+        yield Observation(0.0 if since is None else max(0.0, time.monotonic() - since))
 
     def _disk_free(self, _: CallbackOptions) -> Iterable[Observation]:
         free = self._gateway.space.room.disk_free

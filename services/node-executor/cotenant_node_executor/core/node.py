@@ -79,6 +79,8 @@ class ExecutorNode:
         self._executions = Executions(name)
         self._traces: Traces | None = None
         """Of what was folded by `apply` and published; None where nobody follows traces, as in the simulator."""
+        self.written_values = self.refused_values = 0
+        """Since this node was made."""
         self._usage_ref = ""
         self._usage_at: datetime | None = None
         self._incarnation = f"node-executor/{name}/{core.boot}"
@@ -168,6 +170,9 @@ class ExecutorNode:
         if plan.orders:
             machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)
+        if self._moved:
+            self.written_values += len(report.written)
+            self.refused_values += len(report.refused)
         done = self._executions.of_cycle(core, plan, report, plan.orders, now)
         usage = self._usage(now) if self._window.due(now) or (done and self._early(now, done)) else []
         return [*usage, *core.decide(now), *done]
