@@ -1,4 +1,4 @@
-"""The figures that alerts are about, as a service on a real log tells them: lag, undecided facts, refused writes, quarantine."""
+"""The figures that alerts are about, as a service on a real log tells them: lag, undecided facts, refused writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cotenant.log.nats.log import read_all
 from cotenant.log.nats.streams import StreamSizes
 from cotenant.runtime.deciding_loop import DecidingLoop
 from cotenant.runtime.figures import LOOKS, Figures
-from cotenant.runtime.follower import Reading, utc_now
+from cotenant.runtime.follower import utc_now
 from tests.contract.test_service import Running, answers, connected, say
 from tests.contract.toy import metric
 from tests.full_log import fill
@@ -31,6 +31,10 @@ async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_SECONDS):
         while not true():  # noqa: ASYNC110 - figures are only read
             await asyncio.sleep(0.01)
+
+
+def lag(figures: Figures) -> tuple[int | None, float | None]:
+    return figures.behind_messages, figures.behind_seconds
 
 
 def figures_of(running: Running) -> Figures:
@@ -134,19 +138,18 @@ def test_the_time_of_lag_begins_when_logs_end_was_first_seen_beyond_what_is_fold
     now, position = 100.0, 10
     figures = Figures(lambda: now)
     figures.position = lambda: position
-    assert figures.behind_messages is None
-    assert figures.behind_seconds is None
+    assert lag(figures) == (None, None)
     figures.saw_end(10)
-    assert (figures.behind_messages, figures.behind_seconds) == (0, 0.0)
+    assert lag(figures) == (0, 0.0)
     figures.saw_end(12)
     now = 105.0
     figures.saw_end(15)
     now = 110.0
-    assert (figures.behind_messages, figures.behind_seconds) == (5, 10.0)
+    assert lag(figures) == (5, 10.0)
     position = 12
-    assert (figures.behind_messages, figures.behind_seconds) == (3, 5.0)
+    assert lag(figures) == (3, 5.0)
     position = 16
-    assert (figures.behind_messages, figures.behind_seconds) == (0, 0.0)
+    assert lag(figures) == (0, 0.0)
     figures.saw_end(3)
     assert figures.behind_messages == 0, "another LOG"
 
