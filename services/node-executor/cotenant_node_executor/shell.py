@@ -6,6 +6,8 @@ processes stay supervised. A message that the core cannot fold becomes a dead le
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports under way (`reports`); at most MAX_OUTBOX usage
 and execution events wait to be stored, each tried PUBLISH_TRIES times; beyond that the oldest are dropped and counted.
+
+Over 300 lines: loading, cycles and storing share the node, which a reload replaces.
 """
 
 from __future__ import annotations

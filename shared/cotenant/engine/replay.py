@@ -8,6 +8,8 @@ type, data, time, causes and id of every event of the batch.
 A commit of another `core` version, or whose configuration's text is not among the start markers, is "not comparable" and
 counted. So is a commit whose state rests on messages that are no longer there (holes in HISTORY, or a stretch that begins in
 while the service runs).
+
+Over 300 lines: reading a log and comparing a commit with it are one pass.
 """
 
 from __future__ import annotations

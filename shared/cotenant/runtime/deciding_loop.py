@@ -6,6 +6,8 @@ round trip, no timer, no wait where nothing queues. While LOG has no room the lo
 
 It owns no rule: `engine.cycle` holds the order of things, `engine.quarantine` what is set aside, `log.contract` what can go
 wrong.
+
+Over 300 lines: one loop, and what it tells of itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The gateway's process around the loop: carries out the steps of requests and keeps its duties, on the real log.
 
 In: requests from HTTP and NATS. Out: plans to the writer, and answers once the follower has folded what was stored.
+
+Over 300 lines: a method of a few lines for each verb, and the driver of their steps.
 """
 
 from __future__ import annotations
