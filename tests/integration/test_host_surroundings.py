@@ -74,8 +74,8 @@ async def test_a_service_tells_how_it_is(nats_server: NatsServer, scheduler: Sch
     log = await connect(nats_server.url, "test")
     await log.client.request("metrics.bad", b"not an event")
     await log.append([Write(event=metric("a", 1))])
-    await scheduler.until("/metrics", r"cotenant_dead_letters_total\{[^}]*\} 1")
-    await scheduler.until("/metrics", r"cotenant_events_folded_total\{[^}]*\} [1-9]")
+    await scheduler.until("/metrics", r"cotenant_dead_letters_total 1")
+    await scheduler.until("/metrics", r"cotenant_events_folded_total [1-9]")
     assert await log.last_sequence(LOG) >= 3
     await log.close()
 

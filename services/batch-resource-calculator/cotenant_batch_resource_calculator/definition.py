@@ -17,5 +17,6 @@ DEFINITION = Definition(
     config_type=CalculatorConfig,
     make_core=BatchResourceCalculator,
     pace=PACE,
+    traced=("metrics.", "objects."),
     summary="decides how much of each node batch pods may use, and renders its NodeSLO",
 )

@@ -32,6 +32,7 @@ from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.streams import OpenStreams
+from cotenant_gateway.http.tracing import traced
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
@@ -53,6 +54,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         clock_of(settings),
         terminated_pods=arguments.terminated_pod_gc_threshold,
         store=arguments.store_dir,
+        figures=host.telemetry.figures,
     )
 
     try:
@@ -117,6 +119,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     hosts = (settings.http_host, *arguments.allowed_host)
     access = Access(gateway, credentials.authenticator, hosts, audit=audit, rates=rates)
     handler = request_handler(access, resources, facts, [*status_routes(host), *credentials.routes()], telemetry.observe)
+    handler = traced(handler, host.telemetry.tracing, resources.kinds)
     try:
         runner, host.http_url, connections, certificate = await serve_http(handler, listening, limits)
     except ListenError as error:

@@ -1,8 +1,19 @@
 """The service definition for its process and the simulator. The service measures, so replay skips it."""
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import Definition, Gauge
 from cotenant_metrics_ingest.config import MetricsConfig
-from cotenant_metrics_ingest.core import CORE_VERSION, FILTERS, USAGE_FILTERS, MetricsIngestCore
+from cotenant_metrics_ingest.core import CORE_VERSION, EARLY_FULL, FILTERS, NO_NODE, USAGE_FILTERS, MetricsIngestCore
+from cotenant_metrics_ingest.node_windows import BACKWARDS, FUTURE, MALFORMED, TOO_OLD
+
+REASONS = (MALFORMED, BACKWARDS, FUTURE, TOO_OLD, NO_NODE, EARLY_FULL)
+GAUGES = (
+    Gauge(
+        "cotenant_refused_usage_messages",
+        "Usage messages that were not taken, by reason",
+        lambda core: [(core.refusals.get(reason, 0), {"reason": reason}) for reason in REASONS],
+        counts=True,
+    ),
+)
 
 DEFINITION = Definition(
     name="metrics-ingest",
@@ -12,5 +23,7 @@ DEFINITION = Definition(
     config_type=MetricsConfig,
     make_core=MetricsIngestCore,
     recomputed=False,
+    gauges=GAUGES,
+    traced=("usage.", "objects.core.nodes."),
     summary="aggregates usage samples into NodeMetrics: means, percentiles per window, and nodes without samples",
 )

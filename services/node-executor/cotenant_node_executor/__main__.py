@@ -20,6 +20,7 @@ from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.settings import parser
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
+from cotenant_node_executor.figures import register
 from cotenant_node_executor.host_facts import executor_status, host_facts
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.known_log import KnownLog
@@ -152,9 +153,12 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
             stopping=host.stopping,
             on_ready=partial(ready, node.name),
             known_log=known_log,
+            tracing=host.telemetry.tracing,
+            figures=host.telemetry.figures,
         )
         for node in nodes
     ]
+    register(host.telemetry.meter, host.telemetry.figures, shells)
     for number, shell in enumerate(shells):
         await host.endpoint(f"logs-{number}", log_handler(shell), subject=logs_subject(shell.node.name))
         await host.endpoint(f"adopt-{number}", adopt_handler(shell), subject=adopt_subject(shell.node.name))

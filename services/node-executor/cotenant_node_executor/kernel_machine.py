@@ -129,7 +129,8 @@ class KernelMachine:
             try:
                 self.runtime.carry_out(order, now)
             except OSError as error:
-                logger.warning("%s: %s", order_text(order), error)
+                trace = order.pod.traceparent if isinstance(order, Start) else ""
+                logger.warning("%s: %s", order_text(order), error, extra={"traceparent": trace})
 
     def stop_everything(self, now: datetime, grace_seconds: int) -> bool:
         """Stop all pods and remove the subtree; call again until it returns True. Logs and exit codes stay on disk."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from cotenant.events.envelope import Event
+from cotenant.events.traces import about
 from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.room_pause import RoomPause
 from cotenant.runtime.follower import LOG_ERRORS
@@ -30,11 +32,15 @@ ROUND = 100
 class Reports:
     """One node's reports under way."""
 
-    def __init__(self, log: Log, cell: str, wake: Callable[[], None]) -> None:
-        """`wake` has the next cycle run now: it decides what had to wait."""
+    def __init__(
+        self, log: Log, cell: str, wake: Callable[[], None], on_stored: Callable[[Event, int], None] | None = None
+    ) -> None:
+        """`wake` has the next cycle run now: it decides what had to wait. `on_stored` is called with each report that is
+        stored, and when it was sent (ns since the epoch)."""
         self._log = log
         self._cell = cell
         self._wake = wake
+        self._on_stored = on_stored
         self._waited = False
         """Something was decided while the round was under way."""
         self._round: asyncio.Task[None] | None = None
@@ -78,14 +84,18 @@ class Reports:
     async def _append(self, events: Sequence[Event], node: ExecutorNode) -> Stored | Refused | NoAnswer:
         """Store some reports together, and fold what was stored."""
         writes = [Write(event=event, expected=node.core.last_sequence(event.subject)) for event in events]
+        sent_ns = time.time_ns()
         try:
             outcome = await self._log.append(writes)
         except LOG_ERRORS as error:
-            logger.info("node %s: %s was not stored: %s", node.name, events[0].subject, error)
+            logger.info("node %s: %s was not stored: %s", node.name, events[0].subject, error, extra=about(events[0]))
             return NoAnswer(str(error))
         if isinstance(outcome, Stored):
             for sequence, event in enumerate(events, outcome.first):
-                node.apply(replace(event, sequence=sequence))
+                stored = replace(event, sequence=sequence)
+                node.apply(stored)
+                if self._on_stored is not None:
+                    self._on_stored(stored, sent_ns)
             if self._room_pause.stored():
                 logger.warning("node %s: LOG has room for reports again", node.name)
         elif isinstance(outcome, Refused) and outcome.no_space:
@@ -104,12 +114,12 @@ class Reports:
         try:
             head = await self._log.head(event.subject)
         except LOG_ERRORS as error:
-            logger.info("node %s: %s cannot be looked up: %s", node.name, event.subject, error)
+            logger.info("node %s: %s cannot be looked up: %s", node.name, event.subject, error, extra=about(event))
             return
         if head is None:
             node.core.correct_sequence(event.subject, 0)
         elif head.sequence != expected:
-            logger.info("node %s: %s: %s", node.name, event.subject, outcome.reason)
+            logger.info("node %s: %s: %s", node.name, event.subject, outcome.reason, extra=about(event))
             node.core.correct_sequence(event.subject, head.sequence)
         else:
-            logger.error("node %s: %s is refused: %s", node.name, event.subject, outcome.reason)
+            logger.error("node %s: %s is refused: %s", node.name, event.subject, outcome.reason, extra=about(event))

@@ -6,6 +6,8 @@ processes stay supervised. A message that the core cannot fold becomes a dead le
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports under way (`reports`); at most MAX_OUTBOX usage
 and execution events wait to be stored, each tried PUBLISH_TRIES times; beyond that the oldest are dropped and counted.
+
+Over 300 lines: loading, cycles and storing share the node, which a reload replaces.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,13 +27,20 @@ from cotenant.engine.load import RELOAD_PAUSE
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.events.requests import Adopted
-from cotenant.log.contract import LOG, USAGE, Behind, Identified, Log, LogIdentity
+from cotenant.events.trace_context import traceparent_of
+from cotenant.events.traces import about
+from cotenant.log.contract import EXECUTION, LOG, USAGE, Behind, Identified, Log, LogIdentity
 from cotenant.model.subjects import encode_token
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.reports import Reports
 from cotenant_node_executor.runtime.interface import Order
+from cotenant_node_executor.tracing import NodeTracing
+
+if TYPE_CHECKING:
+    from cotenant.runtime.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +72,8 @@ class ExecutorShell:
         stopping: asyncio.Event,
         on_ready: Callable[[], None] = lambda: None,
         known_log: KnownLog | None = None,
+        tracing: Tracing | None = None,
+        figures: Figures | None = None,
     ) -> None:
         self._log = log
         self._cell = cell
@@ -68,7 +81,10 @@ class ExecutorShell:
         self._stopping = stopping
         self._on_ready = on_ready
         self.node = node
-        self.dropped = 0
+        self.dropped_of = {USAGE: 0, EXECUTION: 0}
+        """Events that were given up, by stream."""
+        self._written_before = self._refused_before = 0
+        """By this node before it was loaded again."""
         self._known_log = known_log or KnownLog(None)
         self._found: LogIdentity | None = None
         """LOG as this incarnation found it."""
@@ -82,9 +98,18 @@ class ExecutorShell:
         self._ordered: Sequence[Order] = ()
         self._follow_up = FOLLOW_UP_SECONDS
         self._quarantine = Quarantine()
-        self._outbox: deque[Event] = deque()
+        self._figures = figures or Figures()
+        self._figures.quarantines.append(self._quarantine)
+        self._outbox: deque[tuple[Event, int, int]] = deque()
+        """Events, and when the cycle that they are about began and ended (ns since the epoch)."""
+        self._sending_since_ns: int | None = None
+        """When the event was made that is being published."""
         self._wake_outbox = asyncio.Event()
-        self._reports = Reports(log, cell, lambda: self._wake_cycles())
+        self._tracing = None
+        if tracing is not None:
+            self._tracing = NodeTracing(tracing, node.name, lambda causes: self.node.trace_of(causes))
+        told = self._tracing.stored if self._tracing is not None else None
+        self._reports = Reports(log, cell, lambda: self._wake_cycles(), told)
 
     async def run(self) -> None:
         """Run until stopped."""
@@ -98,6 +123,7 @@ class ExecutorShell:
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
             max_pause_seconds=MAX_PAUSE_SECONDS,
+            figures=self._figures,
         )
         sender = asyncio.ensure_future(self._send())
         try:
@@ -108,9 +134,37 @@ class ExecutorShell:
             sender.cancel()
             await asyncio.gather(sender, self._reports.close(), return_exceptions=True)
 
+    @property
+    def dropped(self) -> int:
+        """Events that were given up."""
+        return sum(self.dropped_of.values())
+
+    @property
+    def written_values(self) -> int:
+        """Values that were written since the process began."""
+        return self._written_before + self.node.written_values
+
+    @property
+    def refused_values(self) -> int:
+        """Values that were refused since the process began."""
+        return self._refused_before + self.node.refused_values
+
+    @property
+    def unsent(self) -> int:
+        """Events that wait for the server."""
+        return len(self._outbox) + (self._sending_since_ns is not None)
+
+    @property
+    def unsent_since_ns(self) -> int | None:
+        """When the oldest of them was made (ns of the epoch), None where none waits."""
+        if self._sending_since_ns is not None:
+            return self._sending_since_ns
+        return self._outbox[0][2] if self._outbox else None
+
     def _begin(self, number: int) -> _Incarnation:
         self._marker_at = None
         if number > 1:
+            self._written_before, self._refused_before = self.written_values, self.refused_values
             self.node = self.node.restarted()
         return _Incarnation(self)
 
@@ -151,6 +205,8 @@ class ExecutorShell:
             while (events := reading.take()) is not None:
                 self._newest = max(self._newest, events[-1].sequence)
                 self._quarantine.fold(events, self.node.apply)
+                if self._tracing is not None:
+                    self._tracing.folded(events)
             if loop.time() >= next_note:
                 next_note = loop.time() + NOTE_SECONDS
                 self._note()
@@ -169,7 +225,8 @@ class ExecutorShell:
                 reading.loaded()
                 self._on_ready()
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
-            self._post(self.node.step(utc_now(), sample=sample))
+            began_ns = time.time_ns()
+            self._post(self.node.step(utc_now(), sample=sample), began_ns)
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. What orders have done is looked at before the next
@@ -196,7 +253,7 @@ class ExecutorShell:
             self._marker_at = None
         elif core.loaded and now >= self._marker_at:
             self._marker_at = now + MARKER_SECONDS
-            self._post([self.node.start_marker(utc_now())])
+            self._post([self.node.start_marker(utc_now())], time.time_ns())
 
     def _note(self) -> None:
         if not self._why_unknown:
@@ -208,14 +265,13 @@ class ExecutorShell:
 
     # -- storing -------------------------------------------------------------------------------------------------------
 
-    def _post(self, events: Sequence[Event]) -> None:
+    def _post(self, events: Sequence[Event], began_ns: int) -> None:
         self._reports.post(self.node, [event for event in events if event.stream == LOG])
         for event in events:
             if event.stream != LOG:
                 if len(self._outbox) >= MAX_OUTBOX:
-                    self._outbox.popleft()
-                    self.dropped += 1
-                self._outbox.append(event)
+                    self.dropped_of[self._outbox.popleft()[0].stream] += 1
+                self._outbox.append((event, began_ns, time.time_ns()))
                 self._wake_outbox.set()
 
     async def _send(self) -> None:
@@ -224,13 +280,29 @@ class ExecutorShell:
             while not self._outbox:
                 self._wake_outbox.clear()
                 await self._wake_outbox.wait()
-            event = self.node.identified(self.node.refer(self._outbox.popleft()), self._cell)
+            event, began_ns, ended_ns = self._outbox.popleft()
+            self._sending_since_ns = ended_ns
+            event = self._traced(self.node.identified(self.node.refer(event), self._cell))
             sequence = await self._publish(event)
+            self._sending_since_ns = None
             if sequence is None:
-                self.dropped += 1
-                logger.warning("node %s: %s was not confirmed in %d tries", self.node.name, event.subject, PUBLISH_TRIES)
-            elif event.stream == USAGE:
-                self.node.usage_stored(f"{USAGE}:{sequence}")
+                self.dropped_of[event.stream] += 1
+                said = f"{event.subject} was not confirmed in {PUBLISH_TRIES} tries"
+                logger.warning("node %s: %s", self.node.name, said, extra=about(event))
+                continue
+            event = msgspec.structs.replace(event, sequence=sequence)
+            if event.stream == USAGE:
+                self.node.usage_stored(event.ref)
+                self.node.note(event)
+            if self._tracing is not None:
+                self._tracing.published(event, began_ns, ended_ns)
+
+    def _traced(self, event: Event) -> Event:
+        """Return the event with the trace that it begins, where it continues none: others continue it."""
+        if event.traceparent or event.causes:
+            return event
+        trace = self._tracing.root(event) if self._tracing is not None else traceparent_of((), event.id)
+        return msgspec.structs.replace(event, traceparent=trace)
 
     async def _publish(self, event: Event) -> int | None:
         """Publish until acknowledged, a bounded number of times; a server restart takes seconds."""

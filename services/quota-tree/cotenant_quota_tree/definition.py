@@ -35,5 +35,6 @@ DEFINITION = Definition(
     filters=FILTERS,
     config_type=QuotaTreeConfig,
     make_core=make_core,
+    traced=("objects.",),
     summary="shares the cluster among elastic quotas: runtime quota, scaled mins, used, overuse",
 )

@@ -29,6 +29,7 @@ DEFINITION = Definition(
     config_type=SchedulerConfig,
     make_core=SchedulerCore,
     pace=PACE,
+    traced=("objects.core.pods.",),
     urgent=urgent,
     summary="Places pods on nodes, in batches over arrays.",
 )

@@ -53,6 +53,7 @@ async def _program(host: Host, arguments: argparse.Namespace) -> None:
         return msgspec.json.encode({"detail": host.health.detail, "clusters": urls, "lastPass": latest})
 
     await host.endpoint("status", status)
+    host.telemetry.figures.register(host.telemetry.meter)
     if not urls:
         host.health.ready = True
         host.health.detail = IDLE
@@ -62,7 +63,13 @@ async def _program(host: Host, arguments: argparse.Namespace) -> None:
     async with aiohttp.ClientSession() as session:
         clients = {cluster: ResourceManagerClient(session, found, user=config.user) for cluster, found in urls.items()}
         syncing = Syncing(
-            host.log, clients, config, now=lambda: datetime.now(UTC), cell=host.settings.cell, replica=host.settings.replica
+            host.log,
+            clients,
+            config,
+            now=lambda: datetime.now(UTC),
+            cell=host.settings.cell,
+            replica=host.settings.replica,
+            figures=host.telemetry.figures,
         )
         await syncing.run(host.stopping, log_pass)
 

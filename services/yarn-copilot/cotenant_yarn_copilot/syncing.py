@@ -23,8 +23,10 @@ from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
+from cotenant.events.traces import Traces, about
 from cotenant.log.contract import Log, Refused, Stored, Write
 from cotenant.log.storing import store_batch
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
@@ -40,6 +42,8 @@ PARALLEL = 8
 MIN_PASS_SECONDS = 0.5
 TICK_SECONDS = 1.0
 SERVICE = "yarn-copilot"
+TRACED = ("node.", "objects.", "yarn.")
+"""Beginnings of subjects that its events name as their first causes."""
 
 
 class YarnCluster(Protocol):
@@ -90,6 +94,7 @@ class Syncing:
         now: Callable[[], datetime],
         cell: str = "cell",
         replica: str = "0",
+        figures: Figures | None = None,
     ) -> None:
         self.log = log
         self.clients = clients
@@ -100,6 +105,8 @@ class Syncing:
         self._cell = cell
         self._identity = Identity(service=SERVICE, cell=cell, replica=replica)
         self._resources_changed = asyncio.Event()
+        self._traces = Traces(TRACED)
+        self.figures = figures or Figures()
 
     @property
     def source(self) -> str:
@@ -112,12 +119,16 @@ class Syncing:
 
         def begin(number: int) -> _Incarnation:
             self.copilot = YarnCopilot(self.config.rounding)
+            self._traces = Traces(TRACED)
             return _Incarnation(self, Load(self._identity, filters, number), stopping, on_pass)
 
-        await Follower(self.log, filters, stopping, service=SERVICE, clock=self._now).run(begin)
+        await Follower(
+            self.log, filters, stopping, service=SERVICE, clock=self._now, figures=self.figures
+        ).run(begin)
 
     def fold(self, event: Event) -> None:
         """Fold one event; changed resources trigger a sync."""
+        self._traces.note((event,))
         self.copilot.apply(event)
         if isinstance(event.data, NodeResources):
             self._resources_changed.set()
@@ -218,13 +229,14 @@ class Syncing:
         for event in events:
             expected = self.copilot.head_of(event.subject)
             event_id = f"{self._cell}/{SERVICE}/{event.subject}/{expected}"
-            stamped = msgspec.structs.replace(event, id=event_id, source=self.source, time=now)
+            trace = self._traces.continued(event.causes, event_id)
+            stamped = msgspec.structs.replace(event, id=event_id, source=self.source, time=now, traceparent=trace)
             outcome = await store_batch(self.log, [Write(event=stamped, expected=expected)])
             if isinstance(outcome, Stored):
                 stored += 1
                 self.copilot.apply(msgspec.structs.replace(stamped, sequence=outcome.first))
                 continue
-            logger.warning("%s was not stored: %s", event.subject, outcome.reason)
+            logger.warning("%s was not stored: %s", event.subject, outcome.reason, extra=about(stamped))
             if isinstance(outcome, Refused) and outcome.wrong_sequence:
                 head = await self.log.head(event.subject)
                 # What another copilot wrote is folded before the next sync; of a subject that ended long ago LOG alone knows.
@@ -244,6 +256,7 @@ class _Incarnation(LoadingIncarnation):
         self._stopping = stopping
         self._on_pass = on_pass
         self._quarantine = Quarantine()
+        syncing.figures.quarantines[:] = [self._quarantine]
 
     async def run(self, reading: Reading) -> None:
         """Fold deliveries; once the load is complete, run syncs."""

@@ -15,6 +15,7 @@ import msgspec
 
 from cotenant.events.commits import Commit, CommitRefused
 from cotenant.events.envelope import Event
+from cotenant.events.traces import Traces
 from cotenant.log.contract import EXECUTION, Write
 from cotenant.model.subjects import commit_subject, execution_subject, marker_subject
 
@@ -84,8 +85,8 @@ class Batch(msgspec.Struct, frozen=True):
         return event.id == self.events[0].id and event.data == self.events[0].data
 
 
-def commit_batch(decision: Decision, identity: Identity, config: str, prior: int) -> Batch:
-    """Return the batch that follows the commit record `prior`."""
+def commit_batch(decision: Decision, identity: Identity, config: str, prior: int, traces: Traces | None = None) -> Batch:
+    """Return the batch that follows the commit record `prior`. `traces`: of what was folded; None: nobody follows traces."""
     now, source = decision.now, identity.source
     stem = f"{identity.cell}/{identity.service}/{identity.partition}/{prior}/"
     record = Commit(
@@ -98,14 +99,20 @@ def commit_batch(decision: Decision, identity: Identity, config: str, prior: int
         replica=identity.replica,
         took_us=decision.took_us,
     )
-    events = [Event(subject=identity.commit_subject, data=record, time=now, id=f"{stem}0", source=source)]
+    record_id = f"{stem}0"
+    trace = traces.continued((), record_id) if traces is not None else ""
+    events = [
+        Event(subject=identity.commit_subject, data=record, time=now, id=record_id, source=source, traceparent=trace)
+    ]
     for index, event in enumerate(decision.events, 1):
         causes = event.causes
         if UNKNOWN in " ".join(causes):
             causes = tuple(_resolved(cause, prior) for cause in causes)
+        event_id = f"{stem}{index}"
+        trace = traces.continued(causes, event_id) if traces is not None else ""
         events.append(
             msgspec.structs.replace(
-                event, causes=causes, time=now, id=f"{stem}{index}", source=source, traceparent="", sequence=0
+                event, causes=causes, time=now, id=event_id, source=source, traceparent=trace, sequence=0
             )
         )
     return Batch(prior, tuple(events))

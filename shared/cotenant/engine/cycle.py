@@ -29,6 +29,7 @@ from cotenant.engine.load import RELOAD_PAUSE, Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
+from cotenant.events.traces import Traces
 from cotenant.log.contract import LOG, Stored
 
 HOLD_BACK = timedelta(seconds=2)
@@ -63,8 +64,10 @@ class Cycle:
         pace: timedelta = timedelta(0),
         urgent: Callable[[Event], bool] | None = None,
         quarantine: Quarantine | None = None,
+        traces: Traces | None = None,
     ) -> None:
-        """`quarantine` None: what a core raises is raised, as in tests and in the simulator."""
+        """`quarantine` None: what a core raises is raised, as in tests and in the simulator. `traces`: of what is folded, kept
+        by who drives the cycle; None: events begin traces of their own."""
         self.core = core
         self.identity = identity
         self._source = identity.source
@@ -78,6 +81,7 @@ class Cycle:
         self._pace = pace
         self._urgent = urgent
         self.quarantine = quarantine
+        self._traces = traces
         self._next_due: datetime | None = None
         """Before this time only urgent batches are stored."""
         self._assuming = core if isinstance(core, Assuming) else None
@@ -224,7 +228,7 @@ class Cycle:
             return None
         if self._pace:
             self._next_due = now + self._pace
-        self._proposed = commit_batch(decision, self.identity, self.config, self.prior)
+        self._proposed = commit_batch(decision, self.identity, self.config, self.prior, self._traces)
         return self._proposed
 
     def decide_next(self, batch: Batch, now: datetime) -> bool:

@@ -19,11 +19,13 @@ class Gauge(msgspec.Struct, frozen=True):
     """A metric of a core: `read` returns its values as of the last decision, each with its labels.
 
     `read` may be called from another thread than the core's: it changes nothing, and the number of its values has a bound.
+    `counts`: it only grows, from 0 at each load on; its name is shown with `_total`.
     """
 
     name: str
     description: str
     read: Callable[[Any], Iterable[tuple[float, dict[str, str]]]]
+    counts: bool = False
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
     time has come, or goes with an urgent event.
     `gauges` are shown with the process' metrics.
+    `traced` begins the subjects of what its events name as their first causes: their traces go on in these events.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
     """
 
@@ -47,6 +50,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     pace: timedelta = timedelta(0)
     urgent: Callable[[Event], bool] | None = None
     recomputed: bool = True
+    traced: tuple[str, ...] = ("",)
     gauges: tuple[Gauge, ...] = ()
     summary: str = ""
 

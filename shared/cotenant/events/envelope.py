@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from hashlib import blake2b
 from typing import Any, ClassVar, Literal
 
 import msgspec
 
 from cotenant.events.checks import YEARS, Check, check_of
+from cotenant.events.trace_context import traceparent_of
 from cotenant.model.bounds import EARLIEST_YEAR, LATEST_YEAR
 
 _REGISTRY: dict[str, type[Payload]] = {}
@@ -62,8 +62,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `sequence` is the position on `stream`, 0 until stored. `time` is the decision's `now`, UTC.
     `tombstone` says that the entity has ended: the subject then holds nothing else, and nothing after `ttl_seconds`.
     `replaces` removes the subject's earlier messages too, of an entity that goes on (`cotenant.log.contract.replaces`).
-    `ttl_seconds` 0 means: kept as the stream keeps it. `traceparent` is what came over the wire; an event that was made here
-    has none, and gets the one that follows from its causes and id when it is encoded.
+    `ttl_seconds` 0 means: kept as the stream keeps it. `traceparent` is what came over the wire, or continues the trace of the
+    first cause (`events.trace_context`); where it is empty, the one that follows from causes and id is encoded.
     """
 
     subject: str
@@ -180,21 +180,6 @@ WHOLE = MessageDecoders()
 def payload_types() -> dict[str, type[Payload]]:
     """Return every registered payload by wire type, sorted by name."""
     return dict(sorted(_REGISTRY.items()))
-
-
-def trace_id(first_cause: str, event_id: str) -> str:
-    """Return the 16-byte trace id as hex: a digest of the first cause (of the event's own id where there is none)."""
-    return blake2b((first_cause or event_id).encode(), digest_size=16).hexdigest()
-
-
-def span_id(event_id: str) -> str:
-    """Return the 8-byte span id as hex: a digest of the event id."""
-    return blake2b(event_id.encode(), digest_size=8).hexdigest()
-
-
-def traceparent_of(causes: tuple[str, ...], event_id: str) -> str:
-    """Return the W3C traceparent that follows from causes and id: no random ids, so a decision can be recomputed."""
-    return f"00-{trace_id(causes[0] if causes else '', event_id)}-{span_id(event_id)}-01"
 
 
 def encode_event(event: Event) -> bytes:

@@ -22,6 +22,7 @@ from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import RunStatus
+from cotenant.events.trace_context import trace_of
 from cotenant.explain.sentences import figures, sentence
 from cotenant.model.subjects import tokens
 
@@ -41,6 +42,7 @@ class EventLine(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     causes: tuple[str, ...] = ()
     actor: str = ""
     figures: dict[str, str] = {}
+    trace_id: str = ""
 
 
 def event_line(event: Event) -> EventLine:
@@ -55,6 +57,7 @@ def event_line(event: Event) -> EventLine:
         causes=event.causes,
         actor=event.actor,
         figures=figures(event),
+        trace_id=trace_of(event.traceparent),
     )
 
 
@@ -145,6 +148,7 @@ class Link(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     figures: dict[str, str] = {}
     repeated: bool = False
     lost: bool = False
+    trace_id: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
@@ -176,7 +180,8 @@ def links(roots: Sequence[Event], walk: CauseWalk) -> tuple[Link, ...]:
             found.append(Link(depth, ref, time, event.data.TYPE, sentence(event), repeated=True))
             continue
         shown.add(ref)
-        found.append(Link(depth, ref, time, event.data.TYPE, sentence(event), figures(event)))
+        trace = trace_of(event.traceparent)
+        found.append(Link(depth, ref, time, event.data.TYPE, sentence(event), figures(event), trace_id=trace))
         stack.extend((cause, depth + 1) for cause in reversed(event.causes))
     return tuple(found)
 

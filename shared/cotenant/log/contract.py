@@ -91,6 +91,8 @@ class Refused(msgspec.Struct, frozen=True):
     wrong_sequence: bool = True
     no_space: bool = False
     """LOG is at its bound, or the server at that of its disk: the same batch may be stored once there is room."""
+    too_large: bool = False
+    """A message is larger than a log takes."""
 
 
 class NoAnswer(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 A batch holds at most one write per subject. If it is refused, its plans are repeated one by one, so that one stale
 client harms nobody. While a batch is being stored the next one gathers. The answer to a plan comes once the read
-model has folded it, so a client reads what it has written.
+model has folded it, so a client reads what it has written. What a request writes continues the request's trace; other writes
+continue that of their first cause.
 
 Bounds: MAX_PENDING plans wait, MAX_BYTES of them wait or are being stored (beyond that `Overloaded`); WRITE_SECONDS from a plan
 to its answer; BATCH_MESSAGES and BATCH_BYTES in a batch, SINGLES repeated at a time, FOLD_SECONDS waiting for the fold.
@@ -12,13 +13,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from cotenant.events.envelope import Event
+from cotenant.events.trace_context import CURRENT, continued
 from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
-from cotenant.log.plans import Outcome, Plan, Written
+from cotenant.log.plans import Outcome, Plan, PlannedWrite, Written
 from cotenant.log.storing import store_batch
 
 logger = logging.getLogger(__name__)
@@ -38,12 +43,14 @@ class Overloaded(Exception):  # noqa: N818 - answered with 503, not a fault
 
 
 class _Pending:
-    __slots__ = ("actor", "done", "events", "plan", "sent", "since", "weight_bytes")
+    __slots__ = ("actor", "done", "events", "plan", "sent", "since", "trace", "weight_bytes")
 
     def __init__(self, plan: Plan, actor: str, done: asyncio.Future[Outcome], since: float) -> None:
         self.plan = plan
         self.actor = actor
         self.done = done
+        self.trace = CURRENT.get()
+        """Of the request that submitted it."""
         self.weight_bytes = plan.weight_bytes
         self.events: tuple[Event, ...] = ()
         self.sent = False
@@ -54,14 +61,24 @@ class PlanWriter:
     """One task that stores what was submitted."""
 
     def __init__(
-        self, log: Log, source: str, incarnation: str, clock: Callable[[], datetime], folded: Callable[[int], Awaitable[bool]]
+        self,
+        log: Log,
+        source: str,
+        incarnation: str,
+        clock: Callable[[], datetime],
+        folded: Callable[[int], Awaitable[bool]],
+        trace_of: Callable[[Sequence[str]], str] = lambda _: "",
     ) -> None:
-        """`incarnation` makes event ids unique over restarts; `folded(sequence)` waits until the read model has it."""
+        """`incarnation` makes event ids unique over restarts; `folded(sequence)` waits until the read model has it; `trace_of`
+        returns the traceparent of the first of some causes, empty where it is not known."""
         self._log = log
         self._source = source
         self._incarnation = incarnation
         self._clock = clock
         self._folded = folded
+        self._trace_of = trace_of
+        self.on_stored: Callable[[Event, str, int], None] | None = None
+        """Called with each event that was stored, the traceparent that it continues, and when it was sent (ns of the epoch)."""
         self._pending: deque[_Pending] = deque()
         self._open: set[_Pending] = set()
         """What has no answer yet."""
@@ -96,6 +113,11 @@ class PlanWriter:
             late.cancel()
             self._open.discard(pending)
             self.held_bytes -= weight_bytes
+
+    @property
+    def oldest_since(self) -> float | None:
+        """When the oldest plan without an answer came, by the loop's time; None: there is none."""
+        return min((pending.since for pending in tuple(self._open)), default=None)
 
     def give_up(self, waited_seconds: float) -> None:
         """Answer all plans that have waited so long already: the log will not answer in time."""
@@ -177,11 +199,16 @@ class PlanWriter:
             for write in pending.plan.writes:
                 self._count += 1
                 event_id = f"{self._source}/{self._incarnation}/{self._count}"
-                events.append(write.event(now, event_id, self._source, pending.actor))
+                trace = continued(self._parent(pending, write), event_id)
+                events.append(write.event(now, event_id, self._source, pending.actor, trace))
             pending.events = tuple(events)
         return pending.events
 
+    def _parent(self, pending: _Pending, write: PlannedWrite) -> str:
+        return pending.trace or self._trace_of(write.causes)
+
     async def _store(self, batch: Sequence[_Pending]) -> None:
+        sent_ns = time.time_ns()
         writes = [
             Write(event=event, expected=planned.expected)
             for pending in batch
@@ -198,6 +225,8 @@ class PlanWriter:
             return
         if isinstance(outcome, Stored):
             self._remember(batch, outcome.first)
+            if self.on_stored is not None:
+                self._tell(self.on_stored, batch, outcome.first, sent_ns)
             task = asyncio.ensure_future(self._settle_when_folded(batch, outcome))
             self._settling.add(task)
             task.add_done_callback(self._settling.discard)
@@ -219,6 +248,14 @@ class PlanWriter:
                 sequence += 1
         while len(self._last) > REMEMBERED_SUBJECTS:
             self._last.popitem(last=False)
+
+    def _tell(
+        self, on_stored: Callable[[Event, str, int], None], batch: Sequence[_Pending], first: int, sent_ns: int
+    ) -> None:
+        for pending in batch:
+            for planned, event in zip(pending.plan.writes, pending.events, strict=True):
+                on_stored(replace(event, sequence=first), self._parent(pending, planned), sent_ns)
+                first += 1
 
     async def _settle_when_folded(self, batch: Sequence[_Pending], stored: Stored) -> None:
         try:

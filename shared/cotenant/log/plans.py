@@ -34,7 +34,7 @@ class PlannedWrite(msgspec.Struct, frozen=True):
         document = memoryview(payload.object).nbytes if isinstance(payload, ObjectStored) else 0
         return WRITE_BYTES + document
 
-    def event(self, now: datetime, event_id: str, source: str, actor: str) -> Event:
+    def event(self, now: datetime, event_id: str, source: str, actor: str, traceparent: str = "") -> Event:
         """Return the message itself, as stored at a moment."""
         return Event(
             subject=self.subject,
@@ -44,6 +44,7 @@ class PlannedWrite(msgspec.Struct, frozen=True):
             id=event_id,
             source=source,
             actor=actor,
+            traceparent=traceparent,
             tombstone=self.tombstone,
             replaces=self.replaces,
             ttl_seconds=TOMBSTONE_TTL_SECONDS if self.tombstone else 0,

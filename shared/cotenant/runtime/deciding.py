@@ -16,15 +16,16 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 import msgspec
-from opentelemetry.metrics import CallbackOptions, Observation
 
 from cotenant.engine.commit import Identity
 from cotenant.engine.core import Core
 from cotenant.engine.cycle import Cycle
 from cotenant.engine.definition import Definition, Gauge
 from cotenant.engine.quarantine import Quarantine
+from cotenant.events.traces import Traces
 from cotenant.log.contract import Log
 from cotenant.runtime.deciding_loop import QUEUE_PULLS, DecidingLoop, Surroundings
+from cotenant.runtime.figures import Figures, Value, show
 from cotenant.runtime.follower import Follower, utc_now
 from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.settings import clock_of, parser
@@ -50,11 +51,15 @@ class DecidingService:
         self.config = config
         self.identity = identity
         self.quarantine = Quarantine()
+        figures = host.telemetry.figures if host is not None else Figures()
+        figures.quarantines.append(self.quarantine)
         self.stopping = host.stopping if host is not None else asyncio.Event()
         self.cycle: Cycle | None = None
         self.ready = asyncio.Event()
         """The load of the present incarnation is over."""
-        self._around = Surroundings(identity, self.filters, log, host, clock, self.stopping, self.ready, self.quarantine)
+        self._around = Surroundings(
+            identity, self.filters, log, host, clock, self.stopping, self.ready, self.quarantine, figures
+        )
         self._follower = Follower(
             log,
             self.filters,
@@ -65,6 +70,7 @@ class DecidingService:
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
             clock=clock,
+            figures=figures,
         )
 
     @property
@@ -84,6 +90,7 @@ class DecidingService:
     def _begin(self, number: int) -> DecidingLoop:
         core = self.definition.make_core(self.config)
         config_text = self.definition.config_text(self.config)
+        traces = Traces(self.definition.traced)
         self.cycle = Cycle(
             core,
             self.identity,
@@ -92,23 +99,26 @@ class DecidingService:
             pace=self.definition.pace,
             urgent=self.definition.urgent,
             quarantine=self.quarantine,
+            traces=traces,
         )
         self.ready.clear()
-        return DecidingLoop(self._around, self.cycle, number)
+        return DecidingLoop(self._around, self.cycle, traces, number)
 
 
 def show_gauges(telemetry: Telemetry, definition: Definition, core: Callable[[], Core | None]) -> None:
     """Have the metrics show what the present core says; nothing before there is one."""
 
-    def observed(gauge: Gauge) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        def observe(_: CallbackOptions) -> Iterable[Observation]:
+    def reading(gauge: Gauge) -> Callable[[], Iterable[Value]]:
+        def read() -> Iterable[Value]:
             present = core()
-            return [Observation(value, labels) for value, labels in gauge.read(present)] if present is not None else []
+            return gauge.read(present) if present is not None else []
 
-        return observe
+        return read
 
+    telemetry.of_deciding_service()
+    telemetry.figures.register(telemetry.meter, decides=True)
     for gauge in definition.gauges:
-        telemetry.meter.create_observable_gauge(gauge.name, [observed(gauge)], description=gauge.description)
+        show(telemetry.meter, gauge.name, gauge.description, reading(gauge), counter=gauge.counts)
 
 
 def run_service(definition: Definition) -> None:

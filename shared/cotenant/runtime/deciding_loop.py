@@ -6,6 +6,8 @@ round trip, no timer, no wait where nothing queues. While LOG has no room the lo
 
 It owns no rule: `engine.cycle` holds the order of things, `engine.quarantine` what is set aside, `log.contract` what can go
 wrong.
+
+Over 300 lines: one loop, and what it tells of itself.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ from cotenant.engine.core import Requesting
 from cotenant.engine.cycle import AHEAD_FROM, Cycle
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
+from cotenant.events.traces import Traces
 from cotenant.log.contract import Behind, Draining, Log, NoAnswer, Refused, Stored
 from cotenant.log.room_pause import RoomPause
 from cotenant.log.storing import store_batch
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Reading, publish_findings
 from cotenant.runtime.load_progress import LoadProgress
 from cotenant.runtime.process import Host
@@ -54,13 +58,15 @@ class Surroundings(msgspec.Struct):
     stopping: asyncio.Event
     ready: asyncio.Event
     quarantine: Quarantine
+    figures: Figures
 
 
 class DecidingLoop:
     """One incarnation: a cycle and the loop that drives it."""
 
-    def __init__(self, around: Surroundings, cycle: Cycle, number: int) -> None:
+    def __init__(self, around: Surroundings, cycle: Cycle, traces: Traces, number: int) -> None:
         self.cycle = cycle
+        self._traces = traces
         self.number = number
         self.around = around
         self.identity = around.identity
@@ -134,9 +140,13 @@ class DecidingLoop:
         count = 0
         while pulls and (events := reading.take()) is not None:
             pulls -= 1
+            self._traces.note(events)
             self.cycle.fold(events, now)
             count += len(events)
         self._folded += count
+        figures = self.around.figures
+        if count and figures.undecided_since is None:
+            figures.undecided_since = figures.timer()
         if not self.around.ready.is_set():
             self._progress.add(count)
         return count
@@ -156,14 +166,20 @@ class DecidingLoop:
         What arrives meanwhile is folded meanwhile: folds commute, and the commit record says what was folded before.
         """
         cycle = self.cycle
-        started = time.perf_counter()
+        started, started_ns = time.perf_counter(), time.time_ns()
         now = self._clock()
         if self._is_ahead(reading, now) or self._room_pause.waits(started):
             return False
         batch = self._propose(now)
+        figures = self.around.figures
+        waiting = figures.undecided_since
         if batch is None:
+            if cycle.ready and cycle.due(now) is None:
+                # Nothing follows from what was folded, or another replica decides on it.
+                figures.undecided_since = None
             return False
-        sent, sent_ns = time.perf_counter(), time.time_ns()
+        figures.undecided_since = None
+        sent = time.perf_counter()
         storing = asyncio.ensure_future(self._store(batch))
         # The task sends in the first of these steps of the loop, the loop writes to the socket behind it.
         await asyncio.sleep(0)
@@ -171,16 +187,16 @@ class DecidingLoop:
         outcome, drained = await self._meanwhile(storing, reading, batch)
         if isinstance(outcome, Stored):
             cycle.stored(batch, outcome)
+            self._traces.note_stored(batch.events, outcome.first)
             self._has_room()
             self._measure("stored", len(batch.events) - 1, sent - started, time.perf_counter() - sent)
-            if self.host is not None and self.host.telemetry.traces:
-                self.host.telemetry.trace_stored(tuple(batch.as_stored(outcome.first)), sent_ns, time.time_ns())
+            if self.host is not None and self.host.telemetry.tracing is not None:
+                self.host.telemetry.tracing.stored(batch.as_stored(outcome.first), self._traces, started_ns, time.time_ns())
             if drained is not None:
                 await self._meanwhile(drained, reading)
             return True
-        self._measure(
-            "refused" if isinstance(outcome, Refused) else "unanswered", 0, sent - started, time.perf_counter() - sent
-        )
+        figures.undecided_since = waiting if waiting is not None else figures.undecided_since
+        self._measure(_in_a_word(outcome), 0, sent - started, time.perf_counter() - sent)
         if isinstance(outcome, Refused) and outcome.no_space:
             cycle.not_stored()
             self._has_no_room(outcome.reason)
@@ -298,3 +314,10 @@ class DecidingLoop:
         telemetry.decided.add(events)
         telemetry.decide_seconds.record(decide_seconds)
         telemetry.store_seconds.record(store_seconds)
+
+
+def _in_a_word(outcome: Refused | NoAnswer) -> str:
+    """Return the outcome as the metrics name it (`telemetry.OUTCOMES`)."""
+    if isinstance(outcome, NoAnswer):
+        return "unanswered"
+    return "no_space" if outcome.no_space else "refused"

@@ -20,6 +20,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 from nats.errors import Error as NatsError
@@ -29,12 +30,14 @@ from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, View, encode_event
+from cotenant.events.traces import about
 from cotenant.log.contract import (
     LOG,
     USAGE,
     Behind,
     Clocked,
     Declared,
+    Identified,
     Log,
     NoAnswer,
     Reader,
@@ -46,6 +49,7 @@ from cotenant.log.contract import (
     Write,
 )
 from cotenant.log.nats.jetstream import BusError
+from cotenant.runtime.figures import LOOK_SECONDS, Figures
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +89,8 @@ class Reading:
         self._tasks = [asyncio.ensure_future(self._read(reader)) for reader in readers]
         self._ends = asyncio.ensure_future(stopping.wait())
         self._duty: asyncio.Future[None] | None = None
+        self._taken = 0
+        self._on_loaded: Callable[[], None] = lambda: None
         for task in (*self._tasks, self._ends):
             task.add_done_callback(lambda _: self.wake.set())
         self._snapshot = asyncio.Event()
@@ -114,7 +120,21 @@ class Reading:
 
     def take(self) -> Sequence[Event] | None:
         """Return the deliveries of one pull, None where none wait."""
-        return None if self._queue.empty() else self._queue.get_nowait()
+        if self._queue.empty():
+            return None
+        events = self._queue.get_nowait()
+        if events[-1].stream == LOG:
+            self._taken = events[-1].sequence
+        return events
+
+    @property
+    def taken_to(self) -> int:
+        """The sequence of LOG up to which everything that is read was taken."""
+        return self._readers[0].position if self._queue.empty() else self._taken
+
+    def when_loaded(self, call: Callable[[], None]) -> None:
+        """Have a function called once the load is over."""
+        self._on_loaded = call
 
     async def wait(self, seconds: float) -> None:
         """Wait for deliveries, a wake-up call or the end, at most so long. Raises what ended a reader."""
@@ -135,6 +155,7 @@ class Reading:
         """The load is over: from here on a reader that is too far behind says so."""
         for reader in self._readers:
             reader.loaded()
+        self._on_loaded()
 
     @property
     def snapshot_over(self) -> bool:
@@ -226,8 +247,10 @@ class Follower:
         queue_pulls: int = QUEUE_PULLS,
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
         clock: Callable[[], datetime] = utc_now,
+        figures: Figures | None = None,
     ) -> None:
-        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is."""
+        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is. `figures` are
+        told of loads, and (of a consumer) how far it is behind."""
         self.incarnations = 0
         """So many were begun."""
         self._log = log
@@ -241,6 +264,7 @@ class Follower:
         self._queue_pulls = queue_pulls
         self._max_pause = max_pause_seconds
         self._clock = clock
+        self._figures = figures or Figures()
 
     async def run(self, begin: Callable[[int], Incarnation]) -> None:
         """Begin incarnations, numbered from 1. Anything but Behind and an unreachable log ends the process."""
@@ -299,8 +323,24 @@ class Follower:
             logger.warning("%s: no room for the start marker (%s): going on without", self._service, stored.reason)
             incarnation.without_marker()
 
+    async def _look(self, reading: Reading) -> None:
+        """Look at LOG's end now and then, for the figures. A look that is not answered says nothing."""
+        figures, log = self._figures, self._log
+        figures.position = lambda: reading.taken_to
+        while isinstance(log, Identified):
+            with contextlib.suppress(*LOG_ERRORS):
+                figures.saw_end((await log.identity()).last)
+            figures.clock_ahead_seconds = max(0.0, reading.seconds_ahead(self._clock()))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _loaded(self, began: float) -> None:
+        self._figures.load_seconds = asyncio.get_running_loop().time() - began
+        self._figures.loads += 1
+
     async def _run_one(self, incarnation: Incarnation) -> None:
+        began = asyncio.get_running_loop().time()
         readers: list[Reader] = []
+        looking: asyncio.Future[None] | None = None
         try:
             if self.incarnations > 1 and isinstance(self._log, Declared):
                 await self._log.declare_again()
@@ -317,9 +357,13 @@ class Follower:
                 await incarnation.prepare()
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)
             try:
+                reading.when_loaded(partial(self._loaded, began))
+                looking = None if self._republished else asyncio.ensure_future(self._look(reading))
                 reading.beside(self._mark(incarnation, reading))
                 await incarnation.run(reading)
             finally:
+                if looking is not None:
+                    looking.cancel()
                 await reading.stop()
         finally:
             for reader in readers:
@@ -333,7 +377,7 @@ async def publish_findings(quarantine: Quarantine, log: Log, service: str, now: 
     findings, quarantine.findings = quarantine.findings, []
     for finding in findings:
         event = finding.event
-        logger.error("%s: %s on %s is set aside: %s", service, event.ref, event.subject, finding.reason)
+        logger.error("%s: %s on %s is set aside: %s", service, event.ref, event.subject, finding.reason, extra=about(event))
         raw = encode_event(event)
         await log.publish(make_dead_letter(event.stream, event.subject, event.sequence, finding.reason, raw, now, service))
     return len(findings)

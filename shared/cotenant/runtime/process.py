@@ -26,6 +26,7 @@ from nats.micro.service import ServiceConfig
 
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.streams import StreamSizes
+from cotenant.runtime.figures import by_label, show
 from cotenant.runtime.last_tasks import end_last_tasks
 from cotenant.runtime.settings import Settings, settings_from
 from cotenant.runtime.telemetry import Telemetry, configure_logging
@@ -36,6 +37,8 @@ VERSION = "0.1.0"
 
 GC_THRESHOLDS = (100_000, 50, 100)
 """Allocations between collections of the youngest objects, and how many of those between the larger ones."""
+
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 EndpointHandler = Callable[[bytes], Awaitable[bytes]]
 
@@ -116,7 +119,7 @@ def status_routes(host: Host) -> list[web.RouteDef]:
     """Return the routes that every service serves."""
 
     async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=host.telemetry.prometheus_text(), content_type="text/plain", charset="utf-8")
+        return web.Response(body=host.telemetry.prometheus_text(), headers={"Content-Type": PROMETHEUS_TEXT})
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n" if host.health.alive else host.health.detail, status=200 if host.health.alive else 500)
@@ -128,6 +131,20 @@ def status_routes(host: Host) -> list[web.RouteDef]:
         return web.Response(text=detail, status=200 if ready else 503)
 
     return [web.get("/metrics", metrics), web.get("/healthz", healthz), web.get("/readyz", readyz)]
+
+
+def show_host(host: Host) -> None:
+    """Show the metrics that every process has."""
+    meter, log, health = host.telemetry.meter, host.log, host.health
+    show(meter, "cotenant_ready", "1 while /readyz says so", lambda: [(int(health.ready and log.client.is_connected), {})])
+    show(meter, "cotenant_nats_connected", "1 while there is a connection", lambda: [(int(log.client.is_connected), {})])
+    show(
+        meter,
+        "cotenant_refused_writes",
+        "Writes that were not stored, or of which that is not known, by reason",
+        lambda: by_label("reason", log.refused),
+        counter=True,
+    )
 
 
 async def serve_http(app: web.Application, address: str, port: int) -> tuple[web.AppRunner, str]:
@@ -152,6 +169,7 @@ async def open_host(name: str, settings: Settings, *, own_http: bool = False) ->
     log.longest_ttl_seconds = settings.longest_ttl_seconds
     log.on_dead_letter = partial(telemetry.dead_letters.add, 1)
     host = Host(name, settings, log, telemetry)
+    show_host(host)
     runner: web.AppRunner | None = None
     try:
         await log.declare(replicas=settings.log_replicas, sizes=StreamSizes.within(settings.store_bytes))

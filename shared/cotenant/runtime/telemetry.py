@@ -1,7 +1,9 @@
 """What a process shows of itself: structured logs, OpenTelemetry metrics as Prometheus text, traces over OTLP.
 
-Traces and OTLP metrics are sent only when OTEL_EXPORTER_OTLP_ENDPOINT is set; the SDK's tracing half and the exporters are not
-even imported before. Label sets are bounded: a metric carries the service and nothing that grows with the cluster.
+Traces (`runtime.tracing`) and OTLP metrics are sent only when OTEL_EXPORTER_OTLP_ENDPOINT is set; the SDK's tracing half and
+the exporters are not even imported before. Names follow Prometheus' conventions, label sets are bounded: nothing that grows
+with the cluster. A line of the log that belongs to a trace says so: that of the event in its `extra` (`events.traces.about`),
+else that of the task (`events.trace_context.CURRENT`).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -20,10 +22,23 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import REGISTRY, generate_latest
 
-from cotenant.events.envelope import Event, span_id, trace_id
+from cotenant.events.trace_context import CURRENT
+from cotenant.runtime.figures import Figures
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from cotenant.runtime.tracing import Tracing
+
+SHUTDOWN_SECONDS = 3.0
+BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Upper bounds in seconds: a batch takes milliseconds, and 10 s are the longest that a client waits."""
+OUTCOMES = ("stored", "refused", "no_space", "unanswered")
+"""Of a batch."""
+
+
+def _trace_of(record: logging.LogRecord) -> tuple[str, str]:
+    """Return the trace id and the span id of a line, empty where it belongs to no trace."""
+    text = getattr(record, "traceparent", "") or CURRENT.get()
+    return text[3:35], text[36:52]
 
 
 class JsonFormatter(logging.Formatter):
@@ -36,9 +51,21 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        trace, span = _trace_of(record)
+        if trace:
+            line |= {"trace_id": trace, "span_id": span}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """A line for people; that of a trace ends in its ids, before the traceback if there is one."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
+        line = super().formatMessage(record)
+        trace, span = _trace_of(record)
+        return f"{line} trace_id={trace} span_id={span}" if trace else line
 
 
 def configure_logging(level: str, style: str) -> None:
@@ -47,7 +74,7 @@ def configure_logging(level: str, style: str) -> None:
     if style == "json":
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("aiohttp.access", "nats", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -59,66 +86,58 @@ class Telemetry:
     def __init__(self, service: str, replica: str) -> None:
         resource = Resource.create({"service.name": f"cotenant-{service}", "service.instance.id": replica})
         self._endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
-        readers: list[MetricReader] = [PrometheusMetricReader()]
-        self._tracing: TracerProvider | None = None
+        readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False)]
+        self.tracing: Tracing | None = None
+        """None where nobody receives spans."""
         if self._endpoint:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
             from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-            from opentelemetry.sdk.trace import TracerProvider
-            from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
             readers.append(PeriodicExportingMetricReader(OTLPMetricExporter()))
-            self._tracing = TracerProvider(resource=resource)
-            self._tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-        self._provider = MeterProvider(metric_readers=readers, resource=resource)
+        self._provider = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+        if self._endpoint:
+            from cotenant.runtime.tracing import Tracing
+
+            self.tracing = Tracing(resource, self._provider)
         meter = self._provider.get_meter("cotenant")
         self.meter = meter
+        self.figures = Figures()
         self.folded = meter.create_counter("cotenant_events_folded", description="Events folded into the core")
         self.decided = meter.create_counter("cotenant_events_decided", description="Events stored by this service")
         self.batches = meter.create_counter("cotenant_batches", description="Atomic batches by outcome")
         self.dead_letters = meter.create_counter("cotenant_dead_letters", description="Messages that could not be used")
         self.decide_seconds = meter.create_histogram(
-            "cotenant_decide_seconds", unit="s", description="Time that one decision took"
+            "cotenant_decide_seconds",
+            unit="s",
+            description="Time that one decision took",
+            explicit_bucket_boundaries_advisory=BUCKETS,
         )
         self.store_seconds = meter.create_histogram(
-            "cotenant_store_seconds", unit="s", description="Time from sending a batch to its acknowledgement"
+            "cotenant_store_seconds",
+            unit="s",
+            description="Time from sending a batch to its acknowledgement",
+            explicit_bucket_boundaries_advisory=BUCKETS,
         )
-        self._name = service
+        self.dead_letters.add(0)  # a counter that nobody has counted with is not shown
+
+    def of_deciding_service(self) -> None:
+        """Show the metrics that only services which decide have, from the start on."""
+        self.folded.add(0)
+        self.decided.add(0)
+        for outcome in OUTCOMES:
+            self.batches.add(0, {"outcome": outcome})
 
     def prometheus_text(self) -> bytes:
         """Return the metrics in Prometheus' text format."""
         return generate_latest(REGISTRY)
 
-    @property
-    def traces(self) -> bool:
-        """Whether anybody receives traces."""
-        return self._tracing is not None
-
-    def trace_stored(self, events: Sequence[Event], started_ns: int, ended_ns: int) -> None:
-        """Send one span a stored event (at most 64 a batch), with the trace id that its causes give it."""
-        if self._tracing is None:
-            return
-        from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
-
-        tracer = self._tracing.get_tracer("cotenant")
-        for event in events[:64]:
-            parent = SpanContext(
-                trace_id=int(trace_id(event.causes[0] if event.causes else "", event.id), 16),
-                span_id=int(span_id(event.id), 16),
-                is_remote=True,
-                trace_flags=TraceFlags(TraceFlags.SAMPLED),
-            )
-            span = tracer.start_span(
-                event.data.TYPE,
-                context=set_span_in_context(NonRecordingSpan(parent)),
-                start_time=started_ns,
-                attributes={"cotenant.subject": event.subject, "cotenant.ref": event.ref, "cotenant.causes": event.causes},
-            )
-            span.end(end_time=ended_ns)
-
     def shutdown(self) -> None:
-        """Send what is pending."""
+        """Send what is pending, at most for SHUTDOWN_SECONDS: a collector that says nothing keeps no process."""
+        last_words = threading.Thread(target=self._shut_down, name="telemetry-shutdown", daemon=True)
+        last_words.start()
+        last_words.join(SHUTDOWN_SECONDS)
+
+    def _shut_down(self) -> None:
+        if self.tracing is not None:
+            self.tracing.shutdown()
         self._provider.shutdown()
-        if self._tracing is not None:
-            self._tracing.shutdown()

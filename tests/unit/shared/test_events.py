@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from cotenant.events import Event, NodeResources, ObjectStored, Placement, decode_event, encode_event, payload_types
-from cotenant.events.envelope import EventError, MessageDecoders, UnknownEventTypeError, View, traceparent_of
+from cotenant.events.envelope import EventError, MessageDecoders, UnknownEventTypeError, View
 from cotenant.events.placements import Figure
+from cotenant.events.trace_context import traceparent_of
 from cotenant.log.nats.decoding import event_of
 from cotenant.reference import CHANNELS, asyncapi, events_page
 

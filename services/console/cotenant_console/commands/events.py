@@ -1,8 +1,8 @@
 """`cotenant events`: what happened, in words, with its position on the log.
 
-In: the gateway's lines (stream, sequence, time, sentence, causes). Out: one line an event, or the lines as JSON. Without `-f`
-the last events of LOG; with `-f` also what executors do (EXECUTION), as it happens. Commit records and metrics are left out
-unless `--all` is given: they are many and are about no object.
+In: the gateway's lines (stream, sequence, time, sentence, causes, trace id). Out: one line an event, or the lines as JSON.
+Without `-f` the last events of LOG; with `-f` also what executors do (EXECUTION), as it happens. Commit records and metrics are
+left out unless `--all` is given: they are many and are about no object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHOWN = 100
 @click.option("-n", "--namespace", default="", help="Only objects of this namespace (with --for).")
 @click.option("--since", type=click.IntRange(0), default=None, metavar="SEQ", help="From this sequence of LOG on.")
 @click.option("--all", "everything", is_flag=True, help="Commit records and metrics too.")
-@click.option("-o", "--output", type=click.Choice(["wide", "json"]), help="With causes, or as JSON lines.")
+@click.option("-o", "--output", type=click.Choice(["wide", "json"]), help="With causes and traces, or as JSON lines.")
 @with_client
 def command(
     client: Client, follow: bool, about: str, namespace: str, since: int | None, everything: bool, output: str | None
@@ -56,8 +56,10 @@ def read_lines(client: Client, query: dict[str, str]) -> Iterator[Document]:
 
 
 def event_line(line: Document, wide: bool) -> str:
-    """One event: time of day, place, sentence, and its causes in the wide form."""
+    """One event: time of day, place, sentence; in the wide form its causes and its trace too."""
     place = f"{text_at(line, 'stream')}:{text_at(line, 'sequence')}"
     causes = " ".join(str(cause) for cause in list_at(line, "causes"))
     behind = f"  <- {causes}" if wide and causes else ""
+    if wide and (trace := text_at(line, "traceId")):
+        behind += f"  trace={trace}"
     return f"{text_at(line, 'time')[11:23]:<12}  {place:<16} {text_at(line, 'sentence')}{behind}"

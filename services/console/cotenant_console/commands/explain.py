@@ -1,7 +1,8 @@
 """`cotenant explain pod|node NAME`: from a decision back to the samples and objects that it was made from.
 
-In: the gateway's chain of causes. Out: the answer in one line, then the chain as an indented tree: stream:sequence,
-time, sentence, and the figures below it. What is shown already is not walked twice; what is no longer kept is said.
+In: the gateway's chain of causes. Out: the answer in one line, the trace of what it rests on, then the chain as an indented
+tree: stream:sequence, time, sentence, and the figures below it. What is shown already is not walked twice; what is no longer
+kept is said.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def explanation_lines(explanation: Document, depth: int) -> Iterator[str]:
     namespace = text_at(explanation, "namespace")
     name = f"{namespace}/{text_at(explanation, 'name')}" if namespace else text_at(explanation, "name")
     yield f"{text_at(explanation, 'kind')} {name}: {text_at(explanation, 'summary')}"
+    if trace := text_at(explanation, "links", 0, "traceId"):
+        yield f"trace {trace}"
     hidden = 0
     for link in list_at(explanation, "links"):
         if int(text_at(link, "depth", default="0")) >= depth:

@@ -1,7 +1,7 @@
 """cotenant's own endpoints below `/apis/cotenant.io/v1`: events, explain, status.
 
 * `events?since=SEQ&for=KIND/NAME&follow=1&namespace=NS`: the log's events as JSON lines: stream, sequence, time,
-type, a sentence, causes;
+type, a sentence, causes, the id of its trace;
 * `explain/pod/<namespace>/<name>`, `explain/node/<name>`: the chain of causes back to samples and objects, as JSON;
 * `deadletters`: the newest messages that could not be used, by whom and why, as a list of objects;
 * `status`: the services that answer, their counts, the dead letters;

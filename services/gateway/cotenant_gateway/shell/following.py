@@ -17,7 +17,9 @@ from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
+from cotenant.events.traces import Traces
 from cotenant.log.contract import Log
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
 from cotenant_gateway.read_model.core import GatewayCore
 
@@ -25,17 +27,25 @@ logger = logging.getLogger(__name__)
 
 FILTERS = (">",)
 TICK_SECONDS = 1.0
+TRACED = ("objects.core.pods.", "migrations.")
+"""Beginnings of subjects that the gateway's own writes name as their first cause."""
 
 
 class ReadModel:
     """The read model and the task that feeds it."""
 
-    def __init__(self, log: Log, identity: Identity, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, log: Log, identity: Identity, clock: Callable[[], datetime], figures: Figures | None = None
+    ) -> None:
         self.log = log
         self.identity = identity
         self.clock = clock
         self.quarantine = Quarantine()
-        self._follower = Follower(log, FILTERS, asyncio.Event(), service=identity.service, clock=clock)
+        if figures is not None:
+            figures.quarantines.append(self.quarantine)
+        self._follower = Follower(
+            log, FILTERS, asyncio.Event(), service=identity.service, clock=clock, figures=figures
+        )
         self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._tickets = 0
         self._watchers: set[asyncio.Event] = set()
@@ -44,6 +54,7 @@ class ReadModel:
         self.folds = asyncio.Event()
         """Set after every pull that brought something; cleared by whoever acts on it."""
         self.folded_count = 0
+        self.traces = Traces(TRACED)
         self.loading = True
         """The core that requests see is not, or no longer, the one that is kept up to date."""
         self.on_load: Callable[[], None] = lambda: None
@@ -56,6 +67,7 @@ class ReadModel:
     def _begin(self, number: int) -> _Folding:
         self.on_load()
         self.loading = True
+        self.traces = Traces(TRACED)
         return _Folding(self, Load(self.identity, FILTERS, number))
 
     def show(self, core: GatewayCore) -> None:
@@ -130,6 +142,7 @@ class _Folding(LoadingIncarnation):
         while True:
             await reading.wait(TICK_SECONDS)
             while (events := reading.take()) is not None:
+                model.traces.note(events)
                 self._quarantine.fold(events, fold)
                 self._quarantine.decided()
                 if self._quarantine.findings:

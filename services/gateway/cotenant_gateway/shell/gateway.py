@@ -1,6 +1,8 @@
 """The gateway's process around the loop: carries out the steps of requests and keeps its duties, on the real log.
 
 In: requests from HTTP and NATS. Out: plans to the writer, and answers once the follower has folded what was stored.
+
+Over 300 lines: a method of a few lines for each verb, and the driver of their steps.
 """
 
 from __future__ import annotations
@@ -8,28 +10,34 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cotenant.api.kinds import Kind
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
+from cotenant.events.trace_context import CURRENT
 from cotenant.log.contract import Head, Log, NoAnswer, Refused
 from cotenant.log.plan_writer import Overloaded, PlanWriter
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.log.room_pause import RoomPause
+from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.loop.requests import Carried, Check, Requests, no_check, storing
-from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Store
+from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Step, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.space import SpaceWatch
 from cotenant_gateway.statuses import ApiError, unavailable
+
+if TYPE_CHECKING:
+    from cotenant.runtime.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -74,15 +82,20 @@ class Gateway:
         *,
         terminated_pods: int = TERMINATED_POD_THRESHOLD,
         store: Path | None = None,
+        figures: Figures | None = None,
     ) -> None:
         """`terminated_pods`: so many finished pods are kept; 0: all. `store`: the folder that nats-server stores in, where this
         machine has it."""
         self.log = log
         self.identity = identity
         self.clock = clock
-        self.follower = ReadModel(log, identity, clock)
+        self.follower = ReadModel(log, identity, clock, figures)
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
-        self.writer = PlanWriter(log, identity.source, incarnation, clock, self.follower.folded)
+        self.writer = PlanWriter(
+            log, identity.source, incarnation, clock, self.follower.folded, lambda causes: self.follower.traces.of(causes)
+        )
+        self.tracing: Tracing | None = None
+        """Where spans are sent: that of each admission goes there."""
         self.follower.on_load = self.writer.forget
         self.space = SpaceWatch(log, store)
         self.space.needs_room = lambda: self.follower.loading
@@ -195,20 +208,34 @@ class Gateway:
     async def _carry_out(self, request: Request[T], actor: str, *, ends: bool) -> T:
         """Answer the steps of a request until it ends. Raises ApiError."""
         try:
-            step = next(request)
+            step = self._planned(request, None)
             while True:
                 match step:
                     case Store():
                         step = request.send(await self._store(step.plan, actor, ends=ends))
                     case Reach():
-                        step = request.send(await self._reached(step.sequence))
+                        step = self._planned(request, await self._reached(step.sequence))
                     case MoveOn():
-                        step = request.send(await self._moved_on(step.sequence))
+                        step = self._planned(request, await self._moved_on(step.sequence))
                     case Look():
                         step = request.send(await self._head(step.subject))
         except StopIteration as ended:
             result: T = ended.value
             return result
+
+    def _planned(self, request: Request[T], reply: int | None) -> Step:
+        """Have a request plan what to store, which is its admission."""
+        tracing, parent = self.tracing, CURRENT.get()
+        if tracing is None or not parent:
+            return request.send(reply)
+        began_ns, error = time.time_ns(), ""
+        try:
+            return request.send(reply)
+        except ApiError as refusal:
+            error = str(refusal)
+            raise
+        finally:
+            tracing.record("admission", tracing.begin(parent, "admission"), parent, began_ns, time.time_ns(), {}, error=error)
 
     async def _store(self, plan: Plan, actor: str, *, ends: bool) -> Outcome:
         """Store a plan. Where LOG has no room for one that is part of ending something, room is made."""
@@ -288,6 +315,7 @@ class Gateway:
 
     async def _do(self, plan: Plan, subject: str, folded: int) -> None:
         """Store a duty's plan, made when LOG was folded up to a sequence. A plan that was overtaken is made again later."""
+        trace = {"traceparent": self.follower.traces.of(plan.writes[0].causes)}
         try:
             match await self._carry_out(storing(plan, folded), "gateway", ends=plan.writes[0].tombstone):
                 case Written():
@@ -296,14 +324,15 @@ class Gateway:
                     now = asyncio.get_running_loop().time()
                     if not self._room_pause.waits(now):
                         pause = self._room_pause.refused(now)
-                        logger.warning("%s: LOG has no room: %s; duties wait for %.0f s", subject, reason, pause)
+                        said = f"LOG has no room: {reason}; duties wait for {pause:.0f} s"
+                        logger.warning("%s: %s", subject, said, extra=trace)
                 case Refused(reason=reason):
-                    logger.debug("%s: overtaken: %s", subject, reason)
+                    logger.debug("%s: overtaken: %s", subject, reason, extra=trace)
                 case NoAnswer(reason=reason):
-                    logger.warning("%s: the log does not answer: %s", subject, reason)
+                    logger.warning("%s: the log does not answer: %s", subject, reason, extra=trace)
         except ApiError as error:
-            logger.warning("%s: %s", subject, error)
+            logger.warning("%s: %s", subject, error, extra=trace)
         except Exception:
-            logger.exception("%s cannot be stored; the next look tries again", subject)
+            logger.exception("%s cannot be stored; the next look tries again", subject, extra=trace)
         finally:
             self._under_way.discard(subject)

@@ -6,10 +6,12 @@ for it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from cotenant.events.envelope import Event
 from cotenant.runtime.process import Host
 from cotenant_gateway.shell.gateway import Gateway
 
@@ -19,6 +21,9 @@ class GatewayTelemetry:
 
     def __init__(self, host: Host, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._tracing = gateway.tracing = host.telemetry.tracing
+        if self._tracing is not None:
+            gateway.writer.on_stored = self._stored
         self._requests: dict[tuple[str, int], int] = {}
         self._seconds: dict[tuple[str, int], float] = {}
         meter = host.telemetry.meter
@@ -29,18 +34,32 @@ class GatewayTelemetry:
             "cotenant_gateway_request_seconds", [self._spent], unit="s", description="Time until the answer, watches included"
         )
         meter.create_observable_gauge("cotenant_gateway_objects", [self._objects], description="API objects by kind")
-        meter.create_observable_gauge("cotenant_gateway_folded", [self._folded], description="Last LOG sequence folded")
+        host.telemetry.figures.register(meter)
         meter.create_observable_counter(
             "cotenant_gateway_batches", [self._batches], description="Batches of object writes by outcome"
         )
         meter.create_observable_gauge("cotenant_log_bytes", [self._log_bytes], unit="By", description="What LOG takes")
         meter.create_observable_gauge("cotenant_log_limit_bytes", [self._log_limit], unit="By", description="What LOG may take")
         meter.create_observable_gauge(
+            "cotenant_log_free_bytes", [self._log_free], unit="By", description="What LOG may take beside what it takes"
+        )
+        meter.create_observable_gauge(
+            "cotenant_gateway_oldest_write_seconds",
+            [self._oldest_write],
+            unit="s",
+            description="Age of the oldest write without an answer",
+        )
+        meter.create_observable_gauge(
             "cotenant_log_disk_free_bytes", [self._disk_free], unit="By", description="Free on nats-server's disk, where known"
         )
         meter.create_observable_gauge(
             "cotenant_log_full", [self._is_full], description="1 while creations and updates are refused for want of room"
         )
+
+    def _stored(self, event: Event, parent: str, sent_ns: int) -> None:
+        """Send the span of an event of the gateway's own."""
+        if self._tracing is not None:
+            self._tracing.event(event, parent, sent_ns, time.time_ns())
 
     def observe(self, verb: str, status: int, seconds: float) -> None:
         """Take one answer into account. Verbs are few: anything else than HTTP's own counts as OTHER."""
@@ -60,9 +79,6 @@ class GatewayTelemetry:
         for kind, collection in self._gateway.core.collections.items():
             yield Observation(len(collection.order), {"resource": kind.plural, "group": kind.group})
 
-    def _folded(self, _: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(self._gateway.core.folded)
-
     def _batches(self, _: CallbackOptions) -> Iterable[Observation]:
         writer = self._gateway.writer
         yield Observation(writer.batches - writer.refused_batches, {"outcome": "stored"})
@@ -73,6 +89,15 @@ class GatewayTelemetry:
 
     def _log_limit(self, _: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self._gateway.space.room.log.limit)
+
+    def _log_free(self, _: CallbackOptions) -> Iterable[Observation]:
+        room = self._gateway.space.room.log
+        if room.limit:
+            yield Observation(max(0, room.limit - room.used))
+
+    def _oldest_write(self, _: CallbackOptions) -> Iterable[Observation]:
+        since = self._gateway.writer.oldest_since
+        yield Observation(0.0 if since is None else max(0.0, time.monotonic() - since))
 
     def _disk_free(self, _: CallbackOptions) -> Iterable[Observation]:
         free = self._gateway.space.room.disk_free

@@ -240,6 +240,10 @@ class ExecutorCore:
         """The pods placed on this node, by namespace and name."""
         return self.pods.by_name
 
+    def trace_of(self, ref: str) -> str:
+        """The traceparent of a standing placement, by its reference; empty where there is none."""
+        return next((placed.traceparent for placed in self.pods.by_name.values() if placed.ref == ref), "")
+
     def figures(self, strategy: str) -> dict[str, int]:
         """The numbers behind a strategy's last decision."""
         return self.strategies[strategy].figures(self._targets.memory(strategy))

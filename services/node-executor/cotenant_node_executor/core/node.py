@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from cotenant.events.envelope import Event
 from cotenant.events.runs import ExecutorStatus
+from cotenant.events.trace_context import continued
+from cotenant.events.traces import Traces
 from cotenant.log.contract import USAGE
 from cotenant.model.subjects import executor_subject, usage_subject
 from cotenant_node_executor.core.composer import Composed
@@ -26,6 +28,8 @@ from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, Runtime
 from cotenant_node_executor.targets.interface import WriteReport
 
+HELD_TRACES = 500
+"""Messages whose traces are remembered, at least; those of standing placements always are."""
 EARLY_REPORT = timedelta(seconds=5)
 """After a suppression, usage is published at once but at most this often, so that the event's cause is the sample behind it."""
 
@@ -73,6 +77,10 @@ class ExecutorNode:
             name, core.boot, sample_seconds=periods.sample_seconds, report_seconds=periods.report_seconds
         )
         self._executions = Executions(name)
+        self._traces: Traces | None = None
+        """Of what was folded by `apply` and published; None where nobody follows traces, as in the simulator."""
+        self.written_values = self.refused_values = 0
+        """Since this node was made."""
         self._usage_ref = ""
         self._usage_at: datetime | None = None
         self._incarnation = f"node-executor/{name}/{core.boot}"
@@ -99,7 +107,20 @@ class ExecutorNode:
 
     def apply(self, event: Event) -> None:
         """Fold one event."""
+        self.note(event)
         self.core.apply(event)
+
+    def note(self, event: Event) -> None:
+        """Remember the trace of a message: what follows from it continues it."""
+        if self._traces is None:
+            self._traces = Traces(held=HELD_TRACES)
+        self._traces.note((event,))
+
+    def trace_of(self, causes: Sequence[str]) -> str:
+        """Return the traceparent of the first cause, empty where it is not known."""
+        if self._traces is None or not causes:
+            return ""
+        return self._traces.at(causes[0]) or self.core.trace_of(causes[0])
 
     def usage_stored(self, ref: str) -> None:
         """Record the reference under which the last usage message is stored."""
@@ -115,10 +136,11 @@ class ExecutorNode:
         return self._window.next_report
 
     def identified(self, event: Event, cell: str) -> Event:
-        """Return the event with its id: this incarnation and a counter."""
+        """Return the event with its id, this incarnation and a counter, in the trace of its first cause."""
         self._named += 1
-        source = f"/{cell}/node-executor/{self.name}"
-        return msgspec.structs.replace(event, id=f"{cell}/{self._incarnation}/{self._named}", source=source)
+        source, event_id = f"/{cell}/node-executor/{self.name}", f"{cell}/{self._incarnation}/{self._named}"
+        trace = continued(self.trace_of(event.causes), event_id) if self._traces is not None else ""
+        return msgspec.structs.replace(event, id=event_id, source=source, traceparent=trace)
 
     def refer(self, event: Event) -> Event:
         """Replace the placeholder NEWEST_USAGE in an event's causes by the last stored usage message."""
@@ -148,6 +170,9 @@ class ExecutorNode:
         if plan.orders:
             machine.carry_out(plan.orders, now)
         self._moved = bool(plan.orders or report.written or report.refused)
+        if self._moved:
+            self.written_values += len(report.written)
+            self.refused_values += len(report.refused)
         done = self._executions.of_cycle(core, plan, report, plan.orders, now)
         usage = self._usage(now) if self._window.due(now) or (done and self._early(now, done)) else []
         return [*usage, *core.decide(now), *done]

@@ -36,7 +36,7 @@ def sequence_of(ref: str) -> int:
 
 
 class DecodedPlacement(Struct, frozen=True, gc=False):
-    """A placement with its manifest decoded; `refusal`: why it cannot run here, `reason` in one word."""
+    """A placement with its manifest decoded. `refusal`: why it cannot run here, `reason`: in one word; `traceparent`: its event's."""
 
     placement: Placement
     ref: str
@@ -44,6 +44,7 @@ class DecodedPlacement(Struct, frozen=True, gc=False):
     view: PodView | None
     refusal: str = ""
     reason: str = REASON_UNSUPPORTED
+    traceparent: str = ""
 
     @property
     def names_node(self) -> bool:
@@ -59,17 +60,18 @@ def read_placement(
     """Decode a placement's manifest; with `plain_processes` fields that host processes do not support are refused, and without
     `root_pods` pods of root."""
     if not _NAME.fullmatch(data.uid):
-        return DecodedPlacement(data, event.ref, None, None, f"uid {data.uid!r} cannot name a folder")
+        return DecodedPlacement(data, event.ref, None, None, f"uid {data.uid!r} cannot name a folder", event.traceparent)
     try:
         pod = _identified(decode_pod(data.pod), data)
         view = pod_view(pod)
     except (msgspec.MsgspecError, QuantityError) as error:
-        return DecodedPlacement(data, event.ref, None, None, f"the manifest cannot be read: {error}")
+        return DecodedPlacement(data, event.ref, None, None, f"the manifest cannot be read: {error}", event.traceparent)
     refusals = [str(error) for error in process_runtime_errors(pod)] if plain_processes else []
     if plain_processes and not root_pods:
         refusals += [f"{field}: this node runs no pods as root (--allow-root-pods)" for field in root_fields(pod)]
     refusals += _name_refusals(pod.spec)
-    return DecodedPlacement(data, event.ref, PodToRun(pod, view.group, node), view, "; ".join(refusals))
+    to_run = PodToRun(pod, view.group, node, event.traceparent)
+    return DecodedPlacement(data, event.ref, to_run, view, "; ".join(refusals), event.traceparent)
 
 
 @by_identity

@@ -46,11 +46,12 @@ class ContainerState(Struct, frozen=True, gc=False):
 
 
 class PodToRun(Struct, frozen=True, gc=False):
-    """A placed pod: its manifest, and where its groups lie below the executor's root."""
+    """A placed pod: its manifest, where its groups lie below the executor's root, and the traceparent of its placement."""
 
     pod: Pod
     group: str
     node: str
+    traceparent: str = ""
 
     @property
     def uid(self) -> str:

@@ -45,6 +45,8 @@ from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import UNLIMITED, Knob
 
 NAME = "suppress"
+CAPACITY, QUANTITY = "capacity.cpu-milli", "best-effort.cpu-milli"
+"""Figures of a decision: the node's CPU, and what of it batch may use."""
 OFF = "off"
 CPUSET = "cpuset"
 
@@ -186,13 +188,13 @@ def _figures(memory: Struct | None) -> dict[str, int]:
         return {}
     split = memory.split
     return {
-        "capacity.cpu-milli": memory.capacity_milli,
+        CAPACITY: memory.capacity_milli,
         "threshold.percent": memory.threshold_percent,
         "node.cpu-milli": memory.node_used_milli,
         "services.cpu-milli": int(split.pods_non_be_milli),
         "host.cpu-milli": int(split.hosts_non_be_milli),
         "system.cpu-milli": int(split.system_milli),
-        "best-effort.cpu-milli": memory.quantity_milli,
+        QUANTITY: memory.quantity_milli,
     }
 
 

@@ -24,6 +24,8 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, encode_event
+from cotenant.events.trace_context import found_in
+from cotenant.events.traces import about
 from cotenant.log.contract import (
     EXECUTION,
     HISTORY,
@@ -75,6 +77,10 @@ class Lost(msgspec.Struct, frozen=True):
     reason: str
 
 
+REFUSALS = ("sequence", "no_space", "too_large", "no_answer", "other")
+"""Why a write is not stored: its expectation failed, LOG or its disk is full, a message is too large, nobody answered."""
+
+
 class NatsLog:
     """`cotenant.log.contract.Log` on a NATS connection. Make one with `connect`."""
 
@@ -89,6 +95,8 @@ class NatsLog:
         """Of LOG as it was declared, in bytes; 0: not declared by this process."""
         self.unknown_types = 0
         self.dead_letters = 0
+        self.refused = dict.fromkeys(REFUSALS, 0)
+        """Writes that were not stored, or of which that is not known, by reason."""
         self.longest_ttl_seconds = 0
         """For tests and benchmarks: no tombstone stays longer, whatever its TTL says; 0: as it says. Start markers are left
         alone: a process whose marker expires before it is delivered never ends its load."""
@@ -117,6 +125,12 @@ class NatsLog:
 
     async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
         """See `cotenant.log.contract.Log`."""
+        outcome = await self._append(writes)
+        if not isinstance(outcome, Stored):
+            self.refused[_reason(outcome)] += 1
+        return outcome
+
+    async def _append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
         if not 0 < len(writes) <= MAX_BATCH:
             raise ValueError(f"a batch holds 1 to {MAX_BATCH} messages, not {len(writes)}")
         messages: list[Message] = []
@@ -124,7 +138,8 @@ class NatsLog:
             event = write.event
             body = encode_event(event)
             if len(body) > MAX_MESSAGE_BYTES:
-                return Refused(f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}", wrong_sequence=False)
+                said = f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}"
+                return Refused(said, wrong_sequence=False, too_large=True)
             lines = header_lines(event, write.expected, write.message_id, self.longest_ttl_seconds)
             messages.append((event.subject, lines, body))
         try:
@@ -168,10 +183,12 @@ class NatsLog:
         try:
             ack = await self._send([(event.subject, header_lines(event, message_id=event.id), encode_event(event))])
         except API_ERRORS as error:
-            logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error)
+            self.refused["no_answer"] += 1
+            logger.warning("not confirmed on %s: %s: %s", event.subject, type(error).__name__, error, extra=about(event))
             return None
         if ack.error is not None:
-            logger.warning("refused on %s: %s", event.subject, ack.error.description)
+            self.refused["no_space" if is_no_space(ack.error) else "other"] += 1
+            logger.warning("refused on %s: %s", event.subject, ack.error.description, extra=about(event))
             return None
         return ack.seq
 
@@ -317,7 +334,8 @@ class NatsLog:
         """Keep what could not be used on EXECUTION, with the reason; the reader goes on."""
         self.dead_letters += 1
         self.on_dead_letter()
-        logger.warning("dead letter %s:%d on %s: %s", stream, sequence, subject, reason)
+        extra = {"traceparent": found_in(raw)}
+        logger.warning("dead letter %s:%d on %s: %s", stream, sequence, subject, reason, extra=extra)
         await self.publish(make_dead_letter(stream, subject, sequence, reason, raw, datetime.now(UTC), self.service))
 
     async def close(self) -> None:
@@ -328,6 +346,16 @@ class NatsLog:
                     await self.client.drain()
             except API_ERRORS:
                 await self.client.close()
+
+
+def _reason(outcome: Refused | NoAnswer) -> str:
+    if isinstance(outcome, NoAnswer):
+        return "no_answer"
+    if outcome.no_space:
+        return "no_space"
+    if outcome.too_large:
+        return "too_large"
+    return "sequence" if outcome.wrong_sequence else "other"
 
 
 async def connect(url: str, service: str) -> NatsLog:
