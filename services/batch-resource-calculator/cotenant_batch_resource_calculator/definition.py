@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import GATHERED, Definition
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
 
 PACE = timedelta(seconds=1)
@@ -17,5 +17,6 @@ DEFINITION = Definition(
     config_type=CalculatorConfig,
     make_core=BatchResourceCalculator,
     pace=PACE,
+    gather=GATHERED,
     summary="decides how much of each node batch pods may use, and renders its NodeSLO",
 )

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import GATHERED, Definition
 from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
 from cotenant_quota_tree.solution import Rules
 
@@ -35,5 +35,6 @@ DEFINITION = Definition(
     filters=FILTERS,
     config_type=QuotaTreeConfig,
     make_core=make_core,
+    gather=GATHERED,
     summary="shares the cluster among elastic quotas: runtime quota, scaled mins, used, overuse",
 )

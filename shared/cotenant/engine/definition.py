@@ -15,6 +15,10 @@ from cotenant.engine.core import Core
 from cotenant.events.envelope import Event, View
 
 
+GATHERED = timedelta(milliseconds=250)
+"""How long services whose decisions nobody waits for gather what others store (`Definition.gather`)."""
+
+
 class Gauge(msgspec.Struct, frozen=True):
     """A metric of a core: `read` returns its values as of the last decision, each with its labels.
 
@@ -33,6 +37,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     `pace` and `urgent` save small batches, which are most of what a log costs: within `pace` of its last batch the service
     stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
     time has come, or goes with an urgent event.
+    `gather`: what other services store reaches this one together, at most once in this time, while one thing follows another; after
+    a pause of that length at once. For services whose decisions nobody waits for: each message that is delivered by itself costs
+    the server and the service more than the message. Not used in the simulator, where deliveries cost nothing.
     `gauges` are shown with the process' metrics.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
     """
@@ -46,6 +53,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     views: tuple[type[View], ...] = ()
     pace: timedelta = timedelta(0)
     urgent: Callable[[Event], bool] | None = None
+    gather: timedelta = timedelta(0)
     recomputed: bool = True
     gauges: tuple[Gauge, ...] = ()
     summary: str = ""

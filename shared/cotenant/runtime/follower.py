@@ -35,6 +35,7 @@ from cotenant.log.contract import (
     Behind,
     Clocked,
     Declared,
+    Gathering,
     Log,
     NoAnswer,
     Reader,
@@ -225,9 +226,11 @@ class Follower:
         pull_limit: int = PULL_LIMIT,
         queue_pulls: int = QUEUE_PULLS,
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
+        gather_seconds: float = 0.0,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is."""
+        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is. `gather_seconds`: see
+        `log.contract.Gathering`."""
         self.incarnations = 0
         """So many were begun."""
         self._log = log
@@ -240,6 +243,7 @@ class Follower:
         self._pull_limit = pull_limit
         self._queue_pulls = queue_pulls
         self._max_pause = max_pause_seconds
+        self._gather_seconds = gather_seconds
         self._clock = clock
 
     async def run(self, begin: Callable[[int], Incarnation]) -> None:
@@ -309,6 +313,8 @@ class Follower:
                 readers[0].skip(incarnation.knows)
             if self._views and isinstance(readers[0], Viewing):
                 readers[0].view(self._views)
+            if self._gather_seconds and isinstance(readers[0], Gathering):
+                readers[0].gather(self._gather_seconds)
             if self._usage_filters:
                 readers.append(await self._log.follow(USAGE, self._usage_filters))
                 # No marker ends this load: samples are news or too old.
