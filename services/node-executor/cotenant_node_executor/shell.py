@@ -5,7 +5,7 @@ storing run in tasks of their own, so that cycles continue while the server is u
 processes stay supervised. A message that the core cannot fold becomes a dead letter.
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports under way (`reports`); at most MAX_OUTBOX usage
-and execution events wait to be stored, each tried PUBLISH_TRIES times; beyond that the oldest are dropped and counted.
+and execution events wait to be stored, at most MAX_TOGETHER at a time, each tried PUBLISH_TRIES times; beyond that the oldest are dropped and counted.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 PULL_LIMIT = 500
 QUEUE_PULLS = 4
 MAX_OUTBOX = 1000
+GATHER_SECONDS = 0.5
+"""How long the first of several execution events waits for the others."""
+MAX_TOGETHER = 100
 PUBLISH_TRIES = 20
 PUBLISH_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 2.0
@@ -219,18 +222,24 @@ class ExecutorShell:
                 self._wake_outbox.set()
 
     async def _send(self) -> None:
-        """Store usage and execution events in order: the reference of a usage message is a cause of later events."""
+        """Store usage by itself, as its reference is a cause of later events, and what was executed together: nobody waits for
+        it."""
         while True:
             while not self._outbox:
                 self._wake_outbox.clear()
                 await self._wake_outbox.wait()
-            event = self.node.identified(self.node.refer(self._outbox.popleft()), self._cell)
-            sequence = await self._publish(event)
-            if sequence is None:
-                self.dropped += 1
-                logger.warning("node %s: %s was not confirmed in %d tries", self.node.name, event.subject, PUBLISH_TRIES)
-            elif event.stream == USAGE:
-                self.node.usage_stored(f"{USAGE}:{sequence}")
+            if self._outbox[0].stream != USAGE:
+                await asyncio.sleep(GATHER_SECONDS)
+            together = [self._outbox.popleft()]
+            while self._outbox and len(together) < MAX_TOGETHER and USAGE not in (together[0].stream, self._outbox[0].stream):
+                together.append(self._outbox.popleft())
+            events = [self.node.identified(self.node.refer(event), self._cell) for event in together]
+            for event, sequence in zip(events, await asyncio.gather(*map(self._publish, events)), strict=True):
+                if sequence is None:
+                    self.dropped += 1
+                    logger.warning("node %s: %s was not confirmed in %d tries", self.node.name, event.subject, PUBLISH_TRIES)
+                elif event.stream == USAGE:
+                    self.node.usage_stored(f"{USAGE}:{sequence}")
 
     async def _publish(self, event: Event) -> int | None:
         """Publish until acknowledged, a bounded number of times; a server restart takes seconds."""

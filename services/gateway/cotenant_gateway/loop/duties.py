@@ -20,7 +20,7 @@ from cotenant.log.plans import Plan, PlannedWrite
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
 from cotenant_gateway.planning.endings import endings, registrations
-from cotenant_gateway.planning.leftovers import leftovers
+from cotenant_gateway.planning.leftovers import ended_runs, leftovers
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD, collected_pods
 from cotenant_gateway.read_model.core import GatewayCore
 
@@ -45,10 +45,13 @@ class Duties:
         new_uid: Callable[[], str],
         budgets: Cadence,
         terminated_pods: int = TERMINATED_POD_THRESHOLD,
+        gather: timedelta = timedelta(0),
     ) -> None:
-        """`terminated_pods`: so many finished pods are kept; 0: all."""
+        """`terminated_pods`: so many finished pods are kept; 0: all. `gather`: what can end is looked at no more often."""
         self._core = core
         self._terminated_pods = terminated_pods
+        self._gather = gather
+        self._ended: datetime | None = None
         self._collected: datetime | None = None
         self._new_uid = new_uid
         self._budgets = budgets
@@ -69,11 +72,14 @@ class Duties:
             yield missing
 
     def due(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield what the read model makes due: endings, then registrations, then budgets, then once a second finished pods and
+        """Yield what the read model makes due: endings (together, as they follow one another: each tombstone that is stored by
+        itself costs the server more than many at once), then registrations, then budgets, then once a second finished pods and
         what is left of pods."""
         core = self._core()
-        if core.ending or core.orphaned:
-            yield list(endings(core, now))
+        if (core.may_end or core.orphaned or core.pod_ends.left) and self._endings_are_due(now):
+            plans = [*endings(core, now), *ended_runs(core)]
+            self._ended = now if plans else self._ended
+            yield plans
         if core.unregistered:
             yield self._identified(registrations(core), now)
         if self._budgets.every is not None and core.collections[BUDGETS].slots and self._budgets_are_due(core, now):
@@ -86,6 +92,16 @@ class Duties:
             self._collected = now
             yield list(collected_pods(core, now, self._terminated_pods))
             yield list(leftovers(core, now))
+
+    def wait(self, now: datetime) -> timedelta | None:
+        """Return how long what ends has to wait for the next look at it; None where nothing waits."""
+        core = self._core()
+        if not (core.may_end or core.pod_ends.left) or self._endings_are_due(now) or self._ended is None:
+            return None
+        return self._ended + self._gather - now
+
+    def _endings_are_due(self, now: datetime) -> bool:
+        return self._ended is None or not self._ended <= now < self._ended + self._gather
 
     def _budgets_are_due(self, core: GatewayCore, now: datetime) -> bool:
         if self._budgets_seen is None or self._budgets.every is None:
