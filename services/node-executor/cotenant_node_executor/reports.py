@@ -1,9 +1,11 @@
 """Stores a node's reports on LOG, in rounds: what is decided while one is under way waits for the next.
 
 In: the reports of a cycle. Out: what was stored is folded by the node at once; of a refused report it takes over the sequence
-that LOG has, and the next cycle decides again. The end of a report waits for END_AFTER_SECONDS: by then a gateway has stored it
-with other ends (`planning.leftovers` there), which costs the server a fraction; where no gateway runs, the node ends it. However many pods begin and end, a node has one round at the server, so that
+that LOG has, and the next cycle decides again. However many pods begin and end, a node has one round at the server, so that
 others are not kept waiting behind it; the slower the server, the larger the rounds.
+
+The end of a report waits for END_AFTER_SECONDS: by then a gateway has stored it, together with other ends, which costs the
+server less than one message at a time. Where no gateway runs, the node ends it.
 
 Bounds: one round, of at most ROUND reports; WORTH_A_BATCH of them go as one atomic batch, fewer one by one; `RoomPause` between
 tries while LOG has no room; as many ends wait as a cycle decides.

@@ -5,7 +5,8 @@ storing run in tasks of their own, so that cycles continue while the server is u
 processes stay supervised. A message that the core cannot fold becomes a dead letter.
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports under way (`reports`); at most MAX_OUTBOX usage
-and execution events wait to be stored, at most MAX_TOGETHER at a time, each tried PUBLISH_TRIES times; beyond that the oldest are dropped and counted.
+and execution events wait to be stored, MAX_TOGETHER at a time, each tried PUBLISH_TRIES times; beyond that the oldest are
+dropped and counted.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import msgspec
 from cotenant.engine.core import Core
 from cotenant.events.envelope import Event, View
 
-
 GATHERED = timedelta(milliseconds=250)
 """How long services whose decisions nobody waits for gather what others store (`Definition.gather`)."""
 
@@ -37,9 +36,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     `pace` and `urgent` save small batches, which are most of what a log costs: within `pace` of its last batch the service
     stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
     time has come, or goes with an urgent event.
-    `gather`: what other services store reaches this one together, at most once in this time, while one thing follows another; after
-    a pause of that length at once. For services whose decisions nobody waits for: each message that is delivered by itself costs
-    the server and the service more than the message. Not used in the simulator, where deliveries cost nothing.
+    `gather` is for services whose decisions nobody waits for: while one message follows another they are delivered together,
+    once in this time; after a pause of that length the next one comes at once. A delivery by itself costs the server and the
+    service more than the message. The simulator does without: a commit record says what was folded, whenever that was read.
     `gauges` are shown with the process' metrics.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
     """

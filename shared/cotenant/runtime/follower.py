@@ -229,8 +229,8 @@ class Follower:
         gather_seconds: float = 0.0,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is. `gather_seconds`: see
-        `log.contract.Gathering`."""
+        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is.
+        `gather_seconds`: see `log.contract.Gathering`; 0: everything is delivered at once."""
         self.incarnations = 0
         """So many were begun."""
         self._log = log
