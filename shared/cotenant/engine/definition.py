@@ -14,7 +14,7 @@ import msgspec
 from cotenant.engine.core import Core
 from cotenant.events.envelope import Event, View
 
-GATHERED = timedelta(milliseconds=250)
+GATHERED = timedelta(milliseconds=500)
 """How long services whose decisions nobody waits for gather what others store (`Definition.gather`)."""
 
 
