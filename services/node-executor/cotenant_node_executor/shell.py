@@ -88,6 +88,7 @@ class ExecutorShell:
         self._quarantine = Quarantine()
         self._outbox: deque[Event] = deque()
         self._wake_outbox = asyncio.Event()
+        self._publishing = False
         self._reports = Reports(log, cell, lambda: self._wake_cycles())
 
     async def run(self) -> None:
@@ -234,6 +235,7 @@ class ExecutorShell:
             together = [self._outbox.popleft()]
             while self._outbox and len(together) < MAX_TOGETHER and USAGE not in (together[0].stream, self._outbox[0].stream):
                 together.append(self._outbox.popleft())
+            self._publishing = True
             events = [self.node.identified(self.node.refer(event), self._cell) for event in together]
             for event, sequence in zip(events, await asyncio.gather(*map(self._publish, events)), strict=True):
                 if sequence is None:
@@ -241,6 +243,7 @@ class ExecutorShell:
                     logger.warning("node %s: %s was not confirmed in %d tries", self.node.name, event.subject, PUBLISH_TRIES)
                 elif event.stream == USAGE:
                     self.node.usage_stored(f"{USAGE}:{sequence}")
+            self._publishing = False
 
     async def _publish(self, event: Event) -> int | None:
         """Publish until acknowledged, a bounded number of times; a server restart takes seconds."""
@@ -255,7 +258,7 @@ class ExecutorShell:
         """Wait at most two seconds for events in flight."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
-                while self._outbox or self._reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
+                while self._outbox or self._publishing or self._reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
                     await asyncio.sleep(0.02)
 
 

@@ -9,12 +9,10 @@ from cotenant.events.runs import RunPhase
 from cotenant.kinds.pods import PODS
 from cotenant.log.plans import Plan
 from cotenant.model.subjects import node_subject, pod_subject, run_subject
-from cotenant_gateway.loop.duties import Cadence, Duties
+from cotenant_gateway.loop.duties import GATHERED_ENDINGS, Cadence, Duties
 from cotenant_gateway.planning.endings import deletion
 from tests.builders import node_document, stored
 from tests.unit.gateway.builders_gateway import World, manifest
-
-GATHER = timedelta(milliseconds=250)
 
 
 def world_with_node() -> World:
@@ -36,7 +34,7 @@ def run_to_its_end(world: World, name: str, phase: RunPhase = RunPhase.STOPPED) 
 
 
 def duties_of(world: World) -> Duties:
-    return Duties(lambda: world.core, lambda: "uid", Cadence(None), gather=GATHER)
+    return Duties(lambda: world.core, lambda: "uid", Cadence(None))
 
 
 def due(world: World, duties: Duties) -> list[str]:
@@ -96,7 +94,7 @@ def test_the_report_of_a_finished_pod_stays_as_long_as_its_object() -> None:
     duties = duties_of(world)
     run_to_its_end(world, "job", RunPhase.SUCCEEDED)
     assert due(world, duties) == [pod_subject("default", "job")]
-    world.now += GATHER
+    world.now += GATHERED_ENDINGS
     assert due(world, duties) == [run_subject("n1", "default", "job")]
 
 

@@ -26,6 +26,9 @@ from cotenant_gateway.read_model.core import GatewayCore
 
 BUILT_INS_EVERY = timedelta(seconds=1)
 COLLECTED_EVERY = timedelta(seconds=1)
+GATHERED_ENDINGS = timedelta(milliseconds=250)
+"""The first thing that ends is stored at once, what ends within this time of it together: a tombstone by itself costs the
+server more than one of many."""
 
 
 class Cadence(msgspec.Struct, frozen=True):
@@ -45,12 +48,10 @@ class Duties:
         new_uid: Callable[[], str],
         budgets: Cadence,
         terminated_pods: int = TERMINATED_POD_THRESHOLD,
-        gather: timedelta = timedelta(0),
     ) -> None:
-        """`terminated_pods`: so many finished pods are kept; 0: all. `gather`: what can end is looked at no more often."""
+        """`terminated_pods`: so many finished pods are kept; 0: all."""
         self._core = core
         self._terminated_pods = terminated_pods
-        self._gather = gather
         self._ended: datetime | None = None
         self._collected: datetime | None = None
         self._new_uid = new_uid
@@ -72,8 +73,7 @@ class Duties:
             yield missing
 
     def due(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield what the read model makes due: endings (together, as they follow one another: each tombstone that is stored by
-        itself costs the server more than many at once), then registrations, then budgets, then once a second finished pods and
+        """Yield what the read model makes due: endings, then registrations, then budgets, then once a second finished pods and
         what is left of pods."""
         core = self._core()
         if (core.may_end or core.orphaned or core.pod_ends.left) and self._endings_are_due(now):
@@ -98,10 +98,10 @@ class Duties:
         core = self._core()
         if not (core.may_end or core.pod_ends.left) or self._endings_are_due(now) or self._ended is None:
             return None
-        return self._ended + self._gather - now
+        return self._ended + GATHERED_ENDINGS - now
 
     def _endings_are_due(self, now: datetime) -> bool:
-        return self._ended is None or not self._ended <= now < self._ended + self._gather
+        return self._ended is None or not self._ended <= now < self._ended + GATHERED_ENDINGS
 
     def _budgets_are_due(self, core: GatewayCore, now: datetime) -> bool:
         if self._budgets_seen is None or self._budgets.every is None:

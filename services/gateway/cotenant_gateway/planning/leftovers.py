@@ -3,11 +3,10 @@
 In: the read model, the time. Out: tombstones:
 
     evictions.<namespace>.<pod>     KEPT after the answer, once the pod that it was about is gone
-    node.<node>.run.<ns>.<pod>      once the node has no object, and no placement there: its executor ends its reports itself,
-                                    but a machine that is gone has none. The report of a finished pod stays for as long as
-                                    the pod, which would be started again without it.
-                                    Also once the placement has ended (`ended_runs`): the executor would end its report itself
-                                    END_AFTER_SECONDS later, by itself; the gateway does it with what else it ends
+    node.<node>.run.<ns>.<pod>      once its placement has ended (`ended_runs`): the executor would end its report itself a
+                                    little later, the gateway does it together with the object's end. Or once the node has no
+                                    object, and no placement there: a machine that is gone has no executor. The report of a
+                                    finished pod stays for as long as the pod, which would be started again without it
 
 Level-triggered; every plan is fenced by the sequence of what it ends.
 """

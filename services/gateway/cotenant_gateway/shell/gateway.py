@@ -41,8 +41,6 @@ NEWS_SECONDS = 0.5
 MAKE_ROOM_TRIES = 6
 EXHAUSTED_SECONDS = 1.0
 """So long a write may go without an answer where nothing is left of the server's disk."""
-GATHERED_ENDINGS = timedelta(milliseconds=250)
-"""The first thing that ends is stored at once, what ends within this time of it together."""
 BUDGETS = Cadence(timedelta(seconds=1))
 T = TypeVar("T")
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -91,7 +89,7 @@ class Gateway:
         self.space.on_exhausted = lambda: self.writer.give_up(EXHAUSTED_SECONDS)
         self.ready = asyncio.Event()
         self._requests = Requests(lambda: self.core, clock, new_uid, new_suffix, ATTEMPTS)
-        self._duties = Duties(lambda: self.core, new_uid, BUDGETS, terminated_pods, GATHERED_ENDINGS)
+        self._duties = Duties(lambda: self.core, new_uid, BUDGETS, terminated_pods)
         self._under_way: set[str] = set()
         """Subjects of duties that are being stored."""
         self._duty_tasks: set[asyncio.Task[None]] = set()

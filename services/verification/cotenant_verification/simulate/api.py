@@ -120,7 +120,9 @@ class SimulatedGateway:
             self._store_all(plans, now, world)
         tick = now + COLLECTED_EVERY if core.pod_ends.wait_for_time else None
         following = scheduled[0][0] if scheduled else None
-        return min((at for at in (tick, following) if at is not None), default=None)
+        waits = self._duties.wait(now)
+        gathered = None if waits is None else now + waits
+        return min((at for at in (tick, following, gathered) if at is not None), default=None)
 
     def _at(self, when: datetime, what: str, begin: Callable[[], Request[Any]]) -> None:
         self._order += 1
