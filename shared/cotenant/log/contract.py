@@ -36,8 +36,8 @@ MAX_BATCH = 1000
 
 WORTH_A_BATCH = 12
 """Below this number, messages that need not be stored together cost less one by one than as a batch: the server stages every
-batch in files of its own, which takes five syncs more than a message. (`python -m tests.bench bus`: eight messages that are sent
-at once cost 1.5 ms of the server's CPU, sixteen 2.8 ms, a batch of eight or sixteen 2.3 ms.)"""
+batch in files of its own, which takes five syncs more than a message. (`python -m tests.bench bus`: eight messages that are
+sent at once cost 1.5 ms of the server's CPU, sixteen 2.8 ms, a batch of eight or sixteen 2.3 ms.)"""
 
 KEEP_PER_SUBJECT = 64
 """Versions of one subject that LOG keeps."""
