@@ -54,11 +54,22 @@ async def measure() -> None:
             read += len(await reader.pull(MAX_BATCH, 1.0))
         show("read", before)
         await reader.close()
-        for name, size in (("single_message", 1), ("batch_of_two", 2), ("batch_of_eight", 8), ("drained", 0)):
+        for name, size, at_once in (
+            ("single_message", 1, 1),
+            ("batch_of_two", 2, 1),
+            ("batch_of_eight", 8, 1),
+            ("eight_at_once", 1, 8),
+            ("batch_of_sixteen", 16, 1),
+            ("sixteen_at_once", 1, 16),
+            ("drained", 0, 1),
+        ):
             times, before = [], spent()
             for index in range(TIMES):
                 started = time.perf_counter()
-                await (store(size, index) if size else log.drained("commits.bench.0"))
+                if size:
+                    await asyncio.gather(*(store(size, index + number) for number in range(at_once)))
+                else:
+                    await log.drained("commits.bench.0")
                 times.append(time.perf_counter() - started)
             own, server = (1e6 * (now - then) / TIMES for now, then in zip(spent(), before, strict=True))
             print(f"bus_{name}_p50 {sorted(times)[TIMES // 2] * 1e3:.2f} ms")

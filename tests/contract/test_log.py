@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -390,6 +390,43 @@ async def test_a_reader_leaves_out_what_its_owner_knows(nats_server: NatsServer)
     found = await read(reader, 2)
     assert [event.sequence for event in found] == [stored.first, stored.last]
     assert reader.position == stored.last
+    await reader.close()
+    await log.close()
+
+
+async def test_messages_that_follow_one_another_are_delivered_together_where_the_reader_gathers(
+    nats_server: NatsServer,
+) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    reader = await log.follow(LOG, ["metrics.*", "node.>"])
+    reader.gather(2.0)
+    assert list(await reader.pull(100, 0.0)) == []
+    reader.loaded()
+    seen: list[tuple[float, Sequence[Event]]] = []
+
+    async def pull() -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while sum(len(events) for _, events in seen) < 1 + 2500:
+                events = await reader.pull(5000, 30.0)
+                if events:
+                    seen.append((asyncio.get_running_loop().time(), events))
+
+    # The pull of the load takes up to 5 s to end; messages of that time come one by one.
+    async with asyncio.timeout(WAIT_SECONDS):
+        while reader._consumer._wanted != 1:
+            await reader.pull(100, 0.1)
+    pulling = asyncio.ensure_future(pull())
+    await store(log, metric("first", 0))
+    began = asyncio.get_running_loop().time()
+    for number in range(0, 2500, 500):
+        await store(log, *(metric(f"n{number + value}", number + value) for value in range(500)))
+    stored_after = asyncio.get_running_loop().time() - began
+    await pulling
+    assert [event.subject for event in seen[0][1]] == ["metrics.first"]
+    assert seen[1][0] - seen[0][0] > min(1.9, stored_after)
+    values = [event.data.node_usage.cpu_milli for _, events in seen[1:] for event in events]  # type: ignore[attr-defined]
+    assert values == list(range(2500)), "more than fits one pull comes at once, in order, nothing twice"
     await reader.close()
     await log.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import GATHERED, Definition
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
 
 PACE = timedelta(seconds=1)
@@ -18,5 +18,6 @@ DEFINITION = Definition(
     make_core=BatchResourceCalculator,
     pace=PACE,
     traced=("metrics.", "objects."),
+    gather=GATHERED,
     summary="decides how much of each node batch pods may use, and renders its NodeSLO",
 )

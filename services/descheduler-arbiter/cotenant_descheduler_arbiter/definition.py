@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from cotenant.engine.definition import Definition, Gauge
+from cotenant.engine.definition import GATHERED, Definition, Gauge
 from cotenant_descheduler_arbiter.config.configuration import DeschedulerConfiguration
 from cotenant_descheduler_arbiter.config.resolution import resolve
 from cotenant_descheduler_arbiter.core import CORE_VERSION, DeschedulerArbiterCore
@@ -54,5 +54,6 @@ DEFINITION = Definition(
     config_type=CheckedConfiguration,
     make_core=make_core,
     gauges=GAUGES,
+    gather=GATHERED,
     summary="decides which pods to move and which moves may run now, and taints nodes without samples",
 )

@@ -1,6 +1,6 @@
 """The service definition for its process and the simulator. The service measures, so replay skips it."""
 
-from cotenant.engine.definition import Definition, Gauge
+from cotenant.engine.definition import GATHERED, Definition, Gauge
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import CORE_VERSION, EARLY_FULL, FILTERS, NO_NODE, USAGE_FILTERS, MetricsIngestCore
 from cotenant_metrics_ingest.node_windows import BACKWARDS, FUTURE, MALFORMED, TOO_OLD
@@ -25,5 +25,6 @@ DEFINITION = Definition(
     recomputed=False,
     gauges=GAUGES,
     traced=("usage.", "objects.core.nodes."),
+    gather=GATHERED,
     summary="aggregates usage samples into NodeMetrics: means, percentiles per window, and nodes without samples",
 )

@@ -5,7 +5,8 @@ storing run in tasks of their own, so that cycles continue while the server is u
 processes stay supervised. A message that the core cannot fold becomes a dead letter.
 
 Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports under way (`reports`); at most MAX_OUTBOX usage
-and execution events wait to be stored, each tried PUBLISH_TRIES times; beyond that the oldest are dropped and counted.
+and execution events wait to be stored, MAX_TOGETHER at a time, each tried PUBLISH_TRIES times; beyond that the oldest are
+dropped and counted.
 
 Over 300 lines: loading, cycles and storing share the node, which a reload replaces.
 """
@@ -47,6 +48,9 @@ logger = logging.getLogger(__name__)
 PULL_LIMIT = 500
 QUEUE_PULLS = 4
 MAX_OUTBOX = 1000
+GATHER_SECONDS = 0.5
+"""How long the first of several execution events waits for the others."""
+MAX_TOGETHER = 100
 PUBLISH_TRIES = 20
 PUBLISH_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 2.0
@@ -102,6 +106,8 @@ class ExecutorShell:
         self._figures.quarantines.append(self._quarantine)
         self._outbox: deque[tuple[Event, int, int]] = deque()
         """Events, and when the cycle that they are about began and ended (ns since the epoch)."""
+        self._sending = 0
+        """So many events are being sent."""
         self._sending_since_ns: int | None = None
         """When the event was made that is being published."""
         self._wake_outbox = asyncio.Event()
@@ -152,7 +158,7 @@ class ExecutorShell:
     @property
     def unsent(self) -> int:
         """Events that wait for the server."""
-        return len(self._outbox) + (self._sending_since_ns is not None)
+        return len(self._outbox) + self._sending
 
     @property
     def unsent_since_ns(self) -> int | None:
@@ -275,27 +281,40 @@ class ExecutorShell:
                 self._wake_outbox.set()
 
     async def _send(self) -> None:
-        """Store usage and execution events in order: the reference of a usage message is a cause of later events."""
+        """Store usage by itself, as its reference is a cause of later events, and what was executed together: nobody waits for
+        it."""
         while True:
             while not self._outbox:
                 self._wake_outbox.clear()
                 await self._wake_outbox.wait()
-            event, began_ns, ended_ns = self._outbox.popleft()
-            self._sending_since_ns = ended_ns
-            event = self._traced(self.node.identified(self.node.refer(event), self._cell))
-            sequence = await self._publish(event)
-            self._sending_since_ns = None
+            if self._outbox[0][0].stream != USAGE:
+                await asyncio.sleep(GATHER_SECONDS)
+            together = [self._outbox.popleft()]
+            while (
+                self._outbox
+                and len(together) < MAX_TOGETHER
+                and USAGE not in (together[0][0].stream, self._outbox[0][0].stream)
+            ):
+                together.append(self._outbox.popleft())
+            self._sending, self._sending_since_ns = len(together), together[0][2]
+            await self._send_together(together)
+            self._sending, self._sending_since_ns = 0, None
+
+    async def _send_together(self, together: Sequence[tuple[Event, int, int]]) -> None:
+        events = [self._traced(self.node.identified(self.node.refer(event), self._cell)) for event, _, _ in together]
+        sequences = await asyncio.gather(*map(self._publish, events))
+        for event, sequence, (_, began_ns, ended_ns) in zip(events, sequences, together, strict=True):
             if sequence is None:
                 self.dropped_of[event.stream] += 1
                 said = f"{event.subject} was not confirmed in {PUBLISH_TRIES} tries"
                 logger.warning("node %s: %s", self.node.name, said, extra=about(event))
                 continue
-            event = msgspec.structs.replace(event, sequence=sequence)
-            if event.stream == USAGE:
-                self.node.usage_stored(event.ref)
-                self.node.note(event)
+            stored = msgspec.structs.replace(event, sequence=sequence)
+            if stored.stream == USAGE:
+                self.node.usage_stored(stored.ref)
+                self.node.note(stored)
             if self._tracing is not None:
-                self._tracing.published(event, began_ns, ended_ns)
+                self._tracing.published(stored, began_ns, ended_ns)
 
     def _traced(self, event: Event) -> Event:
         """Return the event with the trace that it begins, where it continues none: others continue it."""
@@ -317,7 +336,7 @@ class ExecutorShell:
         """Wait at most two seconds for events in flight."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
-                while self._outbox or self._reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
+                while self._outbox or self._sending or self._reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
                     await asyncio.sleep(0.02)
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import msgspec
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import GATHERED, Definition
 from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
 from cotenant_quota_tree.solution import Rules
 
@@ -36,5 +36,6 @@ DEFINITION = Definition(
     config_type=QuotaTreeConfig,
     make_core=make_core,
     traced=("objects.",),
+    gather=GATHERED,
     summary="shares the cluster among elastic quotas: runtime quota, scaled mins, used, overuse",
 )

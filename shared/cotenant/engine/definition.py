@@ -14,6 +14,9 @@ import msgspec
 from cotenant.engine.core import Core
 from cotenant.events.envelope import Event, View
 
+GATHERED = timedelta(milliseconds=500)
+"""How long services whose decisions nobody waits for gather what others store (`Definition.gather`)."""
+
 
 class Gauge(msgspec.Struct, frozen=True):
     """A metric of a core: `read` returns its values as of the last decision, each with its labels.
@@ -35,6 +38,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     `pace` and `urgent` save small batches, which are most of what a log costs: within `pace` of its last batch the service
     stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
     time has come, or goes with an urgent event.
+    `gather` is for services whose decisions nobody waits for: while one message follows another they are delivered together,
+    once in this time; after a pause of that length the next one comes at once. A delivery by itself costs the server and the
+    service more than the message. The simulator does without: a commit record says what was folded, whenever that was read.
     `gauges` are shown with the process' metrics.
     `traced` begins the subjects of what its events name as their first causes: their traces go on in these events.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
@@ -49,6 +55,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     views: tuple[type[View], ...] = ()
     pace: timedelta = timedelta(0)
     urgent: Callable[[Event], bool] | None = None
+    gather: timedelta = timedelta(0)
     recomputed: bool = True
     traced: tuple[str, ...] = ("",)
     gauges: tuple[Gauge, ...] = ()

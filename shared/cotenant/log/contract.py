@@ -34,10 +34,10 @@ its own. HISTORY keeps it: it holds the text of the configuration."""
 MAX_BATCH = 1000
 """Messages in one atomic batch, the commit record included."""
 
-WORTH_A_BATCH = 8
+WORTH_A_BATCH = 12
 """Below this number, messages that need not be stored together cost less one by one than as a batch: the server stages every
-batch in files of its own, which takes five syncs more than a message. (`python -m tests.bench bus`: a message 0.33 ms of the
-server's CPU, a batch of two 1.6 ms, of eight 1.7 ms.)"""
+batch in files of its own, which takes five syncs more than a message. (`python -m tests.bench bus`: eight messages that are
+sent at once cost 1.5 ms of the server's CPU, sixteen 2.8 ms, a batch of eight or sixteen 2.3 ms.)"""
 
 KEEP_PER_SUBJECT = 64
 """Versions of one subject that LOG keeps."""
@@ -158,6 +158,15 @@ class Reader(Protocol):
 
     async def close(self) -> None:
         """Give the consumer back."""
+
+
+@runtime_checkable
+class Gathering(Protocol):
+    """A reader that can have what follows one another closely delivered together."""
+
+    def gather(self, seconds: float) -> None:
+        """Once the load is over, take what is there at most once in so many seconds; what comes after a pause of that length
+        still comes at once."""
 
 
 @runtime_checkable

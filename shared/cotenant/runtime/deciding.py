@@ -69,6 +69,7 @@ class DecidingService:
             views=definition.views,
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
+            gather_seconds=definition.gather.total_seconds(),
             clock=clock,
             figures=figures,
         )

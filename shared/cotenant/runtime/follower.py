@@ -37,6 +37,7 @@ from cotenant.log.contract import (
     Behind,
     Clocked,
     Declared,
+    Gathering,
     Identified,
     Log,
     NoAnswer,
@@ -246,11 +247,13 @@ class Follower:
         pull_limit: int = PULL_LIMIT,
         queue_pulls: int = QUEUE_PULLS,
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
+        gather_seconds: float = 0.0,
         clock: Callable[[], datetime] = utc_now,
         figures: Figures | None = None,
     ) -> None:
-        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is. `figures` are
-        told of loads, and (of a consumer) how far it is behind."""
+        """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is.
+        `gather_seconds`: see `log.contract.Gathering`; 0: everything is delivered at once. `figures`: loads, and how
+        far a consumer is behind."""
         self.incarnations = 0
         """So many were begun."""
         self._log = log
@@ -263,6 +266,7 @@ class Follower:
         self._pull_limit = pull_limit
         self._queue_pulls = queue_pulls
         self._max_pause = max_pause_seconds
+        self._gather_seconds = gather_seconds
         self._clock = clock
         self._figures = figures or Figures()
 
@@ -349,6 +353,8 @@ class Follower:
                 readers[0].skip(incarnation.knows)
             if self._views and isinstance(readers[0], Viewing):
                 readers[0].view(self._views)
+            if self._gather_seconds and isinstance(readers[0], Gathering):
+                readers[0].gather(self._gather_seconds)
             if self._usage_filters:
                 readers.append(await self._log.follow(USAGE, self._usage_filters))
                 # No marker ends this load: samples are news or too old.

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.log.contract import EXECUTION, LOG, WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
+from cotenant.log.contract import EXECUTION, LOG, WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write, ending
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
@@ -241,6 +242,82 @@ async def test_reports_that_come_while_others_are_under_way_go_together(refusing
         assert max(log.sizes) >= WORTH_A_BATCH
         # Those of a refused batch go one by one.
         assert (log.sizes.count(1) > WORTH_A_BATCH) is bool(refusing)
+
+
+async def end_placement(log: Log, name: str) -> None:
+    subject = placement_subject(NODE, "default", name)
+    gone = Placement(node=NODE, namespace="default", name=name, uid=f"uid-{name}", phase=PlacementPhase.GONE)
+    tombstone = msgspec.structs.replace(ending(subject, gone), id=f"test/end/{name}", source="/test", time=datetime.now(UTC))
+    assert isinstance(await log.append([Write(event=tombstone)]), Stored)
+
+
+class EndingsLog(MemoryLog):
+    """Notes which reports the node ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended: list[str] = []
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        self.ended += [w.event.subject for w in writes if w.event.tombstone and isinstance(w.event.data, RunStatus)]
+        return await super().append(writes)
+
+
+async def test_the_end_of_a_report_is_left_to_a_gateway() -> None:
+    log = EndingsLog()
+    async with living(log):
+        await place(log, "old", "50ms")
+        run = await reported(log, "old", RunPhase.SUCCEEDED)
+        await end_placement(log, "old")
+        await place(log, "new")
+        await reported(log, "new", RunPhase.RUNNING)
+        assert log.ended == []
+        subject = run_subject(NODE, "default", "old")
+        by_gateway = msgspec.structs.replace(ending(subject, run), id="g/1", source="/gateway", time=datetime.now(UTC))
+        assert isinstance(await MemoryLog.append(log, [Write(event=by_gateway)]), Stored)
+        await place(log, "newer")
+        await reported(log, "newer", RunPhase.RUNNING)
+    assert log.ended == []
+
+
+async def test_without_a_gateway_a_node_ends_its_reports_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant_node_executor.reports.END_AFTER_SECONDS", 0.3)
+    log = EndingsLog()
+    async with living(log):
+        await place(log, "old", "50ms")
+        await reported(log, "old", RunPhase.SUCCEEDED)
+        await end_placement(log, "old")
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not log.ended:  # noqa: ASYNC110 - nothing is said meanwhile
+                await asyncio.sleep(PERIOD)
+    assert set(log.ended) == {run_subject(NODE, "default", "old")}
+
+
+class OutboxLog(MemoryLog):
+    """Holds what was executed back while `open` is not set, and notes how much is under way at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = asyncio.Event()
+        self.under_way = 0
+
+    async def publish(self, event: Event) -> int | None:
+        if event.stream == EXECUTION:
+            self.under_way += 1
+            await self.open.wait()
+            self.under_way -= 1
+        return await super().publish(event)
+
+
+async def test_what_was_executed_is_published_together() -> None:
+    log = OutboxLog()
+    async with living(log):
+        for number in range(3):
+            await place(log, f"job-{number}")
+        async with asyncio.timeout(WAIT_SECONDS):
+            while log.under_way < 3:  # noqa: ASYNC110 - nothing is said meanwhile
+                await asyncio.sleep(PERIOD)
+        log.open.set()
 
 
 async def test_the_end_of_a_stopped_pod_is_reported_before_the_next_sample() -> None:

@@ -21,13 +21,16 @@ from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
 from cotenant_gateway.planning.default_accounts import Seen, missing_default_accounts, seen_accounts
 from cotenant_gateway.planning.endings import endings, registrations
-from cotenant_gateway.planning.leftovers import leftovers
+from cotenant_gateway.planning.leftovers import ended_runs, leftovers
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD, collected_pods
 from cotenant_gateway.read_model.core import GatewayCore
 
 BUILT_INS_EVERY = timedelta(seconds=1)
 ACCOUNTS_EVERY = timedelta(seconds=1)
 COLLECTED_EVERY = timedelta(seconds=1)
+GATHERED_ENDINGS = timedelta(milliseconds=250)
+"""The first thing that ends is stored at once, what ends within this time of it together: a tombstone by itself costs the
+server more than one of many."""
 
 
 class Cadence(msgspec.Struct, frozen=True):
@@ -51,6 +54,7 @@ class Duties:
         """`terminated_pods`: so many finished pods are kept; 0: all."""
         self._core = core
         self._terminated_pods = terminated_pods
+        self._ended: datetime | None = None
         self._collected: datetime | None = None
         self._new_uid = new_uid
         self._budgets = budgets
@@ -87,8 +91,10 @@ class Duties:
         """Yield what the read model makes due: endings, then registrations, then budgets, then once a second finished pods and
         what is left of pods."""
         core = self._core()
-        if core.ending or core.orphaned:
-            yield list(endings(core, now))
+        if (core.may_end or core.orphaned or core.pod_ends.left) and self._endings_are_due(now):
+            plans = [*endings(core, now), *ended_runs(core)]
+            self._ended = now if plans else self._ended
+            yield plans
         if core.unregistered:
             yield self._identified(registrations(core), now)
         if self._budgets.every is not None and core.collections[BUDGETS].slots and self._budgets_are_due(core, now):
@@ -101,6 +107,16 @@ class Duties:
             self._collected = now
             yield list(collected_pods(core, now, self._terminated_pods))
             yield list(leftovers(core, now))
+
+    def wait(self, now: datetime) -> timedelta | None:
+        """Return how long what ends has to wait for the next look at it; None where nothing waits."""
+        core = self._core()
+        if not (core.may_end or core.pod_ends.left) or self._endings_are_due(now) or self._ended is None:
+            return None
+        return self._ended + GATHERED_ENDINGS - now
+
+    def _endings_are_due(self, now: datetime) -> bool:
+        return self._ended is None or not self._ended <= now < self._ended + GATHERED_ENDINGS
 
     def _budgets_are_due(self, core: GatewayCore, now: datetime) -> bool:
         if self._budgets_seen is None or self._budgets.every is None:

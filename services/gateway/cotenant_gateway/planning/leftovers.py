@@ -1,11 +1,12 @@
-"""Facts about pods that outlive their pods, because whoever would end them is gone.
+"""Facts about pods that outlive their pods.
 
 In: the read model, the time. Out: tombstones:
 
     evictions.<namespace>.<pod>     KEPT after the answer, once the pod that it was about is gone
-    node.<node>.run.<ns>.<pod>      once the node has no object, and no placement there: its executor ends its reports itself,
-                                    but a machine that is gone has none. The report of a finished pod stays for as long as
-                                    the pod, which would be started again without it
+    node.<node>.run.<ns>.<pod>      once its placement has ended (`ended_runs`): the executor would end its report itself a
+                                    little later, the gateway does it together with the object's end. Or once the node has no
+                                    object, and no placement there: a machine that is gone has no executor. The report of a
+                                    finished pod stays for as long as the pod, which would be started again without it
 
 Level-triggered; every plan is fenced by the sequence of what it ends.
 """
@@ -62,10 +63,28 @@ def _reports(core: GatewayCore) -> Iterator[Plan]:
             yield _end(event)
 
 
+def ended_runs(core: GatewayCore) -> Iterator[Plan]:
+    """Yield the ends of reports whose placement has ended, at most MAX_PLANS plans."""
+    yield from islice(_left(core.pod_ends.left), MAX_PLANS)
+
+
+def _left(left: dict[str, Slot]) -> Iterator[Plan]:
+    for subject, slot in list(left.items()):
+        event = slot.parts.get(subject)
+        if event is None or event.tombstone or not isinstance(event.data, RunStatus) or _is_placed(slot, event.data):
+            del left[subject]
+        elif not _is_needed(slot, event.data):
+            yield _end(event)
+
+
 def _is_needed(slot: Slot, run: RunStatus) -> bool:
     stored = slot.stored
     if stored is not None and stored.meta.uid == run.uid and run.phase in ENDED_FOR_GOOD:
         return True
+    return _is_placed(slot, run)
+
+
+def _is_placed(slot: Slot, run: RunStatus) -> bool:
     return any(
         isinstance(part.data, Placement)
         and not part.tombstone

@@ -25,6 +25,7 @@ from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted, ObjectStored
+from cotenant.events.placements import Placement
 from cotenant.events.runs import RunStatus
 from cotenant.kinds.events import EVENTS
 from cotenant.kinds.namespaces import NAMESPACES
@@ -180,6 +181,8 @@ class GatewayCore:
             if isinstance(event.data, RunStatus):
                 node = self._nodes.get(("", event.data.node))
                 self.pod_ends.reported(slot, event, on_node=node is not None and node.stored is not None)
+            elif event.tombstone and isinstance(event.data, Placement):
+                self.pod_ends.placement_ended(slot, event.data.node)
             stored = slot.stored
             if stored is not None and stored.meta.deletion_timestamp is not None:
                 self.may_end.add((collection.kind.resource, slot.address.namespace, slot.address.name))

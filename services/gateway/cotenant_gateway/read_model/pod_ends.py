@@ -4,6 +4,8 @@ In: slots of pods and of nodes as they change, the answers to evictions. Out, as
 
     finished    pods whose processes have ended for good (their run says so, or the status that their object holds)
     deserted    run reports of nodes that have no object: no executor may be left to end them
+    left        run reports whose placement has ended: an executor ends its own, but later, so that the gateway can end many
+                together
     outcomes    the gateway's answers to eviction requests
 
 Bounds: the pods that exist, the reports and the answers that stand on LOG.
@@ -52,6 +54,8 @@ class PodEnds:
         """Those of them that say how long they are kept."""
         self.deserted: dict[str, Slot] = {}
         """By the report's subject, the pod's slot."""
+        self.left: dict[str, Slot] = {}
+        """Likewise."""
         self.outcomes: dict[str, Event] = {}
         """By subject."""
 
@@ -73,6 +77,8 @@ class PodEnds:
 
     def reported(self, slot: Slot, event: Event, *, on_node: bool) -> None:
         """A run report came; `on_node`: its node has an object."""
+        if event.tombstone:
+            self.left.pop(event.subject, None)
         if event.tombstone or on_node:
             self.deserted.pop(event.subject, None)
         else:
@@ -87,6 +93,12 @@ class PodEnds:
             for subject, event in slot.parts.items():
                 if isinstance(event.data, RunStatus) and event.data.node == node and not event.tombstone:
                     self.deserted[subject] = slot
+
+    def placement_ended(self, slot: Slot, node: str) -> None:
+        """A pod's placement on a node has ended."""
+        for subject, event in slot.parts.items():
+            if isinstance(event.data, RunStatus) and event.data.node == node and not event.tombstone:
+                self.left[subject] = slot
 
     def answered(self, event: Event) -> None:
         """An eviction was answered, or the answer has ended."""

@@ -295,8 +295,12 @@ class Gateway:
             if self._duties.complete:
                 self.ready.set()
             self.follower.folds.clear()
+            pause = TICK_SECONDS if self.ready.is_set() else LOADING_TICK_SECONDS
+            waits = self._duties.wait(self.clock())
+            if waits is not None:
+                pause = min(pause, max(waits.total_seconds(), 0.0))
             try:
-                async with asyncio.timeout(TICK_SECONDS if self.ready.is_set() else LOADING_TICK_SECONDS):
+                async with asyncio.timeout(pause):
                     await self.follower.folds.wait()
             except TimeoutError:
                 continue

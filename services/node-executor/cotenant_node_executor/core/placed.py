@@ -36,7 +36,8 @@ def sequence_of(ref: str) -> int:
 
 
 class DecodedPlacement(Struct, frozen=True, gc=False):
-    """A placement with its manifest decoded. `refusal`: why it cannot run here, `reason`: in one word; `traceparent`: its event's."""
+    """A placement with its manifest decoded. `refusal`: why it cannot run here, `reason`: the same in one word;
+    `traceparent`: that of its event."""
 
     placement: Placement
     ref: str

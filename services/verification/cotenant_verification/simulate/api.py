@@ -119,6 +119,9 @@ class SimulatedGateway:
         for plans in self._duties.due(now):
             self._store_all(plans, now, world)
         following = scheduled[0][0] if scheduled else None
+        waits = self._duties.wait(now)
+        if waits is not None and (following is None or now + waits < following):
+            following = now + waits
         if not core.pod_ends.wait_for_time:
             return following
         tick = now + COLLECTED_EVERY

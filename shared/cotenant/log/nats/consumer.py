@@ -4,6 +4,10 @@ In: where to begin; the client's raw deliveries. Out: a queue of deliveries, and
 every heartbeat carries the consumer's own sequence, which must be contiguous. Pulls use `expires` and `idle_heartbeat`, never
 `no_wait`, and pending counts are not trusted: both mislead after purges.
 
+A reader whose owner does not act on every message at once may gather: while nothing comes it asks for one message, which is
+delivered at once; from then on, and as long as something comes, it asks once in `gather_seconds` for what is there. So messages
+that follow one another closely are sent, received and folded together. After a full pull it asks again at once.
+
 Bound: one pull of PULL_BATCH messages and PULL_BYTES under way, and so no more undelivered in the client.
 """
 
@@ -28,6 +32,8 @@ PULL_BYTES = 32 << 20
 PULL_EXPIRES_SECONDS = 5.0
 # A lost last message is noticed at the next heartbeat. Ten a second and reader would be most of what an idle stack costs.
 HEARTBEAT_SECONDS = 0.5
+GATHERED_EXPIRES_SECONDS = 0.02
+"""So long a pull for what is there stays open: what is stored meanwhile comes with it."""
 INACTIVE_SECONDS = 60
 _FULL = b"Message Size Exceeds MaxBytes"
 _COMPLETE = b"Batch Completed"
@@ -55,6 +61,14 @@ class PullConsumer:
         self._delivered = 0
         self._asked = False
         self._wanted = 0
+        self.gather_seconds = 0.0
+        """0: every message is delivered at once."""
+        self._gathering = False
+        """Something came lately."""
+        self._brought = False
+        """The pull under way has brought something."""
+        self._next_pull = 0.0
+        """Not before this time of the loop."""
 
     async def open(self, start: int, since: str = "") -> None:
         """Create a consumer that begins at a sequence of the stream, or at the first message that is not older than `since`."""
@@ -77,7 +91,7 @@ class PullConsumer:
         self._inbox = self._client.new_inbox()
         self._subscription = await self._client.subscribe_raw(self._inbox, self._on_message)
         self._delivered = 0
-        self._asked = False
+        self._asked = self._gathering = False
 
     async def forget(self) -> None:
         """End the subscription and drop what has arrived; the server ends an unused consumer by itself."""
@@ -101,29 +115,49 @@ class PullConsumer:
         self.arrived.set()
 
     async def ask(self) -> None:
-        """Send a pull request, unless one is under way."""
-        if self._asked:
+        """Send a pull request, unless one is under way. While the next one has to wait, `arrived` is set when it is due."""
+        if self._asked or self._waits():
             return
-        body = {
-            "batch": PULL_BATCH,
-            "max_bytes": self.pull_bytes,
-            "expires": int(PULL_EXPIRES_SECONDS * 1e9),
-            "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9),
-        }
+        body: dict[str, int] = {"batch": PULL_BATCH, "max_bytes": self.pull_bytes}
+        if self._gathering:
+            body["expires"] = int(GATHERED_EXPIRES_SECONDS * 1e9)
+        else:
+            body |= {"expires": int(PULL_EXPIRES_SECONDS * 1e9), "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9)}
+            if self.gather_seconds:
+                body["batch"] = 1
         await self._client.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", msgspec.json.encode(body), reply=self._inbox
         )
         self._asked = True
-        self._wanted = PULL_BATCH
+        self._brought = False
+        self._wanted = body["batch"]
+
+    def _waits(self) -> bool:
+        """Tell whether the next pull has to wait."""
+        if not self._gathering:
+            return False
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._next_pull:
+            return False
+        loop.call_at(self._next_pull, self.arrived.set)
+        return True
+
+    def _is_over(self, *, full: bool) -> None:
+        """The pull under way has ended: gather on if it brought anything, after a pause unless there may be more already."""
+        self._asked = False
+        if self.gather_seconds:
+            self._gathering = self._brought
+            self._next_pull = asyncio.get_running_loop().time() + (0.0 if full else self.gather_seconds)
 
     def count(self, delivery: int) -> bool:
         """Count a delivery by the consumer's own sequence; True once in PULL_BATCH deliveries. Raises Gap."""
         if delivery != self._delivered + 1:
             raise Gap(f"delivery {delivery} after {self._delivered}")
         self._delivered = delivery
+        self._brought = True
         self._wanted -= 1
         if self._wanted == 0:
-            self._asked = False
+            self._is_over(full=self._gathering)
         return delivery % PULL_BATCH == 0
 
     def read_status(self, block: bytes) -> None:
@@ -134,7 +168,7 @@ class PullConsumer:
             if last.isdigit() and int(last) > self._delivered:
                 raise Gap(f"heartbeat at {last}, delivered {self._delivered}")
         elif status == "408" or (status == "409" and _FULL in block):
-            self._asked = False
+            self._is_over(full=status == "409")
         elif status == "409" and _COMPLETE in block:
             # `count` has seen the last message of the pull, and the next one may be under way.
             pass

@@ -165,6 +165,12 @@ class NatsLog:
             await asyncio.sleep(CONNECTION_LOOK_SECONDS)
 
     async def _send(self, messages: Sequence[Message]) -> Ack:
+        if self.client.is_connected:
+            try:
+                return await send(self.client, messages)
+            except NoRespondersError:
+                if len(self.client.servers) <= 1:
+                    raise
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(NoRespondersError),
             wait=wait_exponential_jitter(multiplier=0.02, max=0.25),

@@ -84,6 +84,8 @@ class NatsReader:
             self.max_behind = MAX_BEHIND_UNFILTERED
         wanted = (">",) if self._selects is not None else filters
         self._consumer = PullConsumer(client, self._api, stream, wanted)
+        self._gather_seconds = 0.0
+        """Once the load is over."""
         self.reopened = 0
 
     @property
@@ -250,6 +252,11 @@ class NatsReader:
         """The owner has seen what ends its load: from here on too far behind raises Behind. (A load that is slower than what is
         written meanwhile catches up; started over it would be as far behind again.)"""
         self._loading = False
+        self._consumer.gather_seconds = self._gather_seconds
+
+    def gather(self, seconds: float) -> None:
+        """See `cotenant.log.contract.Gathering`."""
+        self._gather_seconds = seconds
 
     async def _reopen(self) -> None:
         """Create a new consumer; retries for ever, as there is nothing to do without one."""
