@@ -148,7 +148,7 @@ async def open_host(name: str, settings: Settings, *, own_http: bool = False) ->
     With `own_http` the service serves HTTP itself and includes `status_routes`.
     """
     telemetry = Telemetry(name, settings.replica)
-    log = await connect(settings.nats_url, name)
+    log = await connect(settings.nats_url, name, settings.nats_access)
     log.longest_ttl_seconds = settings.longest_ttl_seconds
     log.on_dead_letter = partial(telemetry.dead_letters.add, 1)
     host = Host(name, settings, log, telemetry)

@@ -7,9 +7,12 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import yaml
+
+from cotenant.log.nats.access import NOBODY, Access
 
 DEFAULT_NATS_URL = "nats://127.0.0.1:4222"
 ONLY_PARTITION = "0"
@@ -21,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Common settings. `http_port` 0 picks a free port, -1 serves nothing; `config` is JSON text, `{}` for defaults."""
 
     nats_url: str = DEFAULT_NATS_URL
+    nats_access: Access = NOBODY
     cell: str = "cell"
     partition: str = ONLY_PARTITION
     replica: str = "0"
@@ -47,6 +51,12 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
         default=os.environ.get("COTENANT_NATS_URL", DEFAULT_NATS_URL),
         help="URL of the NATS server, or those of several with commas between",
     )
+    for flag, variable, help_text in (
+        ("--nats-creds", "COTENANT_NATS_CREDS", "credentials of this service's user on NATS (.creds); none: it connects without"),
+        ("--nats-ca", "COTENANT_NATS_CA", "CA of the NATS servers' certificates (PEM): they are spoken to over TLS only"),
+    ):
+        given = os.environ.get(variable)
+        made.add_argument(flag, type=Path, default=Path(given) if given else None, metavar="FILE", help=help_text)
     made.add_argument("--cell", default=os.environ.get("COTENANT_CELL", "cell"), help="name of the cell (one log)")
     made.add_argument(
         "--partition", type=_only_partition, default=ONLY_PARTITION, help="partition of the service's entities; there is only 0"
@@ -102,6 +112,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
     """Return the settings that parsed arguments say. Raises SystemExit with a message on an unreadable configuration."""
     return Settings(
         nats_url=arguments.nats,
+        nats_access=Access(arguments.nats_creds, arguments.nats_ca),
         cell=arguments.cell,
         partition=arguments.partition,
         replica=arguments.replica,

@@ -111,7 +111,7 @@ class PullConsumer:
             "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9),
         }
         await self._client.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", msgspec.json.encode(body), reply=self._inbox
+            f"{self._client.api}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", msgspec.json.encode(body), reply=self._inbox
         )
         self._asked = True
         self._wanted = PULL_BATCH

@@ -183,7 +183,7 @@ class JetStream:
 
     async def _call(self, subject: str, body: dict[str, Any], kind: type[T], seconds: float = ANSWER_SECONDS) -> T:
         # Not nats-py's `request`: its wait_for swallows a cancellation that comes with the answer, and its task never ends.
-        answer = await self._client.ask(f"$JS.API.{subject}", b"", msgspec.json.encode(body), seconds=seconds)
+        answer = await self._client.ask(f"{self._client.api}.{subject}", b"", msgspec.json.encode(body), seconds=seconds)
         return msgspec.json.decode(answer, type=kind)
 
     async def create_stream(self, config: dict[str, Any]) -> ApiError | None:

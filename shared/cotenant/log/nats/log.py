@@ -20,7 +20,14 @@ from datetime import UTC, datetime
 import msgspec
 import nats
 from nats.errors import NoRespondersError
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_exponential_jitter
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_exponential_jitter,
+)
 
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, encode_event
@@ -39,6 +46,7 @@ from cotenant.log.contract import (
     Stored,
     Write,
 )
+from cotenant.log.nats.access import NOBODY, Access
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.declaring import declare
 from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone
@@ -54,6 +62,8 @@ logger = logging.getLogger(__name__)
 CONNECTION_LOOK_SECONDS = 0.05
 TRY_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
 """Before each further try of a write that nobody answered; the last of them for ever."""
+MAX_VIOLATIONS = 100
+"""So many different refusals for want of permissions are logged."""
 NO_LEADER_SECONDS = 15.0
 """Followers begin an election 4 to 9 s after they last heard of their leader (nats-server 2.15)."""
 PING_SECONDS, MAX_PINGS = 10, 2
@@ -330,20 +340,33 @@ class NatsLog:
                 await self.client.close()
 
 
-async def connect(url: str, service: str) -> NatsLog:
+async def connect(url: str, service: str, access: Access = NOBODY) -> NatsLog:
     """Connect, trying for ever (the server may start later than the service), and reconnect for ever. `url` names one server,
-    or several with commas between."""
-    urls = [word.strip() for word in url.split(",")]
+    or several with commas between. Raises AccessError for credentials that cannot be used."""
+    urls = [access.url(word.strip()) for word in url.split(",")]
+    options, api = access.options(), access.api
+    said: set[str] = set()
 
-    async def note(error: Exception) -> None:
-        logger.debug("nats: %s: %s", type(error).__name__, error)
+    async def note(error: BaseException) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if "violation" not in text.lower():
+            logger.debug("nats: %s", text)
+        elif text not in said and len(said) < MAX_VIOLATIONS:
+            said.add(text)
+            logger.error("nats-server refuses what these credentials (%s) do not allow: %s", access.credentials or "none", text)
+
+    async def refused(state: RetryCallState) -> None:
+        if state.outcome is not None and (error := state.outcome.exception()) is not None:
+            await note(error)
 
     async for attempt in AsyncRetrying(
         retry=retry_if_exception_type((OSError, nats.errors.Error, TimeoutError)),
         wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
+        before_sleep=refused,
     ):
         with attempt:
             client = BusClient()
+            client.api = api
             await client.connect(
                 urls,
                 name=service,
@@ -355,6 +378,7 @@ async def connect(url: str, service: str) -> NatsLog:
                 max_outstanding_pings=MAX_PINGS,
                 error_cb=note,
                 pending_size=16 << 20,
+                **options,
             )
     return NatsLog(client, service)
 
