@@ -303,7 +303,7 @@ class Follower:
         readers: list[Reader] = []
         try:
             if self.incarnations > 1 and isinstance(self._log, Declared):
-                await self._log.declare_again()
+                await self._log.check_streams()
             readers.append(await self._open_reader())
             if isinstance(readers[0], Skipping):
                 readers[0].skip(incarnation.knows)
@@ -328,14 +328,16 @@ class Follower:
                         await reader.close()
 
 
-async def publish_findings(quarantine: Quarantine, log: Log, service: str, now: datetime) -> int:
-    """Say what was set aside, on EXECUTION and in this process' log; returns how many messages."""
+async def publish_findings(quarantine: Quarantine, log: Log, service: str, now: datetime, writer: str = "") -> int:
+    """Say what was set aside, on EXECUTION and in this process' log; returns how many messages. `writer`: see
+    `make_dead_letter`."""
     findings, quarantine.findings = quarantine.findings, []
     for finding in findings:
         event = finding.event
         logger.error("%s: %s on %s is set aside: %s", service, event.ref, event.subject, finding.reason)
         raw = encode_event(event)
-        await log.publish(make_dead_letter(event.stream, event.subject, event.sequence, finding.reason, raw, now, service))
+        letter = make_dead_letter(event.stream, event.subject, event.sequence, finding.reason, raw, now, service, writer)
+        await log.publish(letter)
     return len(findings)
 
 

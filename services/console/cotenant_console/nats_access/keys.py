@@ -1,9 +1,9 @@
 """The keys and credentials of one cell's NATS, in a folder that its owner alone reads.
 
 In: the folder (`pki/nats` below the data folder). Out: `accounts.conf`, which each nats-server includes and which holds no
-secret, and a `.creds` file for each user. Keys stay from one call to the next, so credentials that were given out go on to work;
-`accounts.conf` is written again each time, with the permissions of this version (`roles`). A new user is known to servers at
-once; one that is revoked, when they have read `accounts.conf` again.
+secret, and a `.creds` file for each user. Keys stay from one call to the next, so credentials that were given out go on to
+work; `accounts.conf` is written again each time, with the permissions of this version (`roles`). A new user is known to servers
+at once; one that is revoked, when they have read `accounts.conf` again.
 
     operator.nk, system.nk, cell.nk, nodes.nk    keys of the operator and the accounts; operator.jwt: its token
     roles/<role>.nk                              signs the users of a role
@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -45,6 +46,8 @@ from cotenant_console.nats_access.tokens import (
     user_token,
 )
 
+T = TypeVar("T")
+
 ACCOUNTS_FILE = "accounts.conf"
 SUFFIX = ".creds"
 OF_EVERY_CELL = (*(role.name for role in SERVICES), READER, ADMINISTRATOR, SIMULATED_NODES, SYSTEM)
@@ -60,8 +63,8 @@ class NatsKeys:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._issued: dict[str, list[str]] = self._read("issued.json")
-        self._revoked: dict[str, int] = self._read("revoked.json")
+        self._issued: dict[str, list[str]] = self._read("issued.json", dict[str, list[str]])
+        self._revoked: dict[str, int] = self._read("revoked.json", dict[str, int])
         self._operator = self._key("operator.nk", OPERATOR)
         self._accounts = {name: self._key(f"{name}.nk", ACCOUNT) for name in (SYSTEM, CELL, NODES)}
         self._signers = {name: self._key(f"roles/{name}.nk", ACCOUNT) for name in ROLES}
@@ -171,9 +174,9 @@ class NatsKeys:
             write_private(path, Key.new(kind).seed.decode() + "\n")
         return Key(path.read_text().strip().encode())
 
-    def _read(self, name: str) -> dict[str, object]:
+    def _read(self, name: str, kind: type[T]) -> T:
         path = self.folder / name
-        return msgspec.json.decode(path.read_bytes()) if path.exists() else {}
+        return msgspec.json.decode(path.read_bytes() if path.exists() else b"{}", type=kind)
 
     def _write(self, name: str, content: Mapping[str, object]) -> None:
         write_private(self.folder / name, msgspec.json.format(msgspec.json.encode(content), indent=1).decode() + "\n")

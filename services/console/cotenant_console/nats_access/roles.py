@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
 from cotenant.log.nats.access import CELL, NODES, NODES_API
+from cotenant.model.subjects import LOG_IDENTITY
 
 NAME = "{{name()}}"
 STREAMS = (LOG, HISTORY, USAGE, EXECUTION)
@@ -25,7 +26,6 @@ NODE = "node"
 SIMULATED_NODES = "simulated-nodes"
 SYSTEM = "system"
 _API = "$JS.API"
-_IDENTITY = "services.streams.log"
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _service(name: str, says: str, *publish: str, subscribe: tuple[str, ...] = (
 
 def _node(name: str, token: str, says: str) -> Role:
     """A role of nodes whose token in subjects is `token`."""
-    consumer = f"{NODE}-{token}"
+    consumer = token if token == "*" else f"{NODE}-{token}"
     return Role(
         name,
         NODES,
@@ -76,7 +76,7 @@ def _node(name: str, token: str, says: str) -> Role:
             f"usage.{token}",
             f"execution.{token}.>",
             f"deadletter.*.{consumer}",
-            f"{NODES_API}.DIRECT.GET.{LOG}.{_IDENTITY}",
+            f"{NODES_API}.DIRECT.GET.{LOG}.{LOG_IDENTITY}",
             f"{NODES_API}.DIRECT.GET.{LOG}.node.{token}.>",
             f"{NODES_API}.CONSUMER.CREATE.{LOG}.{consumer}.node.{token}.>",
             f"{NODES_API}.CONSUMER.MSG.NEXT.{LOG}.{consumer}",
@@ -123,7 +123,13 @@ SERVICES = (
     _service("yarn-copilot", "stores what YARN has", "yarn.*", subscribe=("cotenant.yarn-copilot.*",)),
 )
 READERS = (
-    Role(READER, CELL, "reads every stream (`cotenant events`, `replay`, the screen of `up`)", _reading(), (f"_INBOX.{NAME}.>",)),
+    Role(
+        READER,
+        CELL,
+        "reads every stream (`cotenant replay`, the screen of `cotenant up`)",
+        (*(f"deadletter.{stream}.console" for stream in STREAMS), *_reading()),
+        (f"_INBOX.{NAME}.>",),
+    ),
     Role(ADMINISTRATOR, CELL, "everything, streams and purges too", (">",), (">",)),
 )
 OF_NODES = (
@@ -151,7 +157,7 @@ FOR_NODES = (
     Shared("usage.*", "service"),
     Shared("execution.*.>", "service"),
     Shared("deadletter.*.*", "service"),
-    Shared(f"{_API}.DIRECT.GET.{LOG}.{_IDENTITY}", "service", f"{NODES_API}.DIRECT.GET.{LOG}.{_IDENTITY}"),
+    Shared(f"{_API}.DIRECT.GET.{LOG}.{LOG_IDENTITY}", "service", f"{NODES_API}.DIRECT.GET.{LOG}.{LOG_IDENTITY}"),
     Shared(f"{_API}.DIRECT.GET.{LOG}.node.*.>", "service", f"{NODES_API}.DIRECT.GET.{LOG}.node.$1.>"),
     Shared(
         f"{_API}.CONSUMER.CREATE.{LOG}.*.node.*.>", "service", f"{NODES_API}.CONSUMER.CREATE.{LOG}.$1.node.$2.>"

@@ -1,8 +1,9 @@
 """The roles that every installation has, and who has them from the start.
 
 Names of Kubernetes where there is one: `cluster-admin`, given to the group `system:masters`; `system:basic-user` and
-`system:discovery`, given to everybody who is authenticated. `cotenant-admin` and `cotenant-view` are for people,
-`cotenant-node` is for what runs on a node. The gateway stores those that never existed; one that was deleted stays deleted.
+`system:discovery`, given to everybody who is authenticated. `cotenant-admin` and `cotenant-view` are for people, `cotenant-node`
+is for what runs on a node, `system:cotenant:evictor` for the service that evicts. The gateway stores those that never existed;
+one that was deleted stays deleted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.rbac import RBAC_GROUP
 from cotenant.api.splices import raw
+from cotenant.events.migrations import USER_PREFIX
 from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS
 from cotenant.kinds.rbac.roles import CLUSTER_ROLES
 from cotenant.kinds.reviews import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP
@@ -50,6 +52,7 @@ def _paths(*paths: str) -> Rule:
 
 
 _ANY = ("*",)
+EVICTOR = "system:cotenant:evictor"
 _SELF_REVIEWS = (
     _resources(("create",), (AUTHENTICATION_GROUP,), ("selfsubjectreviews",)),
     _resources(("create",), (AUTHORIZATION_GROUP,), ("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
@@ -65,24 +68,31 @@ ROLES: dict[str, tuple[Rule, ...]] = {
         _paths("/metrics"),
     ),
     "cotenant-view": (_resources(_READ, _GROUPS, _ANY), _paths("/metrics")),
+    # Deletes where budgets do not count: the taints of a lost node.
+    EVICTOR: (_resources(("create",), ("",), ("pods/eviction",)), _resources(("delete",), ("",), ("pods",))),
     "cotenant-node": (
         _resources(_READ, ("",), ("nodes", "pods", "configmaps")),
         _resources(_READ, ("slo.koordinator.sh",), ("nodeslos", "nodemetrics")),
     ),
 }
-_GIVEN = {"cluster-admin": MASTERS, "system:basic-user": AUTHENTICATED, "system:discovery": AUTHENTICATED}
+_GIVEN = {
+    "cluster-admin": ("Group", MASTERS),
+    "system:basic-user": ("Group", AUTHENTICATED),
+    "system:discovery": ("Group", AUTHENTICATED),
+    EVICTOR: ("User", f"{USER_PREFIX}descheduler-arbiter"),
+}
 
 
 def _role(name: str, rules: Sequence[Rule]) -> dict[str, object]:
     return {"apiVersion": f"{RBAC_GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
 
 
-def _binding(role: str, group: str) -> dict[str, object]:
+def _binding(role: str, kind: str, name: str) -> dict[str, object]:
     return {
         "apiVersion": f"{RBAC_GROUP}/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": role},
-        "subjects": [{"kind": "Group", "apiGroup": RBAC_GROUP, "name": group}],
+        "subjects": [{"kind": kind, "apiGroup": RBAC_GROUP, "name": name}],
         "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role},
     }
 
@@ -91,5 +101,5 @@ def documents() -> Iterator[tuple[Kind, str, msgspec.Raw]]:
     """Yield kind, name and document of each role and binding."""
     for name, rules in ROLES.items():
         yield CLUSTER_ROLES, name, raw(_role(name, rules))
-    for role, group in _GIVEN.items():
-        yield CLUSTER_ROLE_BINDINGS, role, raw(_binding(role, group))
+    for role, (kind, name) in _GIVEN.items():
+        yield CLUSTER_ROLE_BINDINGS, role, raw(_binding(role, kind, name))

@@ -1,8 +1,8 @@
 """What a client comes with: the credentials of a user on NATS, and the CA of the servers' certificates.
 
-In: a `.creds` file, as `cotenant admin nats-credentials` and `nsc` write them, and a CA's certificate; both may be missing. Out:
-the options of a connection. The user's name and account stand in the credentials: answers come to an inbox below the user's
-name, which nobody else may read, and users of the account of nodes reach JetStream under another prefix.
+In: a `.creds` file, as `cotenant admin nats-credentials` and `nsc` write them, and a CA's certificate; both may be missing.
+Out: the options of a connection. The user's name and account stand in the credentials: answers come to an inbox below the
+user's name, which nobody else may read, and users of the account of nodes reach JetStream under another prefix.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Access(msgspec.Struct, frozen=True):
 
     def url(self, url: str) -> str:
         """Return the address of a server; with a CA it is spoken to over TLS only."""
-        return f"tls://{url.removeprefix('nats://')}" if self.ca is not None else url
+        return f"tls://{url.rpartition('://')[2]}" if self.ca is not None else url
 
     def _claims(self) -> _Claims:
         if self.credentials is None:

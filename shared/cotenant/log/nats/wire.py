@@ -128,6 +128,7 @@ class BusClient(Client):
         self._numbers = count(1)
         self.api = JETSTREAM_API
         """The prefix of requests to JetStream."""
+        self._locks: dict[str, asyncio.Lock] = {}
         self.on_reconnect: set[Callable[[], None]] = set()
         """Called after each reconnect. `stats["reconnects"]` has counted it before anything new arrives, these are later."""
 
@@ -152,6 +153,10 @@ class BusClient(Client):
     ) -> Subscription:
         """nats-py's, with bounds for requests that wait: what is beyond them is dropped, and whoever asked hears nothing."""
         return await super().subscribe(subject, queue, cb, future, max_msgs, pending_msgs_limit, pending_bytes_limit)
+
+    def one_at_a_time(self, name: str) -> asyncio.Lock:
+        """Return the lock of something that two tasks of this connection must not do at once."""
+        return self._locks.setdefault(name, asyncio.Lock())
 
     async def _process_err(self, err_msg: str) -> None:
         """A connection that the server ends because of its credentials (revoked, expired, replaced) is made again, with what
