@@ -1,8 +1,8 @@
 """The roles that every installation has, and who has them from the start.
 
 Names of Kubernetes where there is one: `cluster-admin`, given to the group `system:masters`; `system:basic-user` and
-`system:discovery`, given to everybody who is authenticated. `cotenant-admin` and `cotenant-view` are for people, `cotenant-node`
-is for what runs on a node, `system:cotenant:evictor` for the service that evicts. The gateway stores those that never existed;
+`system:discovery`, given to everybody who is authenticated. `cotenant-admin` and `cotenant-view` are for people,
+`cotenant-node` is for what runs on a node, `system:cotenant:evictor` for the service that evicts. The gateway stores those that never existed;
 one that was deleted stays deleted.
 """
 

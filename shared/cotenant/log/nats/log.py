@@ -47,9 +47,9 @@ from cotenant.log.contract import (
     Stored,
     Write,
 )
-from cotenant.log.nats.access import NOBODY, Access
+from cotenant.log.nats.access import NOBODY, NODES_API, Access
 from cotenant.log.nats.checking import check_streams
-from cotenant.log.nats.confined import identity, leaders_end_beyond
+from cotenant.log.nats.confined import identity, last_message, leaders_end_beyond
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.declaring import Wanted, declare, wanted_of
 from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone
@@ -66,7 +66,7 @@ from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, se
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.republished import RepublishedReader
 from cotenant.log.nats.streams import MAX_MESSAGE_BYTES, StreamSizes
-from cotenant.log.nats.wire import BusClient
+from cotenant.log.nats.wire import BusClient, parse_headers
 from cotenant.model.subjects import LOG_IDENTITY
 
 logger = logging.getLogger(__name__)
@@ -221,7 +221,19 @@ class NatsLog:
 
     async def head(self, subject: str) -> Head | None:
         """See `cotenant.log.contract.Log`."""
-        return await self._head(f"the last message of {subject}", self._api.last(LOG, subject))
+        what = f"the last message of {subject}"
+        if self.client.api == NODES_API:
+            # A node may not ask the leader. A replica that is behind tells of an older message: what is written with its
+            # sequence is refused, and looked up again.
+            return await self._head(what, self._last_on_a_replica(subject))
+        return await self._head(what, self._api.last(LOG, subject))
+
+    async def _last_on_a_replica(self, subject: str) -> StoredMessage | None:
+        message = await last_message(self.client, subject)
+        if message is None:
+            return None
+        _, sequence, block, data = message
+        return StoredMessage(sequence, subject, parse_headers(block), data)
 
     async def next_head(self, subject: str, after: int) -> Head | None:
         """See `cotenant.log.contract.Log`."""
