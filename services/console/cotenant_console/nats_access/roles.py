@@ -87,9 +87,12 @@ def _node(name: str, token: str, says: str) -> Role:
             f"republished.node.{token}.>",
             f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}",
             f"cotenant.node.{token}.*",
-            "$SRV.*",
-            "$SRV.*.cotenant-node-executor",
-            "$SRV.*.cotenant-node-executor.*",
+            # No `$SRV.*`: whoever may subscribe to `*` may subscribe to `>` in its place.
+            *(
+                f"$SRV.{verb}{rest}"
+                for verb in ("PING", "INFO", "STATS")
+                for rest in ("", ".cotenant-node-executor", ".cotenant-node-executor.*")
+            ),
         ),
         responds=True,
     )

@@ -2,8 +2,8 @@
 
 Names of Kubernetes where there is one: `cluster-admin`, given to the group `system:masters`; `system:basic-user` and
 `system:discovery`, given to everybody who is authenticated. `cotenant-admin` and `cotenant-view` are for people,
-`cotenant-node` is for what runs on a node, `system:cotenant:evictor` for the service that evicts. The gateway stores those that never existed;
-one that was deleted stays deleted.
+`cotenant-node` is for what runs on a node, `system:cotenant:evictor` for the service that evicts. The gateway stores those that
+never existed; one that was deleted stays deleted.
 """
 
 from __future__ import annotations

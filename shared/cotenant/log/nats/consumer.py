@@ -48,7 +48,7 @@ class PullConsumer:
         filters: tuple[str, ...],
         *,
         name: str = "",
-        heartbeat: float = HEARTBEAT_SECONDS,
+        heartbeat: float | None = None,
     ) -> None:
         """`name`: of the consumer on the server, which takes the place of an older one; by default one that nobody guesses."""
         self._client = client
@@ -124,7 +124,7 @@ class PullConsumer:
             "batch": PULL_BATCH,
             "max_bytes": self.pull_bytes,
             "expires": int(PULL_EXPIRES_SECONDS * 1e9),
-            "idle_heartbeat": int(self._heartbeat * 1e9),
+            "idle_heartbeat": int((self._heartbeat or HEARTBEAT_SECONDS) * 1e9),
         }
         subject = f"{self._client.api}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
         await self._client.publish(subject, msgspec.json.encode(body), reply=self._inbox)

@@ -79,7 +79,10 @@ def configurations(wanted: Mapping[str, Wanted]) -> list[dict[str, Any]]:
     found = []
     for config in stream_configs():
         said = wanted.get(config["name"], Wanted())
-        if said.replicas is not None:
+        if said.replicas is None:
+            # One where it is created, as many as there are where it is there.
+            del config["num_replicas"]
+        else:
             config["num_replicas"] = said.replicas
             if said.replicas > 1:
                 # The server refuses asynchronous persistence on replicated streams.

@@ -100,9 +100,11 @@ class Lost(msgspec.Struct, frozen=True):
 class NatsLog:
     """`cotenant.log.contract.Log` on a NATS connection. Make one with `connect`."""
 
-    def __init__(self, client: BusClient, service: str) -> None:
+    def __init__(self, client: BusClient, service: str, access: Access = NOBODY) -> None:
         self.client = client
         self.service = service
+        self.access = access
+        """What the connection was made with."""
         self._api = JetStream(client)
         self._looked_at = 0.0
         self.unknown_types = 0
@@ -414,7 +416,7 @@ async def connect(url: str, service: str, access: Access = NOBODY) -> NatsLog:
                 pending_size=16 << 20,
                 **options,
             )
-    return NatsLog(client, service)
+    return NatsLog(client, service, access)
 
 
 async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int = 0) -> list[Event]:
