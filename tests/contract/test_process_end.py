@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.log.nats.log import connect
 from cotenant.runtime import last_tasks
 from cotenant.runtime.last_tasks import end_last_tasks
 from tests.nats_server import NatsServer
+from tests.streams import declare_streams
 
 END_SECONDS = 60
 
@@ -44,9 +44,7 @@ run_program("stubborn", made, program)
 async def test_sigterm_ends_a_process_whose_tasks_swallow_cancellations(
     nats_server: NatsServer, tmp_path: Path, swallowed: str, status: int
 ) -> None:
-    log = await connect(nats_server.url, "test")
-    await log.declare()
-    await log.close()
+    await asyncio.to_thread(declare_streams, nats_server.url)
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     process = await asyncio.create_subprocess_exec(

@@ -274,7 +274,8 @@ async def test_an_answer_of_the_server_is_stored_nowhere_and_forges_nothing(
     before = await contents(administrator)
     targets = (
         "objects.core.pods.default.x", "commits.scheduler.0", f"node.{TOKEN}.run.default.x", f"usage.{TOKEN}",
-        "execution._.audit", f"republished.node.{TOKEN}.placement.default.x", "$JS.API.STREAM.PURGE.LOG", "$JS.EVENT.ADVISORY.STREAM.CREATED.LOG",
+        "execution._.audit", f"republished.node.{TOKEN}.placement.default.x", "$JS.API.STREAM.PURGE.LOG",
+        "$JS.EVENT.ADVISORY.STREAM.CREATED.LOG",
         "cotenant.gateway.evict.descheduler-arbiter", f"cotenant.node.{TOKEN}.adopt", LOG_IDENTITY,
     )  # fmt: skip
     for target in targets:

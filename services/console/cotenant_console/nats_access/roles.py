@@ -108,6 +108,7 @@ SERVICES = (
         "node.*.executor",
         "execution._.audit",
         "cotenant.node.*.*",
+        "$SRV.PING",
         f"{_API}.STREAM.UPDATE.{LOG}",
         subscribe=("cotenant.gateway.evict.*",),
     ),
@@ -171,8 +172,11 @@ FOR_NODES = (
     Shared(f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}", "stream"),
 )
 """What `cell` gives to `nodes`."""
-FOR_CELL = (Shared("cotenant.node.*.*", "service"),)
-"""What `nodes` gives to `cell`: executors answer requests."""
+FOR_CELL = (
+    Shared("cotenant.node.*.*", "service"),
+    *(Shared(f"$SRV.{verb}", "service", streamed=True) for verb in ("PING", "INFO", "STATS")),
+)
+"""What `nodes` gives to `cell`: executors answer requests, and `nats micro ls`."""
 
 
 def table() -> str:
