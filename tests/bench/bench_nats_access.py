@@ -76,7 +76,7 @@ async def main() -> None:
                 secured = Secured(keys.accounts_file, nats_certificate(home, (LOOPBACK,)) if way == "tls" else None)
             (spec,), _ = nats_processes(home, members([port]), secured)
             supervisor.start(type(spec)(way, spec.argv, spec.environment))
-            while not await answers(port):
+            while not await answers(port):  # noqa: ASYNC110 - a process of its own announces nothing
                 await asyncio.sleep(0.05)
             url = nats_urls([port], tls=way == "tls")
             logs[way] = await connect(url, "bench", access_of(home, ADMINISTRATOR, url) if secured else NOBODY)

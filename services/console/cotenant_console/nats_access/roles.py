@@ -26,6 +26,8 @@ NODE = "node"
 SIMULATED_NODES = "simulated-nodes"
 SYSTEM = "system"
 _API = "$JS.API"
+_ANSWERS = ("_INBOX.>",)
+"""Answers to requests. An inbox is below its user's name and ends in what nobody guesses."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,11 @@ def _reading() -> tuple[str, ...]:
 
 def _service(name: str, says: str, *publish: str, subscribe: tuple[str, ...] = (), commits: bool = True) -> Role:
     own = (f"services.{name}.*", *((f"commits.{name}.*", "execution._.commits") if commits else ()))
-    letters = tuple(f"deadletter.{stream}.{name}" for stream in STREAMS)
     return Role(
         name,
         CELL,
         says,
-        (*publish, *own, *letters, "_INBOX.>", *_reading()),
+        (*publish, *own, f"deadletter.*.{name}", *_ANSWERS, *_reading()),
         (f"_INBOX.{name}.>", "$SRV.>", *subscribe),
     )
 
@@ -131,7 +132,7 @@ READERS = (
         READER,
         CELL,
         "reads every stream (`cotenant replay`, the screen of `cotenant up`)",
-        (*(f"deadletter.{stream}.console" for stream in STREAMS), *_reading()),
+        ("deadletter.*.console", *_reading()),
         (f"_INBOX.{NAME}.>",),
     ),
     Role(ADMINISTRATOR, CELL, "everything, streams and purges too", (">",), (">",)),
@@ -181,13 +182,9 @@ FOR_CELL = (
 
 def table() -> str:
     """Return the roles as a table for people (Markdown)."""
-    lines = ["| role | may publish | may subscribe |", "|---|---|---|"]
+    lines = ["| role | is for | may publish |", "|---|---|---|"]
     for role in ROLES.values():
-        publish = [subject for subject in role.publish if subject not in _COMMON]
-        common = ["reading of the streams"] if set(_reading()) <= set(role.publish) else []
-        words = [f"`{subject}`" for subject in publish] + common + (["answers to requests"] if role.responds else [])
-        lines.append(f"| {role.name} | {', '.join(words)} | {', '.join(f'`{subject}`' for subject in role.subscribe)} |")
+        own = [f"`{subject}`" for subject in role.publish if subject not in (*_ANSWERS, *_reading())]
+        common = ["reads of the streams"] if set(_reading()) <= set(role.publish) else []
+        lines.append(f"| {role.name} | {role.says} | {', '.join(own + common)} |")
     return "\n".join(lines)
-
-
-_COMMON = frozenset(_reading())
