@@ -28,12 +28,13 @@ class Operator:
         self.file = folder / "streams.yaml"
         self.folder = folder
 
-    def declare(self, text: str, *flags: str, status: int = 0) -> list[str]:
+    def declare(self, text: str, *flags: str) -> list[str]:
         self.file.write_text(text)
-        command = [COTENANT, "admin", "streams", "--nats", self.server.url, "--data", self.folder, "-f", self.file, *flags]
+        where = ["--nats", self.server.url, "--data", str(self.folder), "-f", str(self.file)]
+        command = [str(COTENANT), "admin", "streams", *where, *flags]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_SECONDS)
-        assert done.returncode == status, done.stderr
-        return (done.stderr if status else done.stdout).splitlines()
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
 
 
 @pytest.fixture

@@ -74,6 +74,11 @@ class NatsKeys:
         """What the servers include."""
         return self.folder / ACCOUNTS_FILE
 
+    @property
+    def cell_account(self) -> str:
+        """The public key of the account that the streams are in."""
+        return self._accounts[CELL].public
+
     def credentials(self, user: str) -> Path:
         """Where a user's credentials are."""
         return self.folder / f"{user}{SUFFIX}"

@@ -33,7 +33,7 @@ class Key:
     def __init__(self, seed: bytes) -> None:
         self.seed = seed
         self._pair = nkeys.from_seed(bytearray(seed))
-        self.public = self._pair.public_key.decode()
+        self.public = str(self._pair.public_key.decode())
 
     @classmethod
     def new(cls, kind: int) -> Key:

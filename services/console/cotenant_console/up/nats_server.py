@@ -32,6 +32,8 @@ MAX_FILE_STORE_BYTES = 16 * 1024 * MIB
 MAX_BATCH_MESSAGES = 1000
 MAX_BATCHES_PER_STREAM = 50
 BINARY = "nats-server"
+NO_ACCOUNT = "$G"
+"""The account of a server that has none."""
 
 
 class NatsServerMissingError(Exception):
@@ -236,6 +238,26 @@ def nats_processes(
         config.write_text(configuration(member, store, store_bytes, secured))
         specs.append(ProcessSpec(member.name, (nats_binary(), "-c", str(config)), {"HOME": str(home)}, stop_seconds=10.0))
     return specs, store_bytes
+
+
+class OlderStreamsError(Exception):
+    """The data folder holds streams from before servers had accounts, which cannot be taken over as they are."""
+
+
+def take_over_streams(folder: Path, servers: Sequence[Member], account: str) -> None:
+    """Give an account the streams that a server without accounts has made: its files lie under the account's name. Where the
+    account has streams already nothing is done. Raises OlderStreamsError for three servers, whose own log names accounts."""
+    for server in servers:
+        streams = store_folder(folder, server.name) / "jetstream"
+        older = streams / NO_ACCOUNT
+        if not (older / "streams").is_dir() or (streams / account / "streams").is_dir():
+            continue
+        if len(servers) > 1:
+            raise OlderStreamsError(
+                f"{folder} holds the log of three nats-servers without accounts, which cannot be taken over: `nats stream "
+                "backup` with the version that made it, and restore it into a new data folder (docs/operations.md, Upgrade to accounts)"
+            )
+        older.rename(streams / account)
 
 
 def nats_process(folder: Path, port: int) -> tuple[ProcessSpec, int]:

@@ -32,6 +32,7 @@ from cotenant_console.up.kept_streams import KeptStreams
 from cotenant_console.up.nats_server import (
     LOOPBACK,
     Member,
+    OlderStreamsError,
     Secured,
     answers,
     free_port,
@@ -39,6 +40,7 @@ from cotenant_console.up.nats_server import (
     nats_processes,
     nats_urls,
     store_folder,
+    take_over_streams,
 )
 from cotenant_console.up.server_watch import Verdict, keep_storing, verdict
 from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
@@ -106,6 +108,10 @@ class Stack:
         self._next_line = time.monotonic() + PROGRESS_SECONDS
         servers = members(self.plan.nats_ports, (self.plan.api_port,))
         specs, store_bytes = nats_processes(self.plan.folder, servers, Secured(keys.accounts_file, certificate))
+        try:
+            take_over_streams(self.plan.folder, servers, keys.cell_account)
+        except OlderStreamsError as error:
+            raise NotReadyError(str(error)) from error
         for spec, server in zip(specs, servers, strict=True):
             self.supervisor.start(spec)
             look, restart = partial(self._look_at_server, server), partial(self._restart_server, server)
