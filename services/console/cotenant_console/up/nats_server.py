@@ -255,7 +255,8 @@ def take_over_streams(folder: Path, servers: Sequence[Member], account: str) -> 
         if len(servers) > 1:
             raise OlderStreamsError(
                 f"{folder} holds the log of three nats-servers without accounts, which cannot be taken over: `nats stream "
-                "backup` with the version that made it, and restore it into a new data folder (docs/operations.md, Upgrade to accounts)"
+                "backup` with the version that made it, and restore it into a new data folder (docs/operations.md, Upgrade "
+                "to accounts)"
             )
         older.rename(streams / account)
 
