@@ -21,6 +21,7 @@ from cotenant.log.nats.log import connect, read_all
 from cotenant_verification.http_sessions import http_session
 from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod, with_kubectl
 from tests.nats_server import NatsServer
+from tests.streams import declare_streams
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -177,6 +178,7 @@ async def test_a_gateway_serves_the_log_that_its_server_was_set_up_with_again(na
         nats_server.kill()
         shutil.rmtree(nats_server.store)
         nats_server.start()
+        await asyncio.to_thread(declare_streams, nats_server.url)
         while (await session.get(f"{PODS}/old")).status != 404:  # noqa: ASYNC110 - HTTP is all that tells
             await asyncio.sleep(0.1)
         # The namespace is a built-in object, which the gateway stores again.
