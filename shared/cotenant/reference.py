@@ -35,11 +35,12 @@ CHANNELS: tuple[tuple[str, str, str, str], ...] = (
     ("LOG", "yarn.<node>", "cotenant.yarnnode.v1", "yarn-copilot"),
     ("LOG", "commits.<service>.<partition>", "cotenant.commit.v1", "each deciding service"),
     ("LOG", "services.<service>.<replica>", "cotenant.service.started.v1", "each deciding service"),
+    ("LOG", "services.streams.log", "cotenant.log.declared.v1", "cotenant admin streams"),
     ("USAGE", "usage.<node>", "cotenant.usage.v1", "node-executor"),
     ("EXECUTION", "execution.<node>.<topic>", "cotenant.execution.v1", "node-executor"),
     ("EXECUTION", "execution._.commits", "cotenant.commit.refused.v1", "each deciding service"),
     ("EXECUTION", "execution._.audit", "cotenant.audit.v1", "gateway"),
-    ("EXECUTION", "deadletter.<stream>", "cotenant.deadletter.v1", "each reader"),
+    ("EXECUTION", "deadletter.<stream>.<writer>", "cotenant.deadletter.v1", "each reader"),
 )
 """stream, subject, wire type, writer"""
 
@@ -60,7 +61,7 @@ def events_page() -> str:
         "",
         "Generated from the structs by `make docs`. Every message is a CloudEvents 1.0 JSON object with the extensions",
         "`causes` (list of `STREAM:sequence`), `actor` and W3C `traceparent`; `data` is one of the types below. Unknown fields",
-        "are ignored, unknown types skipped and counted; what cannot be decoded goes to `deadletter.<stream>`.",
+        "are ignored, unknown types skipped and counted; what cannot be decoded goes to `deadletter.<stream>.<writer>`.",
         "",
         "An event's `traceparent` has the trace id and the flags of its first cause, and the BLAKE2b digest of its `id` in 8",
         "bytes as span id; who writes events beside cotenant's services does the same, or leaves it out.",

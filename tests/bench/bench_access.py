@@ -39,6 +39,7 @@ from tests.bench.bench_gateway import CREDENTIALS, create_pods, wait_ready
 from tests.integration.gateway.gateway_process import shared_identity
 from tests.integration.gateway.openid_issuer import rsa_key
 from tests.nats_server import NatsServer, free_port
+from tests.streams import declare_streams
 from tests.unit.gateway.builders_gateway import World, manifest
 
 BINDINGS = 1_000
@@ -171,6 +172,7 @@ def main() -> int:
         program = Path(sys.executable).parent / "cotenant-gateway"
         flags = (*shared_identity().gateway_flags(), "--requests-per-second", "0")
         arguments = ("--nats", server.url, "--http-port", str(port), "--log-level", "WARNING")
+        declare_streams(server.url)
         gateway = subprocess.Popen([program, *arguments, *flags])
         try:
             masters, loader = uvloop.run(asyncio.wait_for(creations(port), 300))

@@ -21,6 +21,7 @@ import uvloop
 
 from tests.integration.gateway.gateway_process import shared_identity
 from tests.nats_server import NatsServer, free_port
+from tests.streams import declare_streams
 
 CONNECTIONS = 128
 WARM_UP = 1_000
@@ -157,6 +158,7 @@ def main() -> int:
     port = free_port()
     program = Path(sys.executable).parent / "cotenant-gateway"
     flags = shared_identity().gateway_flags()
+    declare_streams(server.url)
     gateway = subprocess.Popen([program, "--nats", server.url, "--http-port", str(port), "--log-level", "WARNING", *flags])
     try:
         seconds, latencies = uvloop.run(asyncio.wait_for(measure(port), LIMIT_SECONDS))

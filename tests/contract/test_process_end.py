@@ -13,6 +13,7 @@ import pytest
 from cotenant.runtime import last_tasks
 from cotenant.runtime.last_tasks import end_last_tasks
 from tests.nats_server import NatsServer
+from tests.streams import declare_streams
 
 END_SECONDS = 60
 
@@ -43,6 +44,7 @@ run_program("stubborn", made, program)
 async def test_sigterm_ends_a_process_whose_tasks_swallow_cancellations(
     nats_server: NatsServer, tmp_path: Path, swallowed: str, status: int
 ) -> None:
+    await asyncio.to_thread(declare_streams, nats_server.url)
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     process = await asyncio.create_subprocess_exec(

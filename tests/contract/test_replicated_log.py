@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -12,9 +11,11 @@ import pytest
 
 from cotenant.events import Event
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE, NoAnswer, Refused, Stored, Write, ending
+from cotenant.log.nats import confined
 from cotenant.log.nats.consumer import PullConsumer
-from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, StreamInfo, StreamState
+from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog, connect
+from cotenant.log.nats.wire import BusClient
 from cotenant.log.storing import find_out, store_batch
 from tests.contract.toy import metric
 from tests.nats_server import NatsCluster, NatsServer
@@ -66,19 +67,15 @@ async def store(log: NatsLog, *events: Event, expected: int | None = None) -> St
     return outcome
 
 
-async def test_streams_are_on_three_servers_and_keep_their_number(
-    log: NatsLog, cluster: NatsCluster, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_streams_are_on_three_servers_and_keep_their_number(log: NatsLog, cluster: NatsCluster) -> None:
     async def replicas() -> list[int]:
         return [(await log._api.info(stream)).config["num_replicas"] for stream in (LOG, USAGE, EXECUTION, HISTORY)]
 
     assert await replicas() == [3, 3, 3, 1]
-    # A service that is told nothing, or something else, does not change what is there.
-    await log.declare()
-    assert "replicas" not in caplog.text
-    with caplog.at_level(logging.WARNING):
-        await log.declare(replicas=1)
-    assert "stream LOG has 3 replicas, not 1" in caplog.text
+    assert await log.declare(replicas=3) == []
+    assert await log.declare() == []
+    lines = await log.declare(replicas=1)
+    assert lines == [f"= {stream}: num_replicas stays 3, not 1" for stream in (LOG, USAGE, EXECUTION)]
     assert await replicas() == [3, 3, 3, 1]
 
 
@@ -174,19 +171,18 @@ async def test_a_consumer_on_a_replica_that_is_behind_repeats_nothing(
 
 async def test_a_leader_that_shows_less_than_was_seen_is_asked_again(log: NatsLog, monkeypatch: pytest.MonkeyPatch) -> None:
     end = (await store(log, metric("late", 1))).last
-    info = JetStream.info
+    leaders_end = confined.leaders_end
     asked = 0
 
-    async def late(api: JetStream, stream: str, seconds: float = 5.0) -> StreamInfo:
+    async def late(client: BusClient, subject: str) -> int:
         nonlocal asked
         asked += 1
-        found = await info(api, stream, seconds)
-        if asked < 3:
-            found.state = StreamState(found.state.first_seq, end - 1)
-        return found
+        found = await leaders_end(client, subject)
+        return end - 1 if asked < 3 else found
 
-    monkeypatch.setattr(JetStream, "info", late)
-    assert (await log.identity(end)).last == end
+    monkeypatch.setattr(confined, "leaders_end", late)
+    assert (await log.identity("node.a.executor", end)).last == end
+    assert await log.last_sequence(LOG) == end, "nothing is stored by that"
     assert asked == 3
 
 

@@ -14,7 +14,8 @@ from cotenant.events import Event, NodeResources
 from cotenant.log.contract import EXECUTION, LOG, Behind, Reader, Stored, Write, ending
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats import republished
-from cotenant.log.nats.direct import DirectAnswer, direct_get
+from cotenant.log.nats.checking import StreamsMissingError, StreamUnfitError
+from cotenant.log.nats.confined import NodeReads, Page
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.republished import RepublishedReader
 from cotenant.log.nats.wire import BusClient
@@ -366,19 +367,26 @@ async def test_a_replica_that_is_behind_hides_nothing_for_good(
     nats_server.start()
     nats_log, other = await connect(nats_server.url, "writer"), await connect(nats_server.url, "reader")
     lagging = await connect(replica.url, "replica")
-    asked: list[str] = []
-    get = direct_get
+    asked: list[int] = []
 
-    async def relay(client: BusClient, stream: str, request: dict[str, object]) -> DirectAnswer:
-        """The first gets go to the replica, as they could in a cluster."""
-        asked.append(stream)
-        return await get(lagging.client if len(asked) <= 3 else client, stream, request)
+    def one_of(reads: NodeReads) -> NodeReads:
+        """The first reads go to the replica, as they could in a cluster."""
+        asked.append(1)
+        return NodeReads(lagging.client, NODE) if len(asked) <= 3 else reads
 
+    async def last(reads: NodeReads) -> int:
+        return await ask_last(one_of(reads))
+
+    async def page(reads: NodeReads, *arguments: int) -> Page:
+        return await ask_page(one_of(reads), *arguments)
+
+    ask_last, ask_page = NodeReads.last, NodeReads.page
     try:
         reader = await loaded(other, count=2)
         await deaf(other.client, reader)
         await store(nats_log, fact("x", 1), fact("new", 1))
-        monkeypatch.setattr(republished, "direct_get", relay)
+        monkeypatch.setattr(NodeReads, "last", last)
+        monkeypatch.setattr(NodeReads, "page", page)
         assert await read(reader, 2) == [("x", 1), ("new", 1)]
         assert len(asked) > 3
     finally:
@@ -387,62 +395,85 @@ async def test_a_replica_that_is_behind_hides_nothing_for_good(
         replica.close()
 
 
-# -- what a node may do ------------------------------------------------------------------------------------------------
+async def test_a_load_waits_for_a_replica_that_is_behind(nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A consumer on a replica that lacks the last changes does not get as far as the leader's end."""
+    early = await connect(nats_server.url, "early")
+    await early.declare()
+    await store(early, fact("x", 0))
+    await early.close()
+    nats_server.stop()
+    replica = NatsServer()
+    shutil.copytree(nats_server.store, replica.store)
+    replica.start()
+    nats_server.start()
+    nats_log, other = await connect(nats_server.url, "writer"), await connect(nats_server.url, "reader")
+    lagging = await connect(replica.url, "replica")
+    monkeypatch.setattr("cotenant.log.nats.confined.READ_SECONDS", 0.5)
+    ask_page, asked = NodeReads.page, []
 
-PERMISSIONS = """
-authorization {
-  users = [
-    { user: admin, password: admin }
-    { user: node, password: node, permissions: {
-        publish: [
-          "$JS.API.STREAM.INFO.LOG", "$JS.API.DIRECT.GET.LOG", "$JS.API.STREAM.MSG.GET.LOG",
-          "node.a.run.>", "node.a.executor", "usage.a", "execution.a.>", "deadletter.>"
-        ]
-        subscribe: [ "republished.node.a.>", "$JS.EVENT.ADVISORY.STREAM.*.LOG", "_INBOX.>" ]
-    } }
-  ]
-}
-"""
-"""As docs/operations.md says."""
+    async def page(reads: NodeReads, *arguments: int) -> Page:
+        asked.append(1)
+        return await ask_page(NodeReads(lagging.client, NODE) if len(asked) <= 2 else reads, *arguments)
 
-
-async def test_a_nodes_credentials_suffice_to_load_and_follow_and_not_for_another_node() -> None:
-    server = NatsServer()
-    with (server.folder / "server.conf").open("a") as file:
-        file.write(PERMISSIONS)
-    server.start()
-    address = server.url.removeprefix("nats://")
-    admin = await connect(f"nats://admin:admin@{address}", "admin")
-    node = await connect(f"nats://node:node@{address}", "node")
+    monkeypatch.setattr(NodeReads, "page", page)
     try:
-        await admin.declare()
-        await store(admin, fact("x", 0), fact("x", 0, node="b"))
-        reader = await loaded(node)
-        cut(node.client)
-        await store(admin, fact("x", 1))
-        assert await read(reader, 1) == [("x", 1)]
-        assert isinstance(await node.append([Write(event=fact("executor", 1))]), Stored)
-        assert await read(reader, 1) == [("executor", 1)]
-        foreign = await node.follow_republished("node.b.>")
-        foreign_loaded = await foreign.pull(10, 0.0)
-        assert [event.subject for event in foreign_loaded] == ["node.b.x"], "direct gets cannot be confined to a node"
-        await store(admin, fact("x", 1, node="b"))
-        assert not await foreign.pull(10, 0.5)
+        await store(nats_log, fact("y", 1))
+        reader = await other.follow_republished(NODE)
+        assert await read(reader, 2) == [("x", 0), ("y", 1)]
+        assert len(asked) == 3
     finally:
-        await node.close()
-        await admin.close()
-        server.close()
+        for log in (lagging, other, nats_log):
+            await log.close()
+        replica.close()
 
 
-async def test_streams_are_declared_again_where_one_is_missing_and_once_for_all_who_ask(nats_log: NatsLog) -> None:
-    requests: list[str] = []
-    client = nats_log.client
-    subscription = await client.subscribe_raw("$JS.API.STREAM.>", lambda subject, *_: requests.append(subject.decode()))
-    await asyncio.gather(*(nats_log.declare_again() for _ in range(100)))
-    await client.flush()
-    assert len(requests) <= 2, "those who asked while it was looked after share the look"
-    assert all(subject == "$JS.API.STREAM.NAMES" for subject in requests)
-    await client.unsubscribe_raw(subscription)
-    await client.request(f"$JS.API.STREAM.DELETE.{LOG}", b"")
-    await nats_log.declare_again()
+async def test_what_is_no_message_of_log_is_not_delivered(nats_log: NatsLog, other: NatsLog) -> None:
+    """The server sends the answer to a request wherever the request says, so also to a node's own subjects."""
+    await store(nats_log, fact("x", 0), fact("forged", 0, node="b"))
+    reader = await loaded(other)
+    for asked in ("$JS.API.DIRECT.GET.LOG.node.b.forged", "usage.b", "$JS.API.STREAM.INFO.LOG"):
+        for subject in ("republished.node.a.placement.x.y", "$JS.EVENT.ADVISORY.STREAM.CREATED.LOG"):
+            await nats_log.client.publish(asked, b"", reply=subject)
+    await nats_log.client.flush()
     await store(nats_log, fact("x", 1))
+    assert await read(reader, 1) == [("x", 1)]
+    assert reader.gaps == 0
+
+
+async def test_two_readers_of_a_node_read_one_after_the_other(nats_log: NatsLog, other: NatsLog) -> None:
+    await store(nats_log, *(fact(f"s{number}", 0) for number in range(20)))
+    readers = [await other.follow_republished(NODE) for _ in range(5)]
+    found = await asyncio.gather(*(read(reader, 20) for reader in readers))
+    assert all(events == found[0] for events in found)
+
+
+async def test_streams_that_are_missing_are_named_with_what_makes_them(nats_log: NatsLog) -> None:
+    await nats_log.check_streams()
+    await nats_log.client.request(f"$JS.API.STREAM.DELETE.{LOG}", b"")
+    with pytest.raises(StreamsMissingError, match="no stream LOG: `cotenant admin streams` declares them"):
+        await nats_log.check_streams()
+    await nats_log.declare()
+    await nats_log.check_streams()
+    await store(nats_log, fact("x", 1))
+
+
+async def test_the_streams_are_looked_at_once_for_all_who_ask(nats_log: NatsLog) -> None:
+    requests: list[bytes] = []
+    client = nats_log.client
+    subscription = await client.subscribe_raw("$JS.API.STREAM.>", lambda subject, *_: requests.append(subject))
+    await asyncio.gather(*(nats_log.check_streams() for _ in range(100)))
+    await client.flush()
+    assert len(requests) <= 8, "those who asked while it was looked after share the look"
+    await client.unsubscribe_raw(subscription)
+
+
+async def test_a_stream_that_breaks_a_promise_is_named_with_its_cure(nats_log: NatsLog) -> None:
+    config = msgspec.json.decode((await nats_log.client.request(f"$JS.API.STREAM.INFO.{LOG}", b"")).data)["config"]
+    body = msgspec.json.encode(config | {"discard": "old", "allow_atomic": False})
+    await nats_log.client.request(f"$JS.API.STREAM.UPDATE.{LOG}", body)
+    with pytest.raises(StreamUnfitError) as refused:
+        await nats_log.check_streams()
+    assert "discard is 'old' and must be 'new'" in str(refused.value)
+    assert str(refused.value).endswith("`cotenant admin streams` sets it")
+    assert "~ LOG: discard old -> new" in await nats_log.declare()
+    await nats_log.check_streams()

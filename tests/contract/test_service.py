@@ -69,9 +69,9 @@ class Running:
             await self.task
 
 
-async def connected(server: NatsServer) -> NatsLog:
+async def connected(server: NatsServer, sizes: StreamSizes | None = None) -> NatsLog:
     log = await connect(server.url, "test")
-    await log.declare()
+    await log.declare(sizes=sizes)
     return log
 
 
@@ -203,8 +203,7 @@ class Counting:
 
 
 async def test_a_service_whose_decisions_find_no_room_folds_on_and_decides_once_there_is_some(nats_server: NatsServer) -> None:
-    log, other = await connected(nats_server), await connected(nats_server)
-    await log.declare(sizes=StreamSizes(log=1 << 20))
+    log, other = [await connected(nats_server, StreamSizes(log=1 << 20)) for _ in range(2)]
     counting = Counting(log)
     names = [f"n{number}" for number in range(40)]
     empty = (await other.space()).used

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +17,10 @@ from typing import Any
 
 import pytest
 
+from cotenant.log.nats.access import Access
+from cotenant.log.nats.log import connect
+from cotenant_console.nats_access.finding import access_of
+from cotenant_console.nats_access.roles import ADMINISTRATOR
 from tests.e2e.manifests import batch_pod, service_pod, simulated_pod
 from tests.e2e.stack import BIN, WAIT_SECONDS, Stack, wait_for
 from tests.other_processes import NotInTimeError
@@ -252,7 +256,9 @@ def test_a_running_process_survives_its_executor(stack: Stack) -> None:
 
 def test_a_second_scheduler_does_no_harm_and_events_say_so(stack: Stack) -> None:
     began = wait_for("the log's end", lambda: stack.get("apis/cotenant.io/v1/status"))["log"]["lastSequence"]
-    flags = ["--nats", stack.endpoint["nats"], "--replica", "second", "--http-port", "-1"]
+    access = nats_access(stack, "scheduler")
+    flags = ["--nats", stack.endpoint["nats"], "--nats-creds", str(access.credentials), "--nats-ca", str(access.ca)]
+    flags += ["--replica", "second", "--http-port", "-1"]
     second = subprocess.Popen(
         [sys.executable, "-m", "cotenant_scheduler", *flags],
         stderr=subprocess.DEVNULL,
@@ -369,16 +375,20 @@ def test_broken_bodies_get_a_status(stack: Stack) -> None:
     assert status["message"]
 
 
-def nats_say(url: str, subject: str, payload: bytes) -> None:
-    """Publish with the bare protocol, as any client can."""
-    host, port = url.removeprefix("nats://").split(":")
-    with socket.create_connection((host, int(port)), WAIT_SECONDS) as connection:
-        connection.recv(4096)
-        connection.sendall(b'CONNECT {"verbose":false}\r\n')
-        connection.sendall(b"PUB %s %d\r\n%s\r\nPING\r\n" % (subject.encode(), len(payload), payload))
-        answer = b""
-        while b"PONG" not in answer:
-            answer += connection.recv(4096)
+def nats_access(stack: Stack, user: str) -> Access:
+    """What a user of the stack's cell comes with to NATS."""
+    return access_of(stack.folder, user, stack.endpoint["nats"])
+
+
+def nats_say(stack: Stack, subject: str, payload: bytes) -> None:
+    """Publish as an administrator can: anything."""
+
+    async def say() -> None:
+        log = await connect(stack.endpoint["nats"], "test", nats_access(stack, ADMINISTRATOR))
+        await log.client.request(subject, payload, timeout=WAIT_SECONDS)
+        await log.close()
+
+    asyncio.run(say())
 
 
 def state_of(stack: Stack, subject: str) -> set[str]:
@@ -388,11 +398,10 @@ def state_of(stack: Stack, subject: str) -> set[str]:
 
 
 def test_rubbish_on_the_log_is_put_aside_and_stops_nobody(stack: Stack) -> None:
-    url = stack.endpoint["nats"]
     host = host_of(stack)
-    nats_say(url, f"metrics.{host}", b"this is not JSON")
+    nats_say(stack, f"metrics.{host}", b"this is not JSON")
     unknown = b'{"specversion":"1.0","id":"x","source":"/x","type":"com.example.unknown","data":{}}'
-    nats_say(url, f"node.{host}.resources", unknown)
+    nats_say(stack, f"node.{host}.resources", unknown)
     backwards = {
         "specversion": "1.0",
         "id": "x",
@@ -401,7 +410,7 @@ def test_rubbish_on_the_log_is_put_aside_and_stops_nobody(stack: Stack) -> None:
         "time": "1999-01-01T00:00:00Z",
         "data": {"node": host, "offsetsMs": [0], "nodeUsage": {"cpuMilli": [1], "memoryBytes": [1]}},
     }
-    nats_say(url, f"usage.{host}", json.dumps(backwards).encode())
+    nats_say(stack, f"usage.{host}", json.dumps(backwards).encode())
     wait_for("a dead letter", lambda: "not a CloudEvent" in stack.run("events"))
     headings, *rows = stack.run("get", "deadletters").splitlines()
     assert headings.split() == ["SERVICE", "MESSAGE", "SUBJECT", "STATE", "AGE", "REASON"]

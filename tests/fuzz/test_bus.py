@@ -13,7 +13,7 @@ from typing import Any
 
 from cotenant.engine.commit import Identity
 from cotenant.events.deadletters import DeadLetter
-from cotenant.events.migrations import EVICT_ENDPOINT
+from cotenant.events.migrations import evict_subject
 from cotenant.events.requests import adopt_subject, logs_subject
 from cotenant.log.contract import EXECUTION
 from cotenant.log.nats.log import NatsLog, connect, read_all
@@ -161,7 +161,7 @@ async def raw_subjects(server: NatsServer) -> None:
 
 async def ask(log: NatsLog, random: Random) -> None:
     """Each endpoint answers whatever it is asked."""
-    for subject in (EVICT_ENDPOINT, logs_subject(NODE), adopt_subject(NODE)):
+    for subject in (evict_subject("descheduler-arbiter"), logs_subject(NODE), adopt_subject(NODE)):
         for body in (
             b"", b"\xff", b"{}", b"null", b"[" * 5000, b"x" * (1 << 20), b'{"namespace":"","name":"","uid":""}',
             b'{"namespace":"a","name":"b","uid":"c","gracePeriodSeconds":1e30}', b'{"namespace":"a","name":"b","tailLines":-1}',

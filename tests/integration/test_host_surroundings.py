@@ -23,6 +23,7 @@ from cotenant.runtime.process import serve_http
 from tests.contract.toy import metric
 from tests.integration.pods import stored_pod
 from tests.nats_server import NatsServer, free_port
+from tests.streams import declare_streams
 
 WAIT_SECONDS = 90
 
@@ -56,6 +57,7 @@ class Scheduler:
 
 @pytest.fixture
 def scheduler(nats_server: NatsServer) -> Iterator[Scheduler]:
+    declare_streams(nats_server.url)
     running = Scheduler(nats_server)
     yield running
     if running.process.poll() is None:
@@ -107,6 +109,7 @@ async def test_a_service_waits_for_a_server_that_starts_later() -> None:
     running = Scheduler(server)
     try:
         await asyncio.to_thread(server.start)
+        await asyncio.to_thread(declare_streams, server.url)
         await running.until("/readyz", "ok")
     finally:
         running.process.terminate()
@@ -115,6 +118,7 @@ async def test_a_service_waits_for_a_server_that_starts_later() -> None:
 
 
 async def test_telemetry_goes_to_a_collector_where_one_is_named(nats_server: NatsServer) -> None:
+    await asyncio.to_thread(declare_streams, nats_server.url)
     got: dict[str, int] = {}
     arrived = asyncio.Event()
 

@@ -76,7 +76,7 @@ async def test_samples_become_metrics_and_a_kill_loses_no_window(nats_server: Na
         assert refused.data.refused_reason.startswith("TimeRunsBackwards")
         assert refused.data.node_usage.cpu_milli == 5000
         async with asyncio.timeout(WAIT_SECONDS):
-            while not await read_all(log, EXECUTION, ["deadletter.USAGE"]):
+            while not await read_all(log, EXECUTION, ["deadletter.USAGE.*"]):
                 continue
     finally:
         process.terminate()

@@ -18,8 +18,19 @@ from cotenant.log.contract import HISTORY
 from cotenant.log.nats.jetstream import API_ERRORS, PassingError
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.reader import NatsReader
+from cotenant_console.nats_access.finding import access_of, keys_folder
+from cotenant_console.nats_access.keys import prepared_keys
+from cotenant_console.nats_access.roles import READER
 from cotenant_console.up.folder_lock import FolderLock
-from cotenant_console.up.nats_server import answers, free_port, members, nats_processes, nats_urls, replicas_in
+from cotenant_console.up.nats_server import (
+    Secured,
+    answers,
+    free_port,
+    members,
+    nats_processes,
+    nats_urls,
+    replicas_in,
+)
 from cotenant_console.up.supervisor import Supervisor
 
 PULL_LIMIT = 1000
@@ -38,7 +49,7 @@ class NothingRecordedError(Exception):
 async def opened(nats_url: str, folder: Path) -> AsyncIterator[NatsLog]:
     """The log at an address; without one, that of the folder's own server."""
     if nats_url:
-        log = await connect(nats_url, "console")
+        log = await connect(nats_url, "console", access_of(folder, READER, nats_url))
         try:
             yield log
         finally:
@@ -51,20 +62,26 @@ async def opened(nats_url: str, folder: Path) -> AsyncIterator[NatsLog]:
         ports: list[int] = []
         for _ in range(replicas_in(folder)):
             ports.append(free_port(ports))
-        for spec in nats_processes(folder, members(ports))[0]:
+        for spec in nats_processes(folder, members(ports), _secured(folder))[0]:
             supervisor.start(spec)
         try:
             async with asyncio.timeout(START_SECONDS):
                 for port in ports:
                     while not await answers(port):  # noqa: ASYNC110 - a process of its own announces nothing
                         await asyncio.sleep(0.05)
-            log = await connect(nats_urls(ports), "console")
+            log = await connect(nats_urls(ports), "console", access_of(folder, READER))
             try:
                 yield log
             finally:
                 await log.close()
         finally:
             await supervisor.stop()
+
+
+def _secured(folder: Path) -> Secured | None:
+    """What its servers ask of clients; nothing on a folder of an older version."""
+    folder = keys_folder(folder)
+    return Secured(prepared_keys(folder).accounts_file) if folder.is_dir() else None
 
 
 @retry(

@@ -9,20 +9,20 @@ import gc
 import os
 from pathlib import Path
 
-import msgspec
 from nats.errors import NoRespondersError
 
 from cotenant.engine.commit import Identity
-from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
+from cotenant.events.migrations import EVICT_ENDPOINT
 from cotenant.kinds.pods import PODS
 from cotenant.runtime.follower import LOG_ERRORS
-from cotenant.runtime.process import VERSION, Host, RequestError, run_program, status_routes
+from cotenant.runtime.process import VERSION, Host, run_program, status_routes
 from cotenant.runtime.settings import clock_of, parser
 from cotenant_gateway.access.audit import Audit
 from cotenant_gateway.access.rates import OF_USERS, Rate
 from cotenant_gateway.http.access import Access
 from cotenant_gateway.http.access_metrics import register_access
 from cotenant_gateway.http.app import request_handler
+from cotenant_gateway.http.bus_evictions import BusEvictions
 from cotenant_gateway.http.client_metrics import register_clients
 from cotenant_gateway.http.credential_flags import CredentialError, CredentialSources, add_credential_flags
 from cotenant_gateway.http.facts import FactHandlers
@@ -36,7 +36,6 @@ from cotenant_gateway.http.tracing import traced
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
-from cotenant_gateway.statuses import ApiError
 
 NAME = "gateway"
 SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the log."
@@ -81,15 +80,6 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         pod = gateway.core.get(PODS, namespace, name)
         return pod is not None and pod.uid == uid and pod.fields.get("status.phase") in ("Pending", "Running")
 
-    async def evict(body: bytes) -> bytes:
-        try:
-            eviction = msgspec.json.decode(body, type=EvictionRequest)
-            return msgspec.json.encode(await gateway.evict(eviction, eviction.job or "descheduler-arbiter"))
-        except msgspec.MsgspecError as error:
-            raise RequestError(400, f"an EvictionRequest cannot be read: {error}") from error
-        except ApiError as error:
-            raise RequestError(error.code, str(error)) from error
-
     running = asyncio.ensure_future(gateway.run())
     loaded = asyncio.ensure_future(gateway.ready.wait())
     stopped = asyncio.ensure_future(host.stopping.wait())
@@ -131,7 +121,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     try:
         await asyncio.wait({running, loaded, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if loaded.done():
-            await host.endpoint("evict", evict, subject=EVICT_ENDPOINT)
+            await host.endpoint_by_subject("evict", BusEvictions(gateway, audit).answer, EVICT_ENDPOINT)
             host.health.ready, host.health.detail = True, "ok"
         await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if running.done():

@@ -31,7 +31,7 @@ from cotenant.events.requests import Adopted
 from cotenant.events.trace_context import traceparent_of
 from cotenant.events.traces import about
 from cotenant.log.contract import EXECUTION, LOG, USAGE, Behind, Identified, Log, LogIdentity
-from cotenant.model.subjects import encode_token
+from cotenant.model.subjects import encode_token, executor_subject, executor_writer
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
 from cotenant_node_executor.core.node import ExecutorNode
@@ -178,7 +178,7 @@ class ExecutorShell:
         """Find out whether LOG is the one that this node followed before. Where no pods run, any LOG will do."""
         if not isinstance(self._log, Identified):
             return
-        self._found = await self._log.identity(self._known_log.last)
+        self._found = await self._log.identity(executor_subject(self.node.name), self._known_log.last)
         why = self._known_log.why_unknown(self._found)
         self._newest = 0
         if why and not self._adopting:
@@ -220,7 +220,8 @@ class ExecutorShell:
             found, self.node.core.findings = self.node.core.findings, []
             self._quarantine.findings += found
             if self._quarantine.findings:
-                await publish_findings(self._quarantine, self._log, f"node-executor {self.node.name}", utc_now())
+                service, writer = f"node-executor {self.node.name}", executor_writer(self.node.name)
+                await publish_findings(self._quarantine, self._log, service, utc_now(), writer)
             sample = loop.time() >= next_sample
             if sample:
                 next_sample = max(next_sample + self._period, loop.time())

@@ -19,6 +19,7 @@ from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.streams import LogDeclared
 from cotenant.events.usage import UsageSample
 from cotenant.events.yarn import YarnNode
 
@@ -32,6 +33,7 @@ __all__ = [
     "EvictionRequest",
     "Execution",
     "ExecutorStatus",
+    "LogDeclared",
     "Migration",
     "NodeCondition",
     "NodeLoadJudged",

@@ -10,7 +10,7 @@ from cotenant.model.subjects import deadletter_subject
 
 
 class DeadLetter(Payload, frozen=True, kw_only=True):
-    """Subject `deadletter.<stream>`. `message` holds at most 64 KiB of the original, undecodable bytes replaced."""
+    """Subject `deadletter.<stream>.<writer>`. `message` holds at most 64 KiB of the original, undecodable bytes replaced."""
     TYPE = "cotenant.deadletter.v1"
 
     stream: str
@@ -26,11 +26,13 @@ MAX_DEAD_LETTER_BYTES = 64 * 1024
 
 
 def make_dead_letter(
-    stream: str, subject: str, sequence: int, reason: str, raw: bytes, now: datetime, service: str
+    stream: str, subject: str, sequence: int, reason: str, raw: bytes, now: datetime, service: str, writer: str = ""
 ) -> Event:
-    """Return the dead letter of a message: at most 64 KiB of it, with the reason."""
+    """Return the dead letter of a message: at most 64 KiB of it, with the reason. `writer`: whose subject it goes to, where
+    that
+    is not the service's."""
     return Event(
-        subject=deadletter_subject(stream),
+        subject=deadletter_subject(stream, writer or service),
         data=DeadLetter(
             stream=stream,
             subject=subject,

@@ -8,9 +8,18 @@ from enum import StrEnum
 from cotenant.events.envelope import Part, Payload
 from cotenant.events.placements import Figure
 from cotenant.model.bounds import Amount, Count, Seconds
+from cotenant.model.subjects import encode_token
 
-EVICT_ENDPOINT = "cotenant.gateway.evict"
-"""The micro endpoint that takes an `EvictionRequest` as JSON; what it decides comes back as an `EvictionOutcome` event."""
+EVICT_ENDPOINT = "cotenant.gateway.evict.*"
+"""The micro endpoint that takes an `EvictionRequest` as JSON; what it decides comes back as an `EvictionOutcome` event. The
+last token names who asks: NATS tells the gateway nothing else of them, and lets each user publish its own name only."""
+USER_PREFIX = "system:cotenant:"
+"""Users on NATS are called so where roles are given."""
+
+
+def evict_subject(user: str) -> str:
+    """Where a user on NATS asks for evictions."""
+    return EVICT_ENDPOINT.replace("*", encode_token(user))
 
 
 class JobCondition(Part, frozen=True, kw_only=True):

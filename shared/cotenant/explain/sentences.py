@@ -23,6 +23,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiti
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.streams import LogDeclared
 from cotenant.events.usage import Series, UsageSample
 from cotenant.events.yarn import YarnNode
 from cotenant.model.quantities import format_amount
@@ -178,6 +179,10 @@ def _started(data: ServiceStarted, _: Event) -> str:
     return f"{data.service} started (replica {data.replica})"
 
 
+def _log_declared(data: LogDeclared, _: Event) -> str:
+    return f"LOG is the one that was created at {data.created}"
+
+
 def _dead(data: DeadLetter, _: Event) -> str:
     return f"message {data.stream}:{data.sequence} on {data.subject} was put aside: {data.reason}"
 
@@ -217,6 +222,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     Commit: _commit,
     CommitRefused: _refused,
     ServiceStarted: _started,
+    LogDeclared: _log_declared,
     DeadLetter: _dead,
     Audited: _audited,
     YarnNode: _yarn,

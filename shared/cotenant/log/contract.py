@@ -215,16 +215,25 @@ class LogIdentity(msgspec.Struct, frozen=True):
 class Declared(Protocol):
     """A log whose streams may be gone after its server was set up again."""
 
-    async def declare_again(self) -> None:
-        """Create the streams that are missing, as they were declared by this process."""
+    async def check_streams(self) -> None:
+        """Raise what a log's calls raise where streams are missing, or lack what services rely on."""
 
 
 @runtime_checkable
 class Identified(Protocol):
     """A log that can be another one at the same address: its server was set up again, or restored from a backup."""
 
-    async def identity(self, known_to: int = 0) -> LogIdentity:
-        """Return the identity of LOG. Its caller has seen it up to `known_to`: a replica that shows less is asked again."""
+    async def identity(self, subject: str, known_to: int = 0) -> LogIdentity:
+        """Return the identity of LOG. Its caller may write to `subject`, and has seen LOG up to `known_to`: a leader that shows
+        less is asked again."""
+
+
+@runtime_checkable
+class Growing(Protocol):
+    """A log that can be asked how far it goes."""
+
+    async def last_sequence(self, stream: str) -> int:
+        """Return the sequence of the stream's last message."""
 
 
 class LogSpace(msgspec.Struct, frozen=True):

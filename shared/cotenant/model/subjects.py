@@ -123,6 +123,10 @@ def marker_subject(service: str, replica: str) -> str:
     return f"services.{encode_token(service)}.{encode_token(replica)}"
 
 
+LOG_IDENTITY = "services.streams.log"
+"""Which LOG this is; stored by whoever declares the streams, and readable by every node."""
+
+
 def usage_subject(node: str) -> str:
     """Raw samples of a node (stream USAGE)."""
     return f"usage.{encode_token(node)}"
@@ -133,9 +137,15 @@ def execution_subject(node: str, topic: str) -> str:
     return f"execution.{encode_token(node)}.{encode_token(topic)}"
 
 
-def deadletter_subject(stream: str) -> str:
-    """Messages of a stream that could not be decoded (stream EXECUTION)."""
-    return f"deadletter.{encode_token(stream)}"
+def deadletter_subject(stream: str, writer: str) -> str:
+    """Messages of a stream that `writer` could not use (stream EXECUTION): a service, or a node's executor
+    (`executor_writer`)."""
+    return f"deadletter.{encode_token(stream)}.{encode_token(writer)}"
+
+
+def executor_writer(node: str) -> str:
+    """A node's executor as the writer of dead letters."""
+    return f"node-{node}"
 
 
 @lru_cache(maxsize=4096)

@@ -38,7 +38,7 @@ from cotenant.log.contract import (
     Clocked,
     Declared,
     Gathering,
-    Identified,
+    Growing,
     Log,
     NoAnswer,
     Reader,
@@ -331,9 +331,9 @@ class Follower:
         """Look at LOG's end now and then, for the figures. A look that is not answered says nothing."""
         figures, log = self._figures, self._log
         figures.position = lambda: reading.taken_to
-        while isinstance(log, Identified):
+        while isinstance(log, Growing):
             with contextlib.suppress(*LOG_ERRORS):
-                figures.saw_end((await log.identity()).last)
+                figures.saw_end(await log.last_sequence(LOG))
             figures.clock_ahead_seconds = max(0.0, reading.seconds_ahead(self._clock()))
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -347,7 +347,7 @@ class Follower:
         looking: asyncio.Future[None] | None = None
         try:
             if self.incarnations > 1 and isinstance(self._log, Declared):
-                await self._log.declare_again()
+                await self._log.check_streams()
             readers.append(await self._open_reader())
             if isinstance(readers[0], Skipping):
                 readers[0].skip(incarnation.knows)
@@ -378,14 +378,16 @@ class Follower:
                         await reader.close()
 
 
-async def publish_findings(quarantine: Quarantine, log: Log, service: str, now: datetime) -> int:
-    """Say what was set aside, on EXECUTION and in this process' log; returns how many messages."""
+async def publish_findings(quarantine: Quarantine, log: Log, service: str, now: datetime, writer: str = "") -> int:
+    """Say what was set aside, on EXECUTION and in this process' log; returns how many messages. `writer`: see
+    `make_dead_letter`."""
     findings, quarantine.findings = quarantine.findings, []
     for finding in findings:
         event = finding.event
         logger.error("%s: %s on %s is set aside: %s", service, event.ref, event.subject, finding.reason, extra=about(event))
         raw = encode_event(event)
-        await log.publish(make_dead_letter(event.stream, event.subject, event.sequence, finding.reason, raw, now, service))
+        letter = make_dead_letter(event.stream, event.subject, event.sequence, finding.reason, raw, now, service, writer)
+        await log.publish(letter)
     return len(findings)
 
 

@@ -24,8 +24,11 @@ from nats.micro.request import Request as MicroRequest
 from nats.micro.service import Service as MicroService
 from nats.micro.service import ServiceConfig
 
+from cotenant.log.nats.access import AccessError
+from cotenant.log.nats.checking import StreamUnfitError
+from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog, connect
-from cotenant.log.nats.streams import StreamSizes
+from cotenant.model.subjects import matches
 from cotenant.runtime.figures import by_label, show
 from cotenant.runtime.last_tasks import end_last_tasks
 from cotenant.runtime.settings import Settings, settings_from
@@ -35,12 +38,23 @@ logger = logging.getLogger(__name__)
 
 VERSION = "0.1.0"
 
+STREAMS_LOOK_SECONDS = 0.2
+STREAMS_LINE_SECONDS = 10.0
+"""How often a process says that it waits for the streams."""
 GC_THRESHOLDS = (100_000, 50, 100)
 """Allocations between collections of the youngest objects, and how many of those between the larger ones."""
 
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 EndpointHandler = Callable[[bytes], Awaitable[bytes]]
+SubjectHandler = Callable[[str, bytes], Awaitable[bytes]]
+"""Subject and body of a request."""
+
+
+def is_request(request: MicroRequest, subject: str) -> bool:
+    """Tell a request from a message that JetStream sent here: who asks for one chooses where it goes. Such a message has the
+    subject that it is stored under, or the server's header."""
+    return matches(subject, request.subject) and "Nats-Stream" not in (request.headers or {})
 
 
 class RequestError(Exception):
@@ -77,18 +91,29 @@ class Host:
 
     async def endpoint(self, name: str, handler: EndpointHandler, *, subject: str = "") -> None:
         """Serve a NATS micro endpoint on `subject` (default `cotenant.<service>.<name>`). Errors are answered, never lost."""
+
+        async def handle(_: str, data: bytes) -> bytes:
+            return await handler(data)
+
+        await self.endpoint_by_subject(name, handle, subject or f"cotenant.{self.name}.{name}")
+
+    async def endpoint_by_subject(self, name: str, handler: SubjectHandler, subject: str) -> None:
+        """Serve an endpoint whose handler is told the request's subject, where `subject` has wildcards."""
         assert self._micro is not None
 
         async def answer(request: MicroRequest) -> None:
+            if not is_request(request, subject):
+                logger.warning("endpoint %s: a message of %s is no request", name, request.subject)
+                return
             try:
-                await request.respond(await handler(request.data))
+                await request.respond(await handler(request.subject, request.data))
             except RequestError as refusal:
                 await request.respond_error(str(refusal.code), refusal.message)
             except Exception as error:
                 logger.exception("endpoint %s failed", name)
                 await request.respond_error("500", f"{name}: {type(error).__name__}: {error}")
 
-        await self._micro.add_endpoint(name=name, subject=subject or f"cotenant.{self.name}.{name}", handler=answer)
+        await self._micro.add_endpoint(name=name, subject=subject, handler=answer)
 
     async def start_micro(self) -> None:
         """Register with NATS, so that `nats micro ls` finds the service: PING, INFO, STATS."""
@@ -160,19 +185,22 @@ async def serve_http(app: web.Application, address: str, port: int) -> tuple[web
 
 @contextlib.asynccontextmanager
 async def open_host(name: str, settings: Settings, *, own_http: bool = False) -> AsyncIterator[Host]:
-    """Connect, declare the streams and serve status; take all of it down again at the end.
+    """Connect, wait for the streams and serve status; take all of it down again at the end.
 
     With `own_http` the service serves HTTP itself and includes `status_routes`.
     """
     telemetry = Telemetry(name, settings.replica)
-    log = await connect(settings.nats_url, name)
+    try:
+        log = await connect(settings.nats_url, name, settings.nats_access)
+    except AccessError as error:
+        raise SystemExit(f"cotenant-{name}: {error}") from error
     log.longest_ttl_seconds = settings.longest_ttl_seconds
     log.on_dead_letter = partial(telemetry.dead_letters.add, 1)
     host = Host(name, settings, log, telemetry)
     show_host(host)
     runner: web.AppRunner | None = None
     try:
-        await log.declare(replicas=settings.log_replicas, sizes=StreamSizes.within(settings.store_bytes))
+        await streams_ready(log, name)
         if settings.http_port >= 0 and not own_http:
             app = web.Application()
             app.add_routes(status_routes(host))
@@ -185,6 +213,23 @@ async def open_host(name: str, settings: Settings, *, own_http: bool = False) ->
             await runner.cleanup()
         await log.close()
         telemetry.shutdown()
+
+
+async def streams_ready(log: NatsLog, name: str) -> None:
+    """Wait, for as long as it takes, until the streams are there. Raises SystemExit where one of them is unfit."""
+    next_line, loop = 0.0, asyncio.get_running_loop()
+    while True:
+        try:
+            await log.check_streams()
+        except StreamUnfitError as error:
+            raise SystemExit(f"cotenant-{name}: {error}") from error
+        except (BusError, *API_ERRORS) as error:
+            if loop.time() >= next_line:
+                next_line = loop.time() + STREAMS_LINE_SECONDS
+                logger.warning("waiting for the streams: %s", error if isinstance(error, BusError) else type(error).__name__)
+        else:
+            return
+        await asyncio.sleep(STREAMS_LOOK_SECONDS)
 
 
 def run_program(

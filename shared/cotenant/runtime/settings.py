@@ -7,9 +7,12 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import yaml
+
+from cotenant.log.nats.access import NOBODY, Access
 
 DEFAULT_NATS_URL = "nats://127.0.0.1:4222"
 ONLY_PARTITION = "0"
@@ -21,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Common settings. `http_port` 0 picks a free port, -1 serves nothing; `config` is JSON text, `{}` for defaults."""
 
     nats_url: str = DEFAULT_NATS_URL
+    nats_access: Access = NOBODY
     cell: str = "cell"
     partition: str = ONLY_PARTITION
     replica: str = "0"
@@ -29,12 +33,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "INFO"
     log_format: str = "text"
     config: str = "{}"
-    store_bytes: int = 0
-    """What the server has on disk for all streams; 0: enough."""
     longest_ttl_seconds: int = 0
     """For tests and benchmarks that cannot wait: no tombstone stays longer on LOG; 0: as its TTL says."""
-    log_replicas: int = 0
-    """On how many servers streams are created; 0: one, and what is there is taken as it is."""
     clock_offset_seconds: float = 0.0
     """For tests of wrong clocks: added to what the machine's shows."""
 
@@ -47,6 +47,12 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
         default=os.environ.get("COTENANT_NATS_URL", DEFAULT_NATS_URL),
         help="URL of the NATS server, or those of several with commas between",
     )
+    for flag, variable, help_text in (
+        ("--nats-creds", "COTENANT_NATS_CREDS", "this service's credentials on NATS (.creds); none: it connects without"),
+        ("--nats-ca", "COTENANT_NATS_CA", "CA of the NATS servers' certificates (PEM): they are spoken to over TLS only"),
+    ):
+        given = os.environ.get(variable)
+        made.add_argument(flag, type=Path, default=Path(given) if given else None, metavar="FILE", help=help_text)
     made.add_argument("--cell", default=os.environ.get("COTENANT_CELL", "cell"), help="name of the cell (one log)")
     made.add_argument(
         "--partition", type=_only_partition, default=ONLY_PARTITION, help="partition of the service's entities; there is only 0"
@@ -61,20 +67,7 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     made.add_argument("--log-level", default=os.environ.get("COTENANT_LOG_LEVEL", "INFO"))
     made.add_argument("--log-format", choices=("text", "json"), default=os.environ.get("COTENANT_LOG_FORMAT", "text"))
     made.add_argument(
-        "--store-bytes",
-        type=int,
-        default=int(os.environ.get("COTENANT_STORE_BYTES") or 0),
-        help="the server's disk for all streams (max_file_store), which their sizes follow; 0: enough for the default ones",
-    )
-    made.add_argument(
         "--longest-ttl", type=int, default=int(os.environ.get("COTENANT_LONGEST_TTL") or 0), help=argparse.SUPPRESS
-    )
-    made.add_argument(
-        "--log-replicas",
-        type=int,
-        choices=(0, 1, 3, 5),
-        default=int(os.environ.get("COTENANT_LOG_REPLICAS") or 0),
-        help="on how many servers the streams are created; 0: one. Streams that are there keep their number",
     )
     made.add_argument("--clock-offset", type=float, default=0.0, help=argparse.SUPPRESS)
     made.add_argument("--config", metavar="FILE", help="YAML or JSON file with the service's configuration")
@@ -102,6 +95,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
     """Return the settings that parsed arguments say. Raises SystemExit with a message on an unreadable configuration."""
     return Settings(
         nats_url=arguments.nats,
+        nats_access=Access(arguments.nats_creds, arguments.nats_ca),
         cell=arguments.cell,
         partition=arguments.partition,
         replica=arguments.replica,
@@ -110,9 +104,7 @@ def settings_from(arguments: argparse.Namespace) -> Settings:
         log_level=arguments.log_level.upper(),
         log_format=arguments.log_format,
         config=_config_text(arguments.config, arguments.set),
-        store_bytes=max(arguments.store_bytes, 0),
         longest_ttl_seconds=max(arguments.longest_ttl, 0),
-        log_replicas=arguments.log_replicas,
         clock_offset_seconds=arguments.clock_offset,
     )
 

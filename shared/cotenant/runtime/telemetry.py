@@ -76,8 +76,10 @@ def configure_logging(level: str, style: str) -> None:
     else:
         handler.setFormatter(TextFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    for noisy in ("aiohttp.access", "nats", "asyncio"):
+    for noisy in ("aiohttp.access", "nats"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # It warns each time that a TLS connection ends from the other side.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 
 class Telemetry:

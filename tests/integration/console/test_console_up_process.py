@@ -41,7 +41,7 @@ def test_a_run_ends_by_itself_keeps_the_log_and_leaves_nothing(tmp_path: Path) -
     up = start(tmp_path, "--for", "2s")
     output, _ = up.communicate(timeout=WAIT_SECONDS)
     assert up.returncode == 0, output
-    api = r"API https://127\.0\.0\.1:\d+, NATS (nats://127\.0\.0\.1:\d+), KUBECONFIG="
+    api = r"API https://127\.0\.0\.1:\d+, NATS (tls://127\.0\.0\.1:\d+), KUBECONFIG="
     ready = re.search(rf"ready after \d+\.\d s: {api}", output)
     assert ready is not None, output
     assert re.search(r"ran 0:\d\d, 0 pods placed", output)

@@ -23,6 +23,7 @@ from cotenant_console.up.stack import GATEWAY_NAMES
 from cotenant_verification.http_sessions import http_session
 from tests.builders import pod_document
 from tests.nats_server import free_port
+from tests.streams import declare_streams
 
 PROGRAM = Path(sys.executable).parent / "cotenant-gateway"
 PODS = "/api/v1/namespaces/default/pods"
@@ -44,8 +45,11 @@ def shared_identity() -> Identity:
 class GatewayProcess:
     """A gateway of its own process."""
 
-    def __init__(self, nats_url: str, replica: str = "g1", *options: str, before: Sequence[str] = ()) -> None:
-        """`before`: a command that runs the gateway's, such as unshare."""
+    def __init__(
+        self, nats_url: str, replica: str = "g1", *options: str, before: Sequence[str] = (), store_bytes: int = 0
+    ) -> None:
+        """`before`: a command that runs the gateway's, such as unshare. `store_bytes`: what the streams' sizes follow."""
+        declare_streams(nats_url, store_bytes)
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         identity = shared_identity()

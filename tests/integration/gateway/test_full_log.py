@@ -21,7 +21,7 @@ from tests.integration.gateway.gateway_process import MERGE, WAIT_SECONDS, Gatew
 from tests.nats_server import NatsServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-OPTIONS = ("--store-bytes", str(4 << 20))
+STORE_BYTES = 4 << 20
 LOG_BYTES = 2 << 20
 """The half of it, which LOG gets."""
 NO_ROOM = 507
@@ -32,7 +32,7 @@ with_mounts = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def gateway(shared_nats_server: NatsServer) -> Iterator[GatewayProcess]:
-    process = GatewayProcess(shared_nats_server.url, "g1", *OPTIONS)
+    process = GatewayProcess(shared_nats_server.url, "g1", store_bytes=STORE_BYTES)
     asyncio.run(process.ready())
     yield process
     process.close()
@@ -175,7 +175,7 @@ async def test_a_gateway_that_starts_on_a_log_without_room_serves_deletions(
 ) -> None:
     await body_of(await http.post(CONFIG_MAPS, json=config_map("old")), 201)
     await fill_to_the_bound(log)
-    second = GatewayProcess(shared_nats_server.url, "g2", *OPTIONS)
+    second = GatewayProcess(shared_nats_server.url, "g2", store_bytes=STORE_BYTES)
     await second.ready()
     async with second.session() as client:
         assert (await client.delete(f"{CONFIG_MAPS}/old")).status == 200
@@ -211,8 +211,8 @@ async def test_a_full_log_gives_up_history_and_no_last_message(http: aiohttp.Cli
 async def test_a_disk_that_others_fill_is_the_same_as_a_full_log(shared_nats_server: NatsServer, tmp_path: Path) -> None:
     """The gateway is told that a disk of 16 MiB is the server's."""
     mount = ("unshare", "--mount", "sh", "-c", f'mount -t tmpfs -o size=16m tmpfs {tmp_path} && exec "$@"', "sh")
-    store = (*OPTIONS, "--store-dir", str(tmp_path))
-    process = GatewayProcess(shared_nats_server.url, "g3", *store, before=mount)
+    store = ("--store-dir", str(tmp_path))
+    process = GatewayProcess(shared_nats_server.url, "g3", *store, before=mount, store_bytes=STORE_BYTES)
     await process.ready()
     foreign = Path(f"/proc/{process.process.pid}/root{tmp_path}/foreign")
     async with process.session() as http:

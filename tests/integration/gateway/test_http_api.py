@@ -15,10 +15,13 @@ import msgspec
 import nats
 import pytest
 
-from cotenant.events.migrations import EVICT_ENDPOINT, EvictionOutcome, EvictionRequest
+from cotenant.events.migrations import EvictionOutcome, EvictionRequest, evict_subject
+from cotenant.log.contract import EXECUTION
+from cotenant.log.nats.log import connect, read_all
 from cotenant_verification.http_sessions import http_session
 from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod, with_kubectl
 from tests.nats_server import NatsServer
+from tests.streams import declare_streams
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -175,6 +178,7 @@ async def test_a_gateway_serves_the_log_that_its_server_was_set_up_with_again(na
         nats_server.kill()
         shutil.rmtree(nats_server.store)
         nats_server.start()
+        await asyncio.to_thread(declare_streams, nats_server.url)
         while (await session.get(f"{PODS}/old")).status != 404:  # noqa: ASYNC110 - HTTP is all that tells
             await asyncio.sleep(0.1)
         # The namespace is a built-in object, which the gateway stores again.
@@ -232,11 +236,59 @@ async def test_budgets_bind_evictions_over_http_and_over_nats(
     assert (await http.get(f"{PODS}/evicted")).status == 404
     client = await nats.connect(shared_nats_server.url)
     request = EvictionRequest(namespace="default", name="evicted", uid="gone", job="job")
-    reply = await client.request(EVICT_ENDPOINT, msgspec.json.encode(request), timeout=WAIT_SECONDS)
+    arbiter, other = evict_subject("descheduler-arbiter"), evict_subject("somebody")
+    reply = await client.request(arbiter, msgspec.json.encode(request), timeout=WAIT_SECONDS)
     outcome = msgspec.json.decode(reply.data, type=EvictionOutcome)
     assert (outcome.allowed, outcome.reason) == (True, "Gone")
-    refused = await client.request(EVICT_ENDPOINT, b"not JSON", timeout=WAIT_SECONDS)
+    refused = await client.request(arbiter, b"not JSON", timeout=WAIT_SECONDS)
     assert (refused.headers or {})["Nats-Service-Error-Code"] == "400"
+    refused = await client.request(other, msgspec.json.encode(request), timeout=WAIT_SECONDS)
+    headers = refused.headers or {}
+    assert headers["Nats-Service-Error-Code"] == "403"
+    assert headers["Nats-Service-Error"] == (
+        'pods "evicted" is forbidden: User "system:cotenant:somebody" cannot create resource "pods/eviction" '
+        'in API group "" in the namespace "default"'
+    )
+    await client.close()
+
+
+async def test_a_role_lets_a_user_on_nats_evict_and_the_audit_trail_says_who_did(
+    http: aiohttp.ClientSession, shared_nats_server: NatsServer
+) -> None:
+    await body_of(await http.post(PODS, json=pod("guarded", set="g")), 201)
+    client = await nats.connect(shared_nats_server.url)
+    request = EvictionRequest(namespace="default", name="guarded", uid="gone", job="job")
+    ask = evict_subject("operator")
+
+    async def code(wanted: EvictionRequest) -> str:
+        reply = await client.request(ask, msgspec.json.encode(wanted), timeout=WAIT_SECONDS)
+        return (reply.headers or {}).get("Nats-Service-Error-Code", "201")
+
+    assert await code(request) == "403"
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": "operator-evicts", "namespace": "default"},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "system:cotenant:operator"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "evictor"},
+    }  # fmt: skip
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "evictor", "namespace": "default"},
+        "rules": [{"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}],
+    }  # fmt: skip
+    roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    await body_of(await http.post(f"{roles}/roles", json=role), 201)
+    await body_of(await http.post(f"{roles}/rolebindings", json=binding), 201)
+    assert await code(request) == "201"
+    assert await code(msgspec.structs.replace(request, ignore_budgets=True)) == "403", "that is a deletion"
+    log = await connect(shared_nats_server.url, "test")
+    found: list[tuple[str, str, int]] = []
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(found) < 3:
+            events = await read_all(log, EXECUTION, ["execution._.audit"])
+            records = [record for event in events for record in event.data.records]  # type: ignore[attr-defined]
+            found = [(r.verb, r.subresource, r.code) for r in records if r.user == "system:cotenant:operator"]
+    assert found == [("create", "eviction", 403), ("create", "eviction", 201), ("create", "eviction", 403)]
+    await log.close()
     await client.close()
 
 

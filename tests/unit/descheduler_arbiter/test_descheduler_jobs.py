@@ -27,7 +27,8 @@ def test_a_users_job_is_arbitrated_ordered_granted_and_done_when_the_pod_is_gone
     assert (job.phase, job.passed_arbitration, job.evict_ordered, job.trigger) == ("Running", True, True, "User")
     (request,) = cluster.requests()
     body = msgspec.json.decode(request.body, type=EvictionRequest)
-    assert (request.subject, body.name, body.uid, body.job) == ("cotenant.gateway.evict", "web-0", "uid-web-0", "move")
+    assert request.subject == "cotenant.gateway.evict.descheduler-arbiter"
+    assert (body.name, body.uid, body.job) == ("web-0", "uid-web-0", "move")
     cluster.answer("move")
     cluster.decide()
     assert cluster.migration("move").conditions[0].reason == "Evicting"

@@ -10,12 +10,14 @@ import msgspec
 import nats
 
 from tests.nats_server import NatsServer
+from tests.streams import declare_streams
 
 WAIT_SECONDS = 60
 
 
 async def test_without_a_resource_manager_the_process_is_idle_and_reports_it(nats_server: NatsServer) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "COTENANT_YARN_RESOURCE_MANAGER"}
+    await asyncio.to_thread(declare_streams, nats_server.url)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "cotenant_yarn_copilot", "--nats", nats_server.url, "--http-port", "-1", env=environment
     )
@@ -38,6 +40,7 @@ async def test_without_a_resource_manager_the_process_is_idle_and_reports_it(nat
 
 
 async def test_an_address_that_is_no_url_ends_the_process_with_a_message(nats_server: NatsServer) -> None:
+    await asyncio.to_thread(declare_streams, nats_server.url)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cotenant_yarn_copilot", "--nats", nats_server.url, "--resource-manager", "rm:8088"),
         stderr=asyncio.subprocess.PIPE,

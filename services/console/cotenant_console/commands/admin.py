@@ -8,6 +8,8 @@ placement.
 `cotenant admin credentials`: make what `cotenant up` makes in its data folder for a gateway that runs by itself: a CA, the
 gateway's certificate, an administrator's token and kubeconfig.
 
+`cotenant admin streams` (`admin_streams`), `cotenant admin nats-credentials` (`admin_nats`).
+
 `cotenant admin check-server`: whether nats-server must be started again, for systemd and container runtimes; `cotenant up` does
 by itself what they need it for.
 """
@@ -22,6 +24,8 @@ import click
 from cotenant.kinds.nodes import CONDITION_LOG_UNKNOWN, NODES
 from cotenant_console.api.client import Client, Json, list_at, text_at
 from cotenant_console.api.credentials import KUBECONFIG_FILE
+from cotenant_console.commands.admin_nats import command as nats_credentials
+from cotenant_console.commands.admin_streams import command as streams
 from cotenant_console.commands.connection import with_client
 from cotenant_console.tables import Table
 from cotenant_console.up.identity import ADMINISTRATOR, IdentityError, prepared
@@ -34,6 +38,10 @@ ADOPT_PATH = "/apis/cotenant.io/v1/nodes/{name}/adopt"
 @click.group("admin")
 def command() -> None:
     """Operations that need an administrator's decision."""
+
+
+command.add_command(streams)
+command.add_command(nats_credentials)
 
 
 @command.command("adopt")

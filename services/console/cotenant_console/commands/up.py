@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import click
@@ -48,6 +49,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--tls-cert-file", type=_FILE, help="The gateway's certificate, in the place of one that is made.")
 @click.option("--tls-private-key-file", type=_FILE, help="Its key.")
 @click.option("--certificate-authority", type=_FILE, help="The CA that signed it.")
+@click.option("--nats-tls/--no-nats-tls", default=True, show_default=True, help="TLS between NATS and who uses it.")
 @click.option("--allow-root-pods", "root_pods", is_flag=True, help="Pods of this host may run as root.")
 @click.option("--demo", is_flag=True, help="Run the demonstration: a service under load, and batch jobs.")
 @click.option("--for", "for_seconds", type=Duration(), help="End by itself after this time and print a summary.")
@@ -60,6 +62,7 @@ def command(
     tls_cert_file: Path | None,
     tls_private_key_file: Path | None,
     certificate_authority: Path | None,
+    nats_tls: bool,
     root_pods: bool,
     demo: bool,
     for_seconds: float | None,
@@ -67,7 +70,7 @@ def command(
     """Start everything on this machine: nats-server (one or three), every service, this host as a node."""
     given = Given(tls_cert_file, tls_private_key_file, certificate_authority)
     ports = port or 0, nats_port or 0
-    options = Options(data_folder(data), nodes, demo, for_seconds, *ports, int(replicas or 0), given, root_pods)
+    options = Options(data_folder(data), nodes, demo, for_seconds, *ports, int(replicas or 0), given, root_pods, nats_tls)
     try:
         status = asyncio.run(_run(options))
     except (FolderInUseError, NatsServerMissingError, NotReadyError) as error:
@@ -76,4 +79,6 @@ def command(
 
 
 async def _run(options: Options) -> int:
+    # It warns each time that a TLS connection ends from the other side.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     return await Session(options).run()

@@ -49,6 +49,17 @@ class Given:
 
 
 MADE_HERE = Given()
+_SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
+_SERVER_AND_CLIENT = (*_SERVER, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A server's certificate, its key, and its CA."""
+
+    certificate: Path
+    key: Path
+    ca: Path
 
 
 @dataclass(frozen=True)
@@ -115,6 +126,25 @@ def prepared(folder: Path, names: Sequence[str], given: Given = MADE_HERE, now: 
         raise IdentityError(f"the certificates in {pki} cannot be used: {error}; {cure}") from error
 
 
+def nats_certificate(folder: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
+    """Return the certificate that the NATS servers of a data folder serve with, and come to one another with; it and its CA are
+    made where they are missing. Raises IdentityError."""
+    now = now or datetime.now(UTC)
+    pki = folder / PKI_FOLDER
+    made = Certificate(pki / "nats-server.crt", pki / "nats-server.key", pki / "ca.crt")
+    try:
+        pki.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ca_key = pki / "ca.key"
+        if not (made.ca.exists() and ca_key.exists()):
+            _make_ca(made.ca, ca_key, now)
+        if not _serves(made.certificate, made.key, made.ca, names, now):
+            _make_server(made.certificate, made.key, made.ca, ca_key, names, now, "cotenant-nats", _SERVER_AND_CLIENT)
+    except (OSError, ValueError) as error:
+        cure = "move that folder away to have new ones"
+        raise IdentityError(f"the certificates in {pki} cannot be used: {error}; {cure}") from error
+    return made
+
+
 def _administrator_token(tokens: Path) -> str:
     for line in tokens.read_text().splitlines():
         token, _, rest = line.partition(",")
@@ -172,17 +202,26 @@ def _builder(
     )
 
 
-def _make_server(certificate: Path, key_file: Path, ca: Path, ca_key: Path, names: Sequence[str], now: datetime) -> None:
+def _make_server(
+    certificate: Path,
+    key_file: Path,
+    ca: Path,
+    ca_key: Path,
+    names: Sequence[str],
+    now: datetime,
+    common_name: str = "cotenant-gateway",
+    usages: Sequence[x509.ObjectIdentifier] = _SERVER,
+) -> None:
     authority = x509.load_pem_x509_certificate(ca.read_bytes())
     signing = serialization.load_pem_private_key(ca_key.read_bytes(), password=None)
     if not isinstance(signing, ec.EllipticCurvePrivateKey):
         raise ValueError(f"{ca_key} is no elliptic curve key")
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "cotenant-gateway")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     made = (
         _builder(subject, authority.subject, key.public_key(), now, SERVER_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
         .sign(signing, hashes.SHA256())

@@ -1,14 +1,15 @@
 """The embedded nats-servers: their binary, their configurations, their ports.
 
-In: the data folder and a port for each server. Out: configuration files with every limit stated, and the processes to run.
-JetStream lies on disk under the data folder and is synced before each acknowledgement; only loopback listens. One server has
-its home in `nats`; three are a cluster, with homes `nats-1` to `nats-3`. A folder keeps the number that it was begun with: the
-streams of one server are not those of a cluster.
+In: the data folder and a port for each server. Out: configuration files with every limit stated, and the processes to run. They
+let nobody in but the users of the cell (`nats_access`). JetStream lies on disk under the data folder and is synced before each
+acknowledgement; only loopback listens. One server has its home in `nats`; three are a cluster, with homes `nats-1` to `nats-3`.
+A folder keeps the number that it was begun with: the streams of one server are not those of a cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 import socket
@@ -17,6 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cotenant_console.up.identity import Certificate
 from cotenant_console.up.supervisor import ProcessSpec
 
 LOOPBACK = "127.0.0.1"
@@ -30,6 +32,8 @@ MAX_FILE_STORE_BYTES = 16 * 1024 * MIB
 MAX_BATCH_MESSAGES = 1000
 MAX_BATCHES_PER_STREAM = 50
 BINARY = "nats-server"
+NO_ACCOUNT = "$G"
+"""The account of a server that has none."""
 
 
 class NatsServerMissingError(Exception):
@@ -120,9 +124,19 @@ def replicas_in(folder: Path, asked: int = 0) -> int:
     return found or asked or 1
 
 
-def nats_urls(ports: Sequence[int]) -> str:
+def nats_urls(ports: Sequence[int], *, tls: bool = False) -> str:
     """The address of one server, or those of several with commas between."""
-    return ",".join(f"nats://{LOOPBACK}:{port}" for port in ports)
+    return ",".join(f"{'tls' if tls else 'nats'}://{LOOPBACK}:{port}" for port in ports)
+
+
+@dataclass(frozen=True)
+class Secured:
+    """How servers know their clients, and one another."""
+
+    accounts: Path
+    """Who may use them (`nats_access.keys`)."""
+    certificate: Certificate | None = None
+    """Without one they speak without TLS."""
 
 
 def file_store_bytes(folder: Path, servers: int = 1) -> int:
@@ -138,13 +152,14 @@ def file_store_bytes(folder: Path, servers: int = 1) -> int:
     return max(MIN_FILE_STORE_BYTES, min(MAX_FILE_STORE_BYTES, room // 4))
 
 
-def configuration(member: Member, store: Path, store_bytes: int) -> str:
-    """The text of a server's configuration. A server without a monitoring port cannot be asked for its health."""
+def configuration(member: Member, store: Path, store_bytes: int, secured: Secured | None = None) -> str:
+    """The text of a server's configuration. A server without a monitoring port cannot be asked for its health; one that is not
+    `secured` lets everybody in."""
     monitor = f'http: "{LOOPBACK}:{member.monitor_port}"\n' if member.monitor_port else ""
     return f"""\
 server_name: {member.name if member.cluster_port else "cotenant"}
 listen: "{LOOPBACK}:{member.port}"
-{monitor}{cluster_block(member)}max_payload: {MAX_PAYLOAD_BYTES}
+{monitor}{cluster_block(member, secured)}{access_block(store.parent, secured)}max_payload: {MAX_PAYLOAD_BYTES}
 max_connections: 512
 write_deadline: "10s"
 jetstream {{
@@ -160,7 +175,27 @@ jetstream {{
 """
 
 
-def cluster_block(member: Member) -> str:
+def access_block(home: Path, secured: Secured | None) -> str:
+    """What makes a server ask who its clients are; nothing where it asks nobody."""
+    if secured is None:
+        return ""
+    # The server takes a path below its configuration's folder.
+    return f"include {quoted(os.path.relpath(secured.accounts, home))}\n" + tls_block(secured, "")
+
+
+def tls_block(secured: Secured | None, more: str) -> str:
+    """The server's certificate, for clients or for the other servers."""
+    if secured is None or secured.certificate is None:
+        return ""
+    made = secured.certificate
+    files = ", ".join(
+        f"{name}: {quoted(str(path))}"
+        for name, path in (("cert_file", made.certificate), ("key_file", made.key), ("ca_file", made.ca))
+    )
+    return f"tls {{ {files}{more} }}\n"
+
+
+def cluster_block(member: Member, secured: Secured | None = None) -> str:
     """What makes a server one of several; nothing for the only one."""
     if not member.cluster_port:
         return ""
@@ -171,7 +206,7 @@ cluster {{
   name: cotenant
   listen: "{LOOPBACK}:{member.cluster_port}"{advertised}
   routes: [{routes}]
-}}
+  {tls_block(secured, ", verify: true")}}}
 """
 
 
@@ -186,7 +221,9 @@ def store_folder(folder: Path, name: str = BINARY) -> Path:
     return folder / name.replace("nats-server", "nats") / "store"
 
 
-def nats_processes(folder: Path, servers: Sequence[Member]) -> tuple[list[ProcessSpec], int]:
+def nats_processes(
+    folder: Path, servers: Sequence[Member], secured: Secured | None = None
+) -> tuple[list[ProcessSpec], int]:
     """Write the configurations below the data folder; return the processes to run, and the bytes that the streams of each may
     take. Raises DiskTooSmallError."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -195,11 +232,33 @@ def nats_processes(folder: Path, servers: Sequence[Member]) -> tuple[list[Proces
     for member in servers:
         store = store_folder(folder, member.name)
         home = store.parent
-        home.mkdir(exist_ok=True)
+        home.mkdir(mode=0o700, exist_ok=True)
+        home.chmod(0o700)
         config = home / "nats-server.conf"
-        config.write_text(configuration(member, store, store_bytes))
+        config.write_text(configuration(member, store, store_bytes, secured))
         specs.append(ProcessSpec(member.name, (nats_binary(), "-c", str(config)), {"HOME": str(home)}, stop_seconds=10.0))
     return specs, store_bytes
+
+
+class OlderStreamsError(Exception):
+    """The data folder holds streams from before servers had accounts, which cannot be taken over as they are."""
+
+
+def take_over_streams(folder: Path, servers: Sequence[Member], account: str) -> None:
+    """Give an account the streams that a server without accounts has made: its files lie under the account's name. Where the
+    account has streams already nothing is done. Raises OlderStreamsError for three servers, whose own log names accounts."""
+    for server in servers:
+        streams = store_folder(folder, server.name) / "jetstream"
+        older = streams / NO_ACCOUNT
+        if not (older / "streams").is_dir() or (streams / account / "streams").is_dir():
+            continue
+        if len(servers) > 1:
+            raise OlderStreamsError(
+                f"{folder} holds the log of three nats-servers without accounts, which cannot be taken over: `nats stream "
+                "backup` with the version that made it, and restore it into a new data folder (docs/operations.md, Upgrade "
+                "to accounts)"
+            )
+        older.rename(streams / account)
 
 
 def nats_process(folder: Path, port: int) -> tuple[ProcessSpec, int]:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 
 from cotenant.log.contract import EXECUTION, LOG, Behind
+from cotenant.log.nats.access import Access
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant_console.up.journal import Journal
 
@@ -19,9 +20,9 @@ PULL_LIMIT = 500
 logger = logging.getLogger(__name__)
 
 
-async def keep_journal(nats_url: str, journal: Journal) -> None:
+async def keep_journal(nats_url: str, access: Access, journal: Journal) -> None:
     """Read LOG and EXECUTION into the journal until cancelled."""
-    log = await connect(nats_url, "console")
+    log = await connect(nats_url, "console", access)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_follow(log, LOG, LOG_FILTERS, journal))

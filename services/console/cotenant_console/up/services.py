@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from cotenant.model.subjects import encode_token
+from cotenant_console.nats_access.roles import NODE, SIMULATED_NODES
 from cotenant_console.up.nats_server import LOOPBACK, store_folder
 from cotenant_console.up.supervisor import ProcessSpec
 
@@ -39,10 +42,12 @@ class Run:
     nats_url: str
     node: str
     simulated_nodes: int
-    store_bytes: int = 0
-    """Disk of each server for all streams, in bytes; 0: ample."""
-    log_replicas: int = 1
-    """The number of servers that hold LOG."""
+    servers: int = 1
+    """How many servers there are."""
+    credentials: Callable[[str], Path] = lambda name: Path(f"{name}.creds")
+    """Where the credentials on NATS of a user are."""
+    nats_ca: Path | None = None
+    """Of the servers' certificates, where they have one."""
     gateway_flags: tuple[str, ...] = ()
     """What the gateway serves with, and whom it lets in."""
     root_pods: bool = False
@@ -62,10 +67,9 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
         name,
         "--http-port",
         str(status_port),
-        "--store-bytes",
-        str(run.store_bytes),
-        "--log-replicas",
-        str(run.log_replicas),
+        "--nats-creds",
+        str(run.credentials(user_of(run, name))),
+        *(("--nats-ca", str(run.nats_ca)) if run.nats_ca is not None else ()),
         *_own_flags(run, name),
     )
     # The executor ends its pods before it exits, and pods have a grace period.
@@ -73,10 +77,15 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
     return ProcessSpec(name, argv, environment(), stop_seconds)
 
 
+def user_of(run: Run, name: str) -> str:
+    """The user on NATS that a service is."""
+    return {"node-executor": f"{NODE}-{encode_token(run.node)}", SIMULATED: SIMULATED_NODES}.get(name, name)
+
+
 def _own_flags(run: Run, name: str) -> tuple[str, ...]:
     root_pods = ("--allow-root-pods",) if run.root_pods else ()
     if name == "gateway":
-        store = store_folder(run.folder, "nats-server" if run.log_replicas == 1 else "nats-server-1")
+        store = store_folder(run.folder, "nats-server" if run.servers == 1 else "nats-server-1")
         return ("--store-dir", str(store), *run.gateway_flags, *root_pods)
     if name == "node-executor":
         # Usage on a small machine changes fast: reports come more often than on a large fleet.

@@ -23,6 +23,8 @@ from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import ApiError, Client, Document, Json, UnreachableError, list_at
 from cotenant_console.demo.interpreter import choose_interpreter
 from cotenant_console.demo.objects import SERVICE_SCRIPT
+from cotenant_console.nats_access.keys import NatsKeysError
+from cotenant_console.nats_access.roles import READER
 from cotenant_console.up.claims import Claims, NothingLeftError, host_node_name
 from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
@@ -44,6 +46,16 @@ JOBS_EVERY = 1
 PROC_STAT = Path("/proc/stat")
 API_PORT = 8001
 NATS_PORT = 4222
+FAILURES = (
+    NotReadyError,
+    DiskTooSmallError,
+    IdentityError,
+    NatsKeysError,
+    ApiError,
+    UnreachableError,
+    ExceptionGroup,
+)
+"""What ends a session with its text as the summary."""
 NO_READINGS = Readings({}, {}, None)
 
 
@@ -63,6 +75,8 @@ class Options:
     """Certificates of the user."""
     root_pods: bool = False
     """Pods may run as root."""
+    nats_tls: bool = True
+    """Clients and servers of NATS speak TLS."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +124,7 @@ class Session:
                         demonstration = await asyncio.to_thread(self._demonstration, stack)
                         stack.supervisor.start(demonstration.load_process())
                     await self._show(stack, demonstration, screen)
-            except (NotReadyError, DiskTooSmallError, IdentityError, ApiError, UnreachableError, ExceptionGroup) as error:
+            except FAILURES as error:
                 failure = str(error)
             final = self._view(stack, demonstration, self._elapsed)
             crashes = stack.supervisor.crash_count
@@ -147,7 +161,8 @@ class Session:
     async def _show(self, stack: Stack, demonstration: Demonstration | None, screen: Screen) -> None:
         began, step = time.monotonic(), 0
         pause = REFRESH_SECONDS if screen.is_terminal or demonstration is not None else UNSEEN_SECONDS
-        reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, self._journal))
+        access = stack.nats_access(READER)
+        reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, access, self._journal))
         try:
             with Client(stack.endpoint.server, timeout_seconds=3) as client:
                 while not self.stopping.is_set():
@@ -158,7 +173,7 @@ class Session:
                         return
                     if reading.done():
                         self._journal.note(datetime.now(UTC), f"reading the log starts over: {reading.exception()}")
-                        reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, self._journal))
+                        reading = asyncio.create_task(keep_journal(stack.endpoint.nats_url, access, self._journal))
                     step += 1
                     left = math.inf if self.options.for_seconds is None else self.options.for_seconds - self._elapsed
                     with contextlib.suppress(TimeoutError):
@@ -243,6 +258,7 @@ def planned(options: Options, claims: Claims) -> Plan:
             api_port=claims.port(options.api_port or API_PORT, exactly=options.api_port != 0),
             nats_ports=(first, *others),
             given=options.given,
+            nats_tls=options.nats_tls,
             root_pods=options.root_pods or (options.demo and choose_interpreter(SERVICE_SCRIPT).user == 0),
         )
     except (NothingLeftError, ReplicasDifferError) as error:

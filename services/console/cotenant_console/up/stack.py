@@ -16,20 +16,31 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
+from cotenant.log.nats.access import Access
+from cotenant.log.nats.declaring import wanted_of
+from cotenant.log.nats.jetstream import API_ERRORS, BusError
+from cotenant.log.nats.streams import StreamSizes
 from cotenant_console.api.client import ApiError, Client
 from cotenant_console.api.credentials import KUBECONFIG_FILE, Credentials
 from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoint
+from cotenant_console.nats_access.finding import access_of, keys_folder
+from cotenant_console.nats_access.keys import prepared_keys
+from cotenant_console.nats_access.roles import ADMINISTRATOR
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.identity import MADE_HERE, Given, Identity, prepared
+from cotenant_console.up.identity import MADE_HERE, Given, Identity, nats_certificate, prepared
+from cotenant_console.up.kept_streams import KeptStreams
 from cotenant_console.up.nats_server import (
     LOOPBACK,
     Member,
+    OlderStreamsError,
+    Secured,
     answers,
     free_port,
     members,
     nats_processes,
     nats_urls,
     store_folder,
+    take_over_streams,
 )
 from cotenant_console.up.server_watch import Verdict, keep_storing, verdict
 from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
@@ -62,6 +73,8 @@ class Plan:
     """Certificates of the user."""
     root_pods: bool = False
     """Pods may run as root."""
+    nats_tls: bool = True
+    """Clients and servers of NATS speak TLS."""
 
 
 class Stack:
@@ -72,12 +85,13 @@ class Stack:
         self.plan = plan
         self._progress = progress
         self._next_line = 0.0
-        self.endpoint = Endpoint(f"https://{LOOPBACK}:{plan.api_port}", nats_urls(plan.nats_ports))
+        self.endpoint = Endpoint(f"https://{LOOPBACK}:{plan.api_port}", nats_urls(plan.nats_ports, tls=plan.nats_tls))
         self.kubeconfig = plan.folder / KUBECONFIG_FILE
         self.supervisor = Supervisor(plan.folder / "logs")
         self.status_ports: dict[str, int] = {}
         self._servers: tuple[Member, ...] = ()
         self._watching: list[asyncio.Task[None]] = []
+        self._streams: KeptStreams | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,10 +101,17 @@ class Stack:
     async def start(self) -> None:
         """Start everything, wait until it is ready, declare the base objects. Raises NotReadyError, IdentityError."""
         identity = self._identify()
+        keys = prepared_keys(keys_folder(self.plan.folder))
+        keys.issue_node(self.plan.node)
+        certificate = nats_certificate(self.plan.folder, GATEWAY_NAMES) if self.plan.nats_tls else None
         deadline = time.monotonic() + READY_SECONDS
         self._next_line = time.monotonic() + PROGRESS_SECONDS
         servers = members(self.plan.nats_ports, (self.plan.api_port,))
-        specs, store_bytes = nats_processes(self.plan.folder, servers)
+        specs, store_bytes = nats_processes(self.plan.folder, servers, Secured(keys.accounts_file, certificate))
+        try:
+            take_over_streams(self.plan.folder, servers, keys.cell_account)
+        except OlderStreamsError as error:
+            raise NotReadyError(str(error)) from error
         for spec, server in zip(specs, servers, strict=True):
             self.supervisor.start(spec)
             look, restart = partial(self._look_at_server, server), partial(self._restart_server, server)
@@ -101,8 +122,9 @@ class Stack:
             self.endpoint.nats_url,
             self.plan.node,
             self.plan.simulated_nodes,
-            store_bytes,
             len(servers),
+            keys.credentials,
+            certificate.ca if certificate is not None else None,
             identity.gateway_flags(),
             self.plan.root_pods,
         )
@@ -113,6 +135,13 @@ class Stack:
         for server in servers:
             while not await answers(server.port):
                 await self._pause(deadline, server.name)
+        wanted = wanted_of(len(servers), StreamSizes.within(store_bytes))
+        self._streams = KeptStreams(self.endpoint.nats_url, self.nats_access(ADMINISTRATOR), wanted)
+        try:
+            await self._streams.declare()
+        except (BusError, *API_ERRORS) as error:
+            raise NotReadyError(f"the streams cannot be declared: {error}") from error
+        self._watching.append(asyncio.create_task(self._streams.keep()))
         while not await asyncio.to_thread(self._is_ready, "gateway"):
             await self._pause(deadline, "gateway")
         if any(crash.name == "gateway" for crash in self.supervisor.crashes):
@@ -129,6 +158,8 @@ class Stack:
         (self.plan.folder / ENDPOINT_FILE).unlink(missing_ok=True)
         for watching in self._watching:
             watching.cancel()
+        if self._streams is not None:
+            await self._streams.close()
         await self.supervisor.stop(
             [name for name in ("node-executor", SIMULATED) if name in self.supervisor.processes],
             [name for name in (*DECIDING, "gateway") if name in self.supervisor.processes],
@@ -143,6 +174,10 @@ class Stack:
         """What the gateway warns of although it is ready: LOG or its disk is full."""
         _, said = readiness(self.plan.api_port, self.endpoint.credentials)
         return said.removeprefix("ok").removeprefix(": ")
+
+    def nats_access(self, user: str) -> Access:
+        """What one of the cell's users comes with to NATS."""
+        return access_of(self.plan.folder, user, self.endpoint.nats_url)
 
     def _identify(self) -> Identity:
         """Make, or find, certificates and the administrator's token, and write the kubeconfig."""

@@ -10,10 +10,12 @@ from datetime import datetime
 import msgspec
 
 from cotenant.engine.core import Request
-from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest, Migration
+from cotenant.events.migrations import EvictionRequest, Migration, evict_subject
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.migration.reconcile import Answer
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
+
+ASK = evict_subject("descheduler-arbiter")
 
 
 def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:
@@ -50,7 +52,7 @@ def outstanding_evictions(fold: ClusterFold, policy: Policy, now: datetime) -> l
         requests.append(
             Request(
                 key=f"evict/{job.namespace}/{job.pod}/{job.uid}/{job.attempts}",
-                subject=EVICT_ENDPOINT,
+                subject=ASK,
                 body=msgspec.json.encode(body),
             )
         )

@@ -3,8 +3,8 @@
 Names of Kubernetes where there is one: `cluster-admin`, given to the group `system:masters`; `system:basic-user` and
 `system:discovery`, given to everybody who is authenticated; `system:service-account-issuer-discovery`, given to service
 accounts; `system:auth-delegator`, for programs that ask whose a token is. `cotenant-admin` and `cotenant-view` are for
-people, `cotenant-node` is for what runs on a node. The gateway stores those that never existed; one that was deleted stays
-deleted.
+people, `cotenant-node` is for what runs on a node, `system:cotenant:evictor` for the service that evicts. The gateway stores
+those that never existed; one that was deleted stays deleted.
 
 `cotenant-admin` gives no rights, so it neither acts as somebody else nor makes tokens of service accounts: in the core group it
 names its verbs and resources.
@@ -19,6 +19,7 @@ import msgspec
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.rbac import RBAC_GROUP
 from cotenant.api.splices import raw
+from cotenant.events.migrations import USER_PREFIX
 from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS
 from cotenant.kinds.rbac.roles import CLUSTER_ROLES
 from cotenant.kinds.reviews import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP
@@ -69,6 +70,7 @@ def _paths(*paths: str) -> Rule:
 
 
 _ANY = ("*",)
+EVICTOR = "system:cotenant:evictor"
 _SELF_REVIEWS = (
     _resources(("create",), (AUTHENTICATION_GROUP,), ("selfsubjectreviews",)),
     _resources(("create",), (AUTHORIZATION_GROUP,), ("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
@@ -90,16 +92,19 @@ ROLES: dict[str, tuple[Rule, ...]] = {
         _paths("/metrics"),
     ),
     "cotenant-view": (_resources(_READ, ("", *_OTHER_GROUPS), _ANY), _paths("/metrics")),
+    # Deletes where budgets do not count: the taints of a lost node.
+    EVICTOR: (_resources(("create",), ("",), ("pods/eviction",)), _resources(("delete",), ("",), ("pods",))),
     "cotenant-node": (
         _resources(_READ, ("",), ("nodes", "pods", "configmaps")),
         _resources(_READ, ("slo.koordinator.sh",), ("nodeslos", "nodemetrics")),
     ),
 }
 _GIVEN = {
-    "cluster-admin": MASTERS,
-    "system:basic-user": AUTHENTICATED,
-    "system:discovery": AUTHENTICATED,
-    "system:service-account-issuer-discovery": SERVICE_ACCOUNTS,
+    "cluster-admin": ("Group", MASTERS),
+    "system:basic-user": ("Group", AUTHENTICATED),
+    "system:discovery": ("Group", AUTHENTICATED),
+    "system:service-account-issuer-discovery": ("Group", SERVICE_ACCOUNTS),
+    EVICTOR: ("User", f"{USER_PREFIX}descheduler-arbiter"),
 }
 
 
@@ -107,12 +112,12 @@ def _role(name: str, rules: Sequence[Rule]) -> dict[str, object]:
     return {"apiVersion": f"{RBAC_GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
 
 
-def _binding(role: str, group: str) -> dict[str, object]:
+def _binding(role: str, kind: str, name: str) -> dict[str, object]:
     return {
         "apiVersion": f"{RBAC_GROUP}/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": role},
-        "subjects": [{"kind": "Group", "apiGroup": RBAC_GROUP, "name": group}],
+        "subjects": [{"kind": kind, "apiGroup": RBAC_GROUP, "name": name}],
         "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role},
     }
 
@@ -121,5 +126,5 @@ def documents() -> Iterator[tuple[Kind, str, msgspec.Raw]]:
     """Yield kind, name and document of each role and binding."""
     for name, rules in ROLES.items():
         yield CLUSTER_ROLES, name, raw(_role(name, rules))
-    for role, group in _GIVEN.items():
-        yield CLUSTER_ROLE_BINDINGS, role, raw(_binding(role, group))
+    for role, (kind, name) in _GIVEN.items():
+        yield CLUSTER_ROLE_BINDINGS, role, raw(_binding(role, kind, name))

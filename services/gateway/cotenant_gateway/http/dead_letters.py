@@ -78,7 +78,11 @@ async def kept_by_stream(log: NatsLog) -> dict[str, int]:
         f"$JS.API.STREAM.INFO.{EXECUTION}", msgspec.json.encode({"subjects_filter": FILTER}), timeout=5
     )
     state = msgspec.json.decode(reply.data, type=_StreamInfo).state
-    return {subject.removeprefix("deadletter."): count for subject, count in sorted((state.subjects or {}).items())}
+    found: dict[str, int] = {}
+    for subject, count in sorted((state.subjects or {}).items()):
+        stream = subject.split(".")[1]
+        found[stream] = found.get(stream, 0) + count
+    return found
 
 
 async def list_dead_letters(log: NatsLog) -> LetterList:

@@ -93,7 +93,7 @@ class Room(msgspec.Struct, frozen=True):
             return (
                 f"LOG is full: it takes {_mib(self.log.used)} of {_mib(self.log.limit)}, a tenth of which is the reserve; "
                 "creations and updates, but no deletions, are refused. Delete objects that nobody needs, or give nats-server "
-                "more disk (max_file_store and --store-bytes)"
+                "more disk (max_file_store, then `cotenant admin streams`)"
             )
         return ""
 

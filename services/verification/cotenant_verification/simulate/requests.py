@@ -15,6 +15,7 @@ import msgspec
 from cotenant.engine.core import Request, Requesting
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
+from cotenant.model.subjects import matches
 from cotenant.simulation import ServiceParticipant, World
 
 REPEAT = timedelta(seconds=5)
@@ -54,6 +55,6 @@ class RequestingParticipant:
         self._asked = {key: at for key, at in self._asked.items() if key in keys}
         for request in wanted:
             asked = self._asked.get(request.key)
-            if request.subject == EVICT_ENDPOINT and (asked is None or now - asked >= REPEAT):
+            if matches(EVICT_ENDPOINT, request.subject) and (asked is None or now - asked >= REPEAT):
                 self._asked[request.key] = now
                 self._tell(_WISH.decode(request.body), now, world)

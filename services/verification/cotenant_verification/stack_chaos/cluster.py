@@ -15,11 +15,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from cotenant.log.nats.declaring import wanted_of
+from cotenant.log.nats.streams import StreamSizes
 from cotenant_console.api.client import Client
 from cotenant_console.api.credentials import Credentials, Server
+from cotenant_console.nats_access.finding import access_of, keys_folder
+from cotenant_console.nats_access.keys import prepared_keys
+from cotenant_console.nats_access.roles import ADMINISTRATOR, SIMULATED_NODES
 from cotenant_console.up.bootstrap import base_objects
 from cotenant_console.up.identity import prepared
-from cotenant_console.up.nats_server import LOOPBACK, Member, answers, free_port, nats_processes, nats_urls
+from cotenant_console.up.kept_streams import KeptStreams
+from cotenant_console.up.nats_server import LOOPBACK, Member, Secured, answers, free_port, nats_processes, nats_urls
 from cotenant_console.up.services import DECIDING, environment, module_of
 from cotenant_console.up.stack import GATEWAY_NAMES, is_ready
 from cotenant_console.up.supervisor import ProcessSpec, Supervisor
@@ -72,6 +78,9 @@ class Cluster:
         """Without relays: for who looks on."""
         self._specs: dict[str, ProcessSpec] = {}
         self._identity = prepared(folder, GATEWAY_NAMES)
+        self._keys = prepared_keys(keys_folder(folder))
+        self.access = access_of(folder, ADMINISTRATOR)
+        """An administrator's, for NATS. (It is spoken without TLS: relays cut connections, and see nothing else.)"""
         self.credentials = self._identity.credentials
         """An administrator's, for both gateways."""
 
@@ -84,13 +93,17 @@ class Cluster:
         """Start everything and wait until it is ready."""
         for relay in self._relays():
             await relay.open()
-        servers, store_bytes = nats_processes(self.folder, self.members)
+        servers, store_bytes = nats_processes(self.folder, self.members, Secured(self._keys.accounts_file))
         for spec in servers:
             self.supervisor.start(spec)
         for member in self.members:
             await self._until(member.name, answers, member.port)
+        wanted = wanted_of(len(SERVERS), StreamSizes.within(store_bytes))
+        streams = KeptStreams(self.nats_url, self.access, wanted)
+        await streams.declare()
+        await streams.close()
         for service in SERVICES:
-            self._specs[service] = self._service(service, store_bytes)
+            self._specs[service] = self._service(service)
             self.supervisor.start(self._specs[service])
         await self.until_ready()
         await asyncio.to_thread(self._declare)
@@ -99,11 +112,12 @@ class Cluster:
         with Client(Server(self.gateway_urls[GATEWAYS[0]], self.credentials)) as client:
             base_objects(client)
 
-    def _service(self, name: str, store_bytes: int) -> ProcessSpec:
+    def _service(self, name: str) -> ProcessSpec:
         service = "gateway" if name in GATEWAYS else "node-executor" if name in EXECUTORS else name
         urls = nats_urls([self.to_servers[name, server].port for server in SERVERS])
         common = ("--nats", urls, "--replica", name, "--http-port", str(self.ports[name]))
-        of_log = ("--store-bytes", str(store_bytes), "--log-replicas", str(len(SERVERS)))
+        user = SIMULATED_NODES if name in EXECUTORS else service
+        access = ("--nats-creds", str(self._keys.credentials(user)))
         own: tuple[str, ...] = ()
         if name in EXECUTORS:
             own = ("--simulate", EXECUTORS[name], "--sample-period", "5")
@@ -111,7 +125,7 @@ class Cluster:
             own = self._identity.gateway_flags()
         elif name == "metrics-ingest":
             own = ("--set", "report_interval_seconds=10", "--set", "aggregate_duration_seconds=60")
-        argv = (sys.executable, "-m", module_of(service), *common, *of_log, *own)
+        argv = (sys.executable, "-m", module_of(service), *common, *access, *own)
         return ProcessSpec(name, argv, environment(), stop_seconds=8.0)
 
     async def restart(self, service: str, offset_seconds: float) -> None:

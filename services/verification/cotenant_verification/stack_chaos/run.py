@@ -59,9 +59,9 @@ async def _under_faults(
     cluster: Cluster, seed: int, span: float, faults: Sequence[Fault], say: Callable[[str], None], clients: int
 ) -> Verdict:
     began = time.monotonic()
-    log = await connect(cluster.nats_url, "chaos")
+    log = await connect(cluster.nats_url, "chaos", cluster.access)
     urls = [nats_urls([member.port]) for member in cluster.members]
-    onlookers = [await connect(url, "chaos") for url in urls]
+    onlookers = [await connect(url, "chaos", cluster.access) for url in urls]
     onlooker = Onlooker(onlookers)
     gateways, credentials = cluster.gateway_urls, cluster.credentials
     registers, pods = Registers(gateways, credentials, seed, began), Pods(gateways, credentials, seed)

@@ -135,7 +135,7 @@ async def _replicas(onlooking: NatsLog, urls: Sequence[str], events: Sequence[Ev
         last[event.subject] = event
     violations = []
     for url in urls:
-        log = await connect(url, "chaos")
+        log = await connect(url, "chaos", onlooking.access)
         shown: dict[str, int] = {}
         try:
             async with asyncio.timeout(ANSWERED_SECONDS):

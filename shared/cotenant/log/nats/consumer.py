@@ -46,12 +46,26 @@ class Gap(Exception):  # noqa: N818 - a signal to the reader, not a fault
 class PullConsumer:
     """The consumer of one reader. `open` replaces it by a new one."""
 
-    def __init__(self, client: BusClient, api: JetStream, stream: str, filters: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        client: BusClient,
+        api: JetStream,
+        stream: str,
+        filters: tuple[str, ...],
+        *,
+        name: str = "",
+        heartbeat: float | None = None,
+    ) -> None:
+        """`name`: of the consumer on the server, which takes the place of an older one; by default one that nobody guesses."""
         self._client = client
         self._api = api
         self._stream = stream
         self._filters = filters
         self._consumer = ""
+        self._name = name
+        self._heartbeat = heartbeat
+        self.passed = 0
+        """Sequence of the stream that the server had looked at when it last said so."""
         self._inbox = ""
         self._subscription: Any = None
         self.queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
@@ -73,7 +87,9 @@ class PullConsumer:
     async def open(self, start: int, since: str = "") -> None:
         """Create a consumer that begins at a sequence of the stream, or at the first message that is not older than `since`."""
         await self.forget()
-        self._consumer = f"c-{os.urandom(8).hex()}"
+        if self._name:
+            await self._api.delete_consumer(self._stream, self._name)
+        self._consumer = self._name or f"c-{os.urandom(8).hex()}"
         config: dict[str, Any] = {
             "name": self._consumer,
             "ack_policy": "none",
@@ -122,12 +138,12 @@ class PullConsumer:
         if self._gathering:
             body["expires"] = int(GATHERED_EXPIRES_SECONDS * 1e9)
         else:
-            body |= {"expires": int(PULL_EXPIRES_SECONDS * 1e9), "idle_heartbeat": int(HEARTBEAT_SECONDS * 1e9)}
+            heartbeat = self._heartbeat or HEARTBEAT_SECONDS
+            body |= {"expires": int(PULL_EXPIRES_SECONDS * 1e9), "idle_heartbeat": int(heartbeat * 1e9)}
             if self.gather_seconds:
                 body["batch"] = 1
-        await self._client.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}", msgspec.json.encode(body), reply=self._inbox
-        )
+        subject = f"{self._client.api}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
+        await self._client.publish(subject, msgspec.json.encode(body), reply=self._inbox)
         self._asked = True
         self._brought = False
         self._wanted = body["batch"]
@@ -164,9 +180,11 @@ class PullConsumer:
         """Read a message without a delivery: a heartbeat, or the end of a pull request. Raises Gap."""
         status = inline_status(block)
         if status == "100":
-            last = parse_headers(block).get("Nats-Last-Consumer", "")
+            headers = parse_headers(block)
+            last, passed = headers.get("Nats-Last-Consumer", ""), headers.get("Nats-Last-Stream", "")
             if last.isdigit() and int(last) > self._delivered:
                 raise Gap(f"heartbeat at {last}, delivered {self._delivered}")
+            self.passed = int(passed) if passed.isdigit() else self.passed
         elif status == "408" or (status == "409" and _FULL in block):
             self._is_over(full=status == "409")
         elif status == "409" and _COMPLETE in block:

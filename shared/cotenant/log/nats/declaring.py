@@ -1,6 +1,9 @@
-"""Declares the four streams on a server: creates those that are missing, brings the limits of the others up to date.
+"""Declares the four streams on a server: what `cotenant admin streams` does. Services only check (`checking`).
 
-In: the server's API, sizes, a number of replicas. Out: the streams, and the bound of LOG. Every service may run it at once.
+In: what an operator wants of each stream (`Wanted`). Out: the streams, the identity of LOG (`LogDeclared`), and what was
+changed, a line each. What is on the server is never made smaller: a larger size, more replicas or a longer age stay, and a line
+says so; so do fewer versions of a subject and a size beyond the bound, which make room on a full LOG
+(`cotenant.log.contract.Bounded`).
 
 Bounds: DECLARE_SECONDS of tries for each stream.
 """
@@ -8,11 +11,13 @@ Bounds: DECLARE_SECONDS of tries for each stream.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential_jitter
 
-from cotenant.log.contract import EXTENSIONS, LOG, extension_bytes
+from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
 from cotenant.log.nats.jetstream import (
     API_ERRORS,
     NO_SPACE_TEXT,
@@ -22,7 +27,6 @@ from cotenant.log.nats.jetstream import (
     NoStreamError,
     PassingError,
     StreamInfo,
-    StreamLimits,
 )
 from cotenant.log.nats.streams import StreamSizes, stream_configs
 
@@ -35,19 +39,69 @@ ANSWER_SECONDS = 1.0
 MIN_LOG_BYTES = 64 << 20
 """The least that LOG is declared with on a server that has not the storage for more."""
 _NAME_IN_USE = 10058
+_GROWING = ("max_bytes", "max_age", "num_replicas", "max_msgs_per_subject", "max_consumers")
+"""What is never made smaller; negative or 0: no bound."""
+_SETTLED = ("persist_mode", "storage")
+"""What was settled when a stream was created."""
 
 
-async def declare(api: JetStream, *, replicas: int, sizes: StreamSizes) -> int:
-    """Create the four streams, or bring their limits up to date; returns the bound of LOG in bytes. Safe to call from every
-    service at once.
+class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """On which servers a stream may be."""
 
-    `replicas` 0: as many as a stream has, one where it is created. A stream that is there keeps its number of replicas:
-    with another one asked for, a warning says so. Where the server has less storage than `sizes` asks for, LOG is created
-    with a half, a quarter, ... of it. What was changed to make room on a full LOG stays, and a stream that the server has
-    no room to change keeps its limits: a service must come back on a full disk. Raises BusError.
-    """
-    bound = 0
-    for config in stream_configs(replicas=max(replicas, 1), sizes=sizes):
+    cluster: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What an operator says of a stream; None: what cotenant takes by itself."""
+
+    replicas: int | None = None
+    max_bytes: int | None = None
+    max_age_seconds: int | None = None
+    placement: Placement | None = None
+
+
+def wanted_of(replicas: int = 0, sizes: StreamSizes | None = None) -> dict[str, Wanted]:
+    """Return what a number of replicas (0: as many as there are) and sizes say of each stream. HISTORY has one replica."""
+    found = {name: Wanted(replicas=replicas or None) for name in (LOG, USAGE, EXECUTION)}
+    if sizes is None:
+        return found
+    return {
+        LOG: msgspec.structs.replace(found[LOG], max_bytes=sizes.log),
+        HISTORY: Wanted(max_bytes=sizes.history),
+        USAGE: found[USAGE],
+        EXECUTION: msgspec.structs.replace(found[EXECUTION], max_bytes=sizes.execution),
+    }
+
+
+def configurations(wanted: Mapping[str, Wanted]) -> list[dict[str, Any]]:
+    """Return the configuration of each stream, in the order in which they must exist."""
+    found = []
+    for config in stream_configs():
+        said = wanted.get(config["name"], Wanted())
+        if said.replicas is None:
+            # One where it is created, as many as there are where it is there.
+            del config["num_replicas"]
+        else:
+            config["num_replicas"] = said.replicas
+            if said.replicas > 1:
+                # The server refuses asynchronous persistence on replicated streams.
+                config.pop("persist_mode", None)
+        if said.max_bytes is not None:
+            config["max_bytes"] = said.max_bytes
+        if said.max_age_seconds is not None:
+            config["max_age"] = said.max_age_seconds * 1_000_000_000
+        if said.placement is not None:
+            config["placement"] = msgspec.to_builtins(said.placement)
+        found.append(config)
+    return found
+
+
+async def declare(api: JetStream, wanted: Mapping[str, Wanted], *, dry_run: bool = False) -> list[str]:
+    """Create the streams that are missing, and give the others what they lack; returns a line for each difference. With
+    `dry_run` nothing is changed. Raises BusError."""
+    lines: list[str] = []
+    for config in configurations(wanted):
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type((PassingError, *API_ERRORS)),
             wait=wait_exponential_jitter(multiplier=0.1, max=2.0),
@@ -55,25 +109,24 @@ async def declare(api: JetStream, *, replicas: int, sizes: StreamSizes) -> int:
             reraise=True,
         ):
             with attempt:
-                limit = await _declare(api, config, replicas)
-        if config["name"] == LOG:
-            bound = max(limit, 0)
-    return bound
+                lines += await _declare(api, config, dry_run)
+    return lines
 
 
-async def _declare(api: JetStream, config: dict[str, Any], replicas: int) -> int:
-    """Create a stream, or update it; returns its bound in bytes as declared, extensions left out; negative: none."""
+async def _declare(api: JetStream, config: dict[str, Any], dry_run: bool) -> list[str]:
     name = config["name"]
     try:
         info = await api.info(name, ANSWER_SECONDS)
     except NoStreamError:
+        if dry_run:
+            return [f"+ {name}: {_described(config)}"]
         error = await _create(api, config)
         if error is None:
-            return int(config.get("max_bytes", -1))
+            return [f"+ {name}: {_described(config)}"]
         if error.err_code != _NAME_IN_USE:
             raise error.as_exception(f"stream {name} cannot be declared") from None
         info = await api.info(name)
-    return await _update(api, config, info, replicas)
+    return await _update(api, config, info, dry_run)
 
 
 async def _create(api: JetStream, config: dict[str, Any]) -> ApiError | None:
@@ -84,42 +137,57 @@ async def _create(api: JetStream, config: dict[str, Any]) -> ApiError | None:
     return error
 
 
-async def _update(api: JetStream, config: dict[str, Any], info: StreamInfo, replicas: int) -> int:
-    name, found, limits = config["name"], info.config, info.limits
-    # How a stream is replicated and persisted was settled when it was created.
-    kept = {key: found[key] for key in ("num_replicas", "persist_mode") if key in found}
-    wanted = {key: value for key, value in config.items() if key != "persist_mode"} | kept
-    if name == LOG:
-        wanted |= _kept(limits, config)
-    if replicas and kept.get("num_replicas", 1) != config["num_replicas"]:
-        logger.warning(
-            "stream %s has %d replicas, not %d: it keeps them; `nats stream edit %s --replicas %d` changes that",
-            name,
-            kept.get("num_replicas", 1),
-            config["num_replicas"],
-            name,
-            config["num_replicas"],
-        )
-    if any(found.get(key) != value for key, value in wanted.items()):
-        error = await api.update_stream(wanted)
-        if error is not None and (_is_no_storage(error) or NO_SPACE_TEXT in error.description):
-            logger.warning("stream %s keeps its limits: %s", name, error.description)
-            return limits.max_bytes
-        if error is not None:
-            raise error.as_exception(f"stream {name} cannot be declared")
-    return int(config.get("max_bytes", -1))
+async def _update(api: JetStream, config: dict[str, Any], info: StreamInfo, dry_run: bool) -> list[str]:
+    name, found = config["name"], info.config
+    changes, lines = {}, []
+    for key, value in config.items():
+        there = found.get(key)
+        if there == value or key in _SETTLED:
+            continue
+        if key in _GROWING and _stays(name, key, there, value):
+            lines.append(f"= {name}: {key} stays {_shown(key, there)}, not {_shown(key, value)}")
+            continue
+        changes[key] = value
+        lines.append(f"~ {name}: {key} {_shown(key, there)} -> {_shown(key, value)}")
+    if not changes or dry_run:
+        return lines
+    error = await api.update_stream({**found, **changes})
+    if error is not None and (_is_no_storage(error) or NO_SPACE_TEXT in error.description):
+        # Nothing may fail to start because a disk is full.
+        return [*(line for line in lines if line.startswith("=")), f"! {name} keeps its limits: {error.description}"]
+    if error is not None:
+        raise error.as_exception(f"stream {name} cannot be declared ({', '.join(changes)})")
+    return lines
+
+
+def _stays(name: str, key: str, there: Any, value: Any) -> bool:
+    """Return whether the server has more than is wanted, or what the gateway changed to make room."""
+    if not isinstance(there, int) or there <= 0:
+        # No bound is more than any; of consumers, it is nats-server's own.
+        return key not in ("num_replicas", "max_consumers")
+    if key == "max_msgs_per_subject" and name == LOG:
+        return True
+    return bool(0 < value < there)
+
+
+def _described(config: Mapping[str, Any]) -> str:
+    words = [f"{key} {_shown(key, config[key])}" for key in _GROWING if key in config and key != "max_consumers"]
+    return ", ".join([*words, *([f"placement {config['placement']}"] if "placement" in config else [])])
+
+
+def _shown(key: str, value: Any) -> str:
+    if key == "max_bytes" and isinstance(value, int) and value > 0:
+        return f"{value / (1 << 20):g} MiB"
+    if key == "max_age" and isinstance(value, int) and value > 0:
+        return f"{value // 1_000_000_000} s"
+    return "none" if value in (None, 0, -1) else str(value)
 
 
 def _is_no_storage(error: ApiError | None) -> bool:
     return error is not None and error.err_code == NO_STORAGE
 
 
-def _kept(there: StreamLimits, config: dict[str, Any]) -> dict[str, int]:
-    """Return the limits of LOG that were changed to make room on it: `cotenant.log.contract.Bounded`."""
-    kept = {}
-    if 0 < there.max_msgs_per_subject < config["max_msgs_per_subject"]:
-        kept["max_msgs_per_subject"] = there.max_msgs_per_subject
-    bound = config["max_bytes"]
-    if bound < there.max_bytes <= bound + EXTENSIONS * extension_bytes(bound):
-        kept["max_bytes"] = there.max_bytes
-    return kept
+def said(lines: Sequence[str]) -> None:
+    """Log what a declaration changed, or left."""
+    for line in lines:
+        logger.log(logging.WARNING if line[:1] in "=!" else logging.INFO, "streams: %s", line)

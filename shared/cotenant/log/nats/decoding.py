@@ -29,7 +29,9 @@ class DeadLetters(Protocol):
     unknown_types: int
     """Messages of types that this version does not know."""
 
-    async def add_dead_letter(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
+    async def add_dead_letter(
+        self, stream: str, subject: str, sequence: int, reason: str, raw: bytes, writer: str = ""
+    ) -> None:
         """Publish the message as a dead letter, with the reason; the reader continues."""
 
 
@@ -79,8 +81,10 @@ def event_of(
 class MessageDecoder:
     """Decodes the messages of one stream for one reader."""
 
-    def __init__(self, stream: str, dead_letters: DeadLetters) -> None:
+    def __init__(self, stream: str, dead_letters: DeadLetters, writer: str = "") -> None:
+        """`writer`: of its dead letters; empty: the service."""
         self._stream = stream
+        self._writer = writer
         self._dead_letters = dead_letters
         self.decoders = WHOLE
 
@@ -98,6 +102,6 @@ class MessageDecoder:
             self._dead_letters.unknown_types += 1
             logger.debug("%s:%d skipped: %s", self._stream, sequence, error)
         except EventError as error:
-            await self._dead_letters.add_dead_letter(self._stream, subject, sequence, str(error), data)
+            await self._dead_letters.add_dead_letter(self._stream, subject, sequence, str(error), data, self._writer)
         else:
             events.append(event)

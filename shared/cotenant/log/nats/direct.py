@@ -57,7 +57,7 @@ async def direct_get(client: BusClient, stream: str, request: Mapping[str, Any])
     inbox = client.new_inbox()
     subscription = await client.subscribe_raw(inbox, answer.take)
     try:
-        await client.publish(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(request), reply=inbox)
+        await client.publish(f"{client.api}.DIRECT.GET.{stream}", msgspec.json.encode(request), reply=inbox)
         async with asyncio.timeout(ANSWER_SECONDS):
             await answer.ended.wait()
     finally:

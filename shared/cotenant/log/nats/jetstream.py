@@ -33,6 +33,8 @@ _PASSING = {
     10176,  # a batch is incomplete: its beginning went to a leader that is no more
     10210,  # too many batches under way
 }
+EXTENDED = "cotenant.extended_bytes"
+"""Metadata of a stream: see `StreamInfo.extended`."""
 NO_STORAGE = 10047
 _STORE_FAILED = 10077
 _ACCOUNT_LIMIT = 10002
@@ -149,6 +151,17 @@ class StreamInfo(msgspec.Struct):
         """The stream's bounds."""
         return msgspec.convert(self.config, StreamLimits)
 
+    @property
+    def extended(self) -> int:
+        """By how many bytes the stream is extended beyond its bound, as who extended it wrote down."""
+        text = self.config.get("metadata", {}).get(EXTENDED, "0")
+        return int(text) if text.isdigit() and int(text) < self.limits.max_bytes else 0
+
+    @property
+    def bound(self) -> int:
+        """The stream's bound in bytes, without what it is extended by; 0: none."""
+        return max(self.limits.max_bytes - self.extended, 0)
+
 
 def is_no_space(error: ApiError) -> bool:
     """Whether a message was refused because its stream is at its bound, or the server at that of its storage."""
@@ -183,7 +196,7 @@ class JetStream:
 
     async def _call(self, subject: str, body: dict[str, Any], kind: type[T], seconds: float = ANSWER_SECONDS) -> T:
         # Not nats-py's `request`: its wait_for swallows a cancellation that comes with the answer, and its task never ends.
-        answer = await self._client.ask(f"$JS.API.{subject}", b"", msgspec.json.encode(body), seconds=seconds)
+        answer = await self._client.ask(f"{self._client.api}.{subject}", b"", msgspec.json.encode(body), seconds=seconds)
         return msgspec.json.decode(answer, type=kind)
 
     async def create_stream(self, config: dict[str, Any]) -> ApiError | None:
@@ -196,11 +209,15 @@ class JetStream:
 
     async def change_limits(self, stream: str, **limits: int) -> None:
         """Set some limits of a stream and leave the rest of its configuration alone. Raises BusError where that is refused."""
-        config = (await self.info(stream)).config
-        if any(config.get(name) != value for name, value in limits.items()):
-            error = await self.update_stream({**config, **limits, "name": stream})
-            if error is not None:
-                raise error.as_exception(f"the limits of {stream} cannot be changed")
+        info = await self.info(stream)
+        if any(info.config.get(name) != value for name, value in limits.items()):
+            await self.change(info, **limits)
+
+    async def change(self, info: StreamInfo, **settings: Any) -> None:
+        """Give a stream other settings. Raises BusError where that is refused."""
+        error = await self.update_stream({**info.config, **settings})
+        if error is not None:
+            raise error.as_exception(f"the limits of {info.config['name']} cannot be changed")
 
     async def names(self) -> frozenset[str]:
         """Return the names of the streams that there are. Raises BusError where the server cannot say."""

@@ -14,16 +14,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 import nats
 from nats.errors import NoRespondersError
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, stop_after_delay, wait_exponential_jitter
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_exponential_jitter,
+)
 
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, EventError, encode_event
+from cotenant.events.streams import LogDeclared
 from cotenant.events.trace_context import found_in
 from cotenant.events.traces import about
 from cotenant.log.contract import (
@@ -41,21 +49,35 @@ from cotenant.log.contract import (
     Stored,
     Write,
 )
+from cotenant.log.nats.access import NOBODY, NODES_API, Access
+from cotenant.log.nats.checking import check_streams
+from cotenant.log.nats.confined import identity, last_message, leaders_end_beyond
 from cotenant.log.nats.consumer import PULL_BATCH
-from cotenant.log.nats.declaring import declare
+from cotenant.log.nats.declaring import Wanted, declare, wanted_of
 from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BusError, JetStream, StoredMessage, is_no_space
+from cotenant.log.nats.jetstream import (
+    ANSWER_SECONDS,
+    API_ERRORS,
+    EXTENDED,
+    BusError,
+    JetStream,
+    StoredMessage,
+    is_no_space,
+)
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.republished import RepublishedReader
-from cotenant.log.nats.streams import DEFAULT_SIZES, MAX_MESSAGE_BYTES, StreamSizes, stream_configs
-from cotenant.log.nats.wire import BusClient
+from cotenant.log.nats.streams import MAX_MESSAGE_BYTES, StreamSizes
+from cotenant.log.nats.wire import BusClient, parse_headers
+from cotenant.model.subjects import LOG_IDENTITY
 
 logger = logging.getLogger(__name__)
 
 CONNECTION_LOOK_SECONDS = 0.05
 TRY_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
 """Before each further try of a write that nobody answered; the last of them for ever."""
+MAX_VIOLATIONS = 100
+"""So many different refusals for want of permissions are logged."""
 NO_LEADER_SECONDS = 15.0
 """Followers begin an election 4 to 9 s after they last heard of their leader (nats-server 2.15)."""
 PING_SECONDS, MAX_PINGS = 10, 2
@@ -84,15 +106,13 @@ REFUSALS = ("sequence", "no_space", "too_large", "no_answer", "other")
 class NatsLog:
     """`cotenant.log.contract.Log` on a NATS connection. Make one with `connect`."""
 
-    def __init__(self, client: BusClient, service: str) -> None:
+    def __init__(self, client: BusClient, service: str, access: Access = NOBODY) -> None:
         self.client = client
         self.service = service
+        self.access = access
+        """What the connection was made with."""
         self._api = JetStream(client)
-        self._declared: tuple[int, StreamSizes] | None = None
-        self._declaring = asyncio.Lock()
         self._looked_at = 0.0
-        self._bound = 0
-        """Of LOG as it was declared, in bytes; 0: not declared by this process."""
         self.unknown_types = 0
         self.dead_letters = 0
         self.refused = dict.fromkeys(REFUSALS, 0)
@@ -102,24 +122,37 @@ class NatsLog:
         alone: a process whose marker expires before it is delivered never ends its load."""
         self.on_dead_letter: Callable[[], None] = lambda: None
 
-    async def declare(self, *, replicas: int = 0, sizes: StreamSizes = DEFAULT_SIZES) -> None:
-        """See `cotenant.log.nats.declaring.declare`."""
-        self._bound = await declare(self._api, replicas=replicas, sizes=sizes)
-        self._declared = (replicas, sizes)
+    async def declare(
+        self, wanted: Mapping[str, Wanted] | None = None, *, replicas: int = 0, sizes: StreamSizes | None = None
+    ) -> list[str]:
+        """Declare the streams as an administrator does; returns what was changed, a line each. See
+        `cotenant.log.nats.declaring`. `replicas` and `sizes` say in short what `wanted` would."""
+        return await declare(self._api, wanted if wanted is not None else wanted_of(replicas, sizes))
 
-    async def declare_again(self) -> None:
-        """See `cotenant.log.contract.Declared`."""
-        if self._declared is None:
-            return
+    async def store_identity(self) -> None:
+        """Store which LOG this is, for nodes: they cannot ask the stream. Raises BusError, API_ERRORS."""
+        info = await self._api.info(LOG)
+        known = await self._api.last(LOG, LOG_IDENTITY)
+        data = LogDeclared(created=info.created)
+        event = Event(subject=LOG_IDENTITY, data=data, id=f"streams/{info.created}", source="/cotenant/streams")
+        if known is None or _ID.decode(known.data).id != event.id:
+            outcome = await self.append([Write(event=event)])
+            if not isinstance(outcome, Stored):
+                raise BusError(f"the identity of LOG was not stored: {outcome.reason}")
+
+    async def differences(self, wanted: Mapping[str, Wanted]) -> list[str]:
+        """Return what `declare` would change, and change nothing."""
+        return await declare(self._api, wanted, dry_run=True)
+
+    async def check_streams(self) -> None:
+        """See `cotenant.log.contract.Declared`. Raises BusError, API_ERRORS."""
         loop = asyncio.get_running_loop()
         asked = loop.time()
-        async with self._declaring:
+        async with self.client.one_at_a_time("check_streams"):
             if self._looked_at > asked:
                 return  # Hundreds of nodes can load again at once; one of them has looked for all that waited.
+            await check_streams(self.client)
             self._looked_at = loop.time()
-            replicas, sizes = self._declared
-            if not {config["name"] for config in stream_configs()} <= await self._api.names():
-                self._bound = await declare(self._api, replicas=replicas, sizes=sizes)
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -213,7 +246,19 @@ class NatsLog:
 
     async def head(self, subject: str) -> Head | None:
         """See `cotenant.log.contract.Log`."""
-        return await self._head(f"the last message of {subject}", self._api.last(LOG, subject))
+        what = f"the last message of {subject}"
+        if self.client.api == NODES_API:
+            # A node may not ask the leader. A replica that is behind tells of an older message: what is written with its
+            # sequence is refused, and looked up again.
+            return await self._head(what, self._last_on_a_replica(subject))
+        return await self._head(what, self._api.last(LOG, subject))
+
+    async def _last_on_a_replica(self, subject: str) -> StoredMessage | None:
+        message = await last_message(self.client, subject)
+        if message is None:
+            return None
+        _, sequence, block, data = message
+        return StoredMessage(sequence, subject, parse_headers(block), data)
 
     async def next_head(self, subject: str, after: int) -> Head | None:
         """See `cotenant.log.contract.Log`."""
@@ -291,10 +336,9 @@ class NatsLog:
                 high = middle - 1
         return Lost("no longer kept in LOG, and missing in HISTORY")
 
-    async def identity(self, known_to: int = 0) -> LogIdentity:
+    async def identity(self, subject: str, known_to: int = 0) -> LogIdentity:
         """See `cotenant.log.contract.Identified`."""
-        info = await self._api.info_beyond(LOG, known_to)
-        return LogIdentity(info.created, info.state.last_seq)
+        return LogIdentity(await identity(self.client), await leaders_end_beyond(self.client, subject, known_to))
 
     async def first_sequence(self, stream: str) -> int:
         """Return the sequence of the first message that the stream still holds; the one behind its last where it holds none."""
@@ -303,9 +347,7 @@ class NatsLog:
     async def space(self) -> LogSpace:
         """See `cotenant.log.contract.Bounded`."""
         info = await self._api.info(LOG)
-        now = max(info.limits.max_bytes, 0)
-        bound = min(now, self._bound or now)
-        return LogSpace(info.state.bytes, bound, info.limits.max_msgs_per_subject, now - bound)
+        return LogSpace(info.state.bytes, info.bound, info.limits.max_msgs_per_subject, info.extended)
 
     async def keep_versions(self, count: int) -> None:
         """See `cotenant.log.contract.Bounded`."""
@@ -313,8 +355,10 @@ class NatsLog:
 
     async def extend(self, extra_bytes: int) -> None:
         """See `cotenant.log.contract.Bounded`."""
-        if self._bound:
-            await self._api.change_limits(LOG, max_bytes=self._bound + extra_bytes)
+        info = await self._api.info(LOG)
+        if info.bound and info.extended != extra_bytes:
+            metadata = {**info.config.get("metadata", {}), EXTENDED: str(extra_bytes)}
+            await self._api.change(info, max_bytes=info.bound + extra_bytes, metadata=metadata)
 
     async def last_sequence(self, stream: str) -> int:
         """Return the sequence of the stream's last message."""
@@ -336,13 +380,15 @@ class NatsLog:
         await reader.open()
         return reader
 
-    async def add_dead_letter(self, stream: str, subject: str, sequence: int, reason: str, raw: bytes) -> None:
+    async def add_dead_letter(
+        self, stream: str, subject: str, sequence: int, reason: str, raw: bytes, writer: str = ""
+    ) -> None:
         """Keep what could not be used on EXECUTION, with the reason; the reader goes on."""
         self.dead_letters += 1
         self.on_dead_letter()
         extra = {"traceparent": found_in(raw)}
         logger.warning("dead letter %s:%d on %s: %s", stream, sequence, subject, reason, extra=extra)
-        await self.publish(make_dead_letter(stream, subject, sequence, reason, raw, datetime.now(UTC), self.service))
+        await self.publish(make_dead_letter(stream, subject, sequence, reason, raw, datetime.now(UTC), self.service, writer))
 
     async def close(self) -> None:
         """Send what is pending and close the connection."""
@@ -364,20 +410,33 @@ def _reason(outcome: Refused | NoAnswer) -> str:
     return "sequence" if outcome.wrong_sequence else "other"
 
 
-async def connect(url: str, service: str) -> NatsLog:
+async def connect(url: str, service: str, access: Access = NOBODY) -> NatsLog:
     """Connect, trying for ever (the server may start later than the service), and reconnect for ever. `url` names one server,
-    or several with commas between."""
-    urls = [word.strip() for word in url.split(",")]
+    or several with commas between. Raises AccessError for credentials that cannot be used."""
+    urls = [access.url(word.strip()) for word in url.split(",")]
+    options, api = access.options(), access.api
+    said: set[str] = set()
 
-    async def note(error: Exception) -> None:
-        logger.debug("nats: %s: %s", type(error).__name__, error)
+    async def note(error: BaseException) -> None:
+        text = f"{type(error).__name__}: {error}"
+        if "violation" not in text.lower():
+            logger.debug("nats: %s", text)
+        elif text not in said and len(said) < MAX_VIOLATIONS:
+            said.add(text)
+            logger.error("nats-server refuses what these credentials (%s) do not allow: %s", access.credentials or "none", text)
+
+    async def refused(state: RetryCallState) -> None:
+        if state.outcome is not None and (error := state.outcome.exception()) is not None:
+            await note(error)
 
     async for attempt in AsyncRetrying(
         retry=retry_if_exception_type((OSError, nats.errors.Error, TimeoutError)),
         wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
+        before_sleep=refused,
     ):
         with attempt:
             client = BusClient()
+            client.api = api
             await client.connect(
                 urls,
                 name=service,
@@ -389,8 +448,9 @@ async def connect(url: str, service: str) -> NatsLog:
                 max_outstanding_pings=MAX_PINGS,
                 error_cb=note,
                 pending_size=16 << 20,
+                **options,
             )
-    return NatsLog(client, service)
+    return NatsLog(client, service, access)
 
 
 async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int = 0) -> list[Event]:

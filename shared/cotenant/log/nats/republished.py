@@ -29,16 +29,19 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from nats.aio.subscription import Subscription
+from nats.errors import NoRespondersError
 
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, MAX_BEHIND, Behind
+from cotenant.log.nats.confined import NOTHING, NodeReads, NodeSnapshot, identity, leaders_end_beyond
+from cotenant.log.nats.consumer import Gap
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
-from cotenant.log.nats.direct import MAX_GET_BYTES, Message, direct_get, server_header
-from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError
+from cotenant.log.nats.direct import Message, server_header
+from cotenant.log.nats.jetstream import API_ERRORS, BusError, NoStreamError
 from cotenant.log.nats.reader import AWAY_SECONDS, boot_seconds
-from cotenant.log.nats.snapshot import Snapshot
 from cotenant.log.nats.streams import REPUBLISHED_PREFIX
 from cotenant.log.nats.wire import BusClient
+from cotenant.model.subjects import decode_token, executor_writer
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +61,7 @@ MAX_WAITING_BYTES = 16 << 20
 MAX_DELIVERED = 10_000
 ADVISORIES = f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}"
 """The server says here that LOG was created, changed or removed, or has a new leader."""
+_ADVISORY = b'{"type":"io.nats.jetstream.advisory.'
 
 
 class RepublishedReader:
@@ -65,10 +69,11 @@ class RepublishedReader:
 
     def __init__(self, client: BusClient, dead_letters: DeadLetters, selected: str, after: int | None) -> None:
         self._client = client
-        self._api = JetStream(client)
         self._selected = selected
-        self._decoder = MessageDecoder(LOG, dead_letters)
-        self._snapshot = Snapshot(client, LOG, (selected,)) if after is None else None
+        self._republished = (REPUBLISHED_PREFIX + selected.removesuffix(">")).encode()
+        self._reads = NodeReads(client, selected)
+        self._decoder = MessageDecoder(LOG, dead_letters, executor_writer(decode_token(self._reads.token)))
+        self._snapshot = NodeSnapshot(client, self._reads) if after is None else None
         self._tell_of_snapshot = False
         """The snapshot is read, and its owner does not know yet."""
         self._loading = after is None
@@ -124,8 +129,13 @@ class RepublishedReader:
     # -- what arrives --------------------------------------------------------------------------------------------------
 
     def _on_message(self, subject: bytes, _: bytes, block: bytes, data: bytes) -> None:
+        stored = subject[len(REPUBLISHED_PREFIX) :]
         try:
             sequence, before = int(server_header(block, b"Nats-Sequence")), int(server_header(block, b"Nats-Last-Sequence"))
+            # Whoever asks the server for a message chooses where the answer goes: it could come here. Such a message has
+            # another subject, or the server says another one.
+            if not subject.startswith(self._republished) or server_header(block, b"Nats-Subject") != stored:
+                raise ValueError
         except ValueError:
             logger.warning("%s: not a message that LOG republished", subject.decode(errors="replace"))
             return
@@ -133,11 +143,14 @@ class RepublishedReader:
             self._waiting.clear()
             self._waiting_bytes = 0
             self._doubt("too many messages wait")
-        self._waiting.append((sequence, before, subject[len(REPUBLISHED_PREFIX) :], block, data))
+        self._waiting.append((sequence, before, stored, block, data))
         self._waiting_bytes += len(data)
         self._arrived.set()
 
-    def _on_advisory(self, subject: bytes, _: bytes, __: bytes, ___: bytes) -> None:
+    def _on_advisory(self, subject: bytes, _: bytes, block: bytes, data: bytes) -> None:
+        if block or not data.startswith(_ADVISORY):
+            logger.warning("%s: not an advisory of the server", subject.decode(errors="replace"))
+            return
         logger.debug("%s: looking at %s", subject.decode(errors="replace"), LOG)
         self._other = True
         self._interval = SETTLE_SECONDS
@@ -257,7 +270,7 @@ class RepublishedReader:
             if self._other:
                 await self._check_log()
             await self._look()
-        except (BusError, *API_ERRORS) as error:
+        except (Gap, BusError, *API_ERRORS) as error:
             logger.info("%s: cannot be looked at: %s: %s", self._selected, type(error).__name__, error)
             self._look_after(min(RETRY_SECONDS * 2 ** min(self._unanswered, 10), MAX_RETRY_SECONDS) * random.uniform(0.5, 1.0))
             self._unanswered += 1
@@ -267,40 +280,41 @@ class RepublishedReader:
     async def _check_log(self) -> None:
         """Raise Behind where LOG is not the one that was read so far, or lost its end."""
         try:
-            info = await self._api.info(LOG)
+            created = await identity(self._client)
         except NoStreamError as error:
             raise Behind(str(error)) from error
-        if info.state.last_seq < self.position:
-            raise Behind(f"LOG ends at {info.state.last_seq}, before {self.position}, which was delivered")
-        if self._created not in ("", info.created):
-            raise Behind(f"LOG is another one, created at {info.created}")
-        self._created = info.created
+        if self._created not in ("", created):
+            raise Behind(f"LOG is another one, created at {created}")
+        end = await leaders_end_beyond(self._client, self._reads.own, self.position)
+        if end < self.position:
+            raise Behind(f"LOG ends at {end}, before {self.position}, which was delivered")
+        self._created = created
         self._other = False
 
     async def _look(self) -> None:
         """Get what is stored behind `_known`, a page of it. Raises Behind, BusError, API_ERRORS."""
-        request = {"seq": self._known + 1, "next_by_subj": self._selected, "batch": LOOK_MESSAGES, "max_bytes": MAX_GET_BYTES}
-        answer = await direct_get(self._client, LOG, request)
-        if answer.status == "503":
+        try:
+            last = await self._reads.last()
+            page = await self._reads.page(self._known, last, LOOK_MESSAGES) if last > self._known else NOTHING
+        except NoRespondersError:
             self._other = True
-        if answer.status not in ("204", "404"):
-            raise BusError(f"direct get behind {self._known}: {answer.status_text}")
+            raise
         self._in_touch = boot_seconds()
-        if not self._loading and answer.pending > MAX_BEHIND:
+        if not self._loading and page.pending > MAX_BEHIND:
             raise Behind(f"more than {MAX_BEHIND} messages behind on {LOG}")
-        for message in answer.messages:
+        for message in page.messages:
             sequence = message[1]
             if sequence in self._delivered:
                 continue
             if sequence < self.position:
                 raise Behind(f"{LOG}:{sequence} was not republished, and what is newer was delivered")
             self._found.append(message)
-        if answer.messages:
-            self._known = answer.messages[-1][1]
+        if page.messages:
+            self._known = page.messages[-1][1]
             self._delivered = {sequence for sequence in self._delivered if sequence > self._known}
         if len(self._delivered) >= MAX_DELIVERED:
             raise Behind(f"{MAX_DELIVERED} messages were delivered that {LOG} does not have")
-        self._gap = answer.pending > 0
+        self._gap = page.position < last
         if self._gap:
             return
         self._look_after(self._interval * random.uniform(0.75, 1.25))

@@ -22,14 +22,17 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.errors import ConnectionReconnectingError, NoRespondersError
+from nats.errors import AuthorizationError, ConnectionReconnectingError, NoRespondersError
 from nats.protocol.parser import AWAITING_CONTROL_LINE, Parser
+
+from cotenant.log.nats.access import JETSTREAM_API
 
 logger = logging.getLogger(__name__)
 
 PENDING_MESSAGES = 8192
 PENDING_BYTES = 16 << 20
 """What a subscription holds of requests that nobody has handled yet."""
+_OF_CREDENTIALS = ("authorization violation", "authentication")
 RawSink = Callable[[bytes, bytes, bytes, bytes], None]
 """subject, reply, headers, data"""
 
@@ -123,6 +126,9 @@ class BusClient(Client):
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
         """By the last token of the answer's subject."""
         self._numbers = count(1)
+        self.api = JETSTREAM_API
+        """The prefix of requests to JetStream."""
+        self._locks: dict[str, asyncio.Lock] = {}
         self.on_reconnect: set[Callable[[], None]] = set()
         """Called after each reconnect. `stats["reconnects"]` has counted it before anything new arrives, these are later."""
 
@@ -147,6 +153,19 @@ class BusClient(Client):
     ) -> Subscription:
         """nats-py's, with bounds for requests that wait: what is beyond them is dropped, and whoever asked hears nothing."""
         return await super().subscribe(subject, queue, cb, future, max_msgs, pending_msgs_limit, pending_bytes_limit)
+
+    def one_at_a_time(self, name: str) -> asyncio.Lock:
+        """Return the lock of something that two tasks of this connection must not do at once."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    async def _process_err(self, err_msg: str) -> None:
+        """A connection that the server ends because of its credentials (revoked, expired, replaced) is made again, with what
+        the file of credentials holds then. nats-py would close for good."""
+        if any(text in err_msg.lower() for text in _OF_CREDENTIALS):
+            logger.error("nats-server no longer takes these credentials: %s; connecting again", err_msg.strip())
+            await self._process_op_err(AuthorizationError())
+            return
+        await super()._process_err(err_msg)
 
     async def _tell_reconnected(self) -> None:
         for call in tuple(self.on_reconnect):

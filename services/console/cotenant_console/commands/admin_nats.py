@@ -1,0 +1,50 @@
+"""`cotenant admin nats-credentials`: what NATS servers and their clients need to know one another.
+
+In: a folder, names of nodes. Out, below `pki` in it, as `cotenant up` makes it: `nats/accounts.conf` for the servers,
+`nats/<service>.creds`, `nats/node-<node>.creds`, and with --host the servers' certificate. What is there stays. --revoke makes
+credentials void once the servers have read accounts.conf again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cotenant_console.nats_access.finding import keys_folder
+from cotenant_console.nats_access.keys import NatsKeysError, prepared_keys
+from cotenant_console.nats_access.roles import table
+from cotenant_console.up.identity import IdentityError, nats_certificate
+from cotenant_console.up.stack import GATEWAY_NAMES
+
+
+@click.command("nats-credentials")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--node", "nodes", multiple=True, metavar="NAME", help="A node whose executor needs credentials.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name or address of a NATS server: makes a certificate.")
+@click.option("--revoke", "revoked", multiple=True, metavar="NAME", help="A node or service whose credentials are void now.")
+@click.option("--roles", is_flag=True, help="Print who may publish and subscribe what, and do nothing.")
+def command(
+    folder: Path, nodes: tuple[str, ...], hosts: tuple[str, ...], revoked: tuple[str, ...], roles: bool
+) -> None:
+    """Make keys, accounts and credentials of NATS in FOLDER/pki; what is there stays."""
+    if roles:
+        click.echo(table())
+        return
+    try:
+        keys = prepared_keys(keys_folder(folder))
+        for name in revoked:
+            count = keys.revoke(name)
+            click.echo(f"{name}: {count} credential{'' if count == 1 else 's'} revoked")
+        if revoked:
+            # The services' own go on: a service that was revoked gets others.
+            keys = prepared_keys(keys_folder(folder))
+            click.echo(f"give each nats-server {keys.accounts_file} and have it read it: nats-server --signal reload")
+        for node in nodes:
+            click.echo(f"node {node}: {keys.issue_node(node)}")
+        click.echo(f"servers include {keys.accounts_file}; services use --nats-creds {keys.credentials('SERVICE')}")
+        if hosts:
+            made = nats_certificate(folder, tuple(dict.fromkeys((*GATEWAY_NAMES, *hosts))))
+            click.echo(f"servers use tls {{ cert_file: {made.certificate}, key_file: {made.key}, ca_file: {made.ca} }}")
+    except (NatsKeysError, IdentityError, OSError) as error:
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,190 @@
+"""The table of who may publish and subscribe what on NATS. It is the only one: the accounts are made from it.
+
+Two accounts. The streams are in `cell`, with the services. Nodes are in `nodes`, which has no JetStream: it imports from `cell`
+what a node needs. That keeps a node from one thing that permissions do not rule out: nats-server sends its answers (an
+acknowledgement, a stored message) to whatever reply subject a request names, and in the account of the streams such an answer
+is stored where that subject belongs to a stream. What arrives in `nodes` is never imported back into `cell`.
+
+A role is a scoped signing key of its account: its permissions are in the account's claims, so all credentials of a role have
+what this table says, also those that were given out before it changed. `{{name()}}` stands for the user's name; a node's user
+is called as its token in subjects is (`cotenant.model.subjects.encode_token`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
+from cotenant.log.nats.access import CELL, NODES, NODES_API
+from cotenant.model.subjects import LOG_IDENTITY
+
+NAME = "{{name()}}"
+STREAMS = (LOG, HISTORY, USAGE, EXECUTION)
+ADMINISTRATOR = "administrator"
+READER = "reader"
+NODE = "node"
+SIMULATED_NODES = "simulated-nodes"
+SYSTEM = "system"
+_API = "$JS.API"
+_ANSWERS = ("_INBOX.>",)
+"""Answers to requests. An inbox is below its user's name and ends in what nobody guesses."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """What users of one kind may do."""
+
+    name: str
+    account: str
+    says: str
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    responds: bool = False
+    """May answer requests, whatever their reply subjects are."""
+
+
+def _reading() -> tuple[str, ...]:
+    """Reading every stream: its state, single messages, consumers of one's own."""
+    found = []
+    for stream in STREAMS:
+        found += [f"{_API}.STREAM.INFO.{stream}", f"{_API}.STREAM.MSG.GET.{stream}", f"{_API}.DIRECT.GET.{stream}"]
+        found += [f"{_API}.CONSUMER.CREATE.{stream}.*", f"{_API}.CONSUMER.CREATE.{stream}.*.>"]
+        found += [f"{_API}.CONSUMER.MSG.NEXT.{stream}.*", f"{_API}.CONSUMER.DELETE.{stream}.*"]
+    return tuple(found)
+
+
+def _service(name: str, says: str, *publish: str, subscribe: tuple[str, ...] = (), commits: bool = True) -> Role:
+    own = (f"services.{name}.*", *((f"commits.{name}.*", "execution._.commits") if commits else ()))
+    return Role(
+        name,
+        CELL,
+        says,
+        (*publish, *own, f"deadletter.*.{name}", *_ANSWERS, *_reading()),
+        (f"_INBOX.{name}.>", "$SRV.>", *subscribe),
+    )
+
+
+def _node(name: str, token: str, says: str) -> Role:
+    """A role of nodes whose token in subjects is `token`."""
+    consumer = token if token == "*" else f"{NODE}-{token}"
+    return Role(
+        name,
+        NODES,
+        says,
+        (
+            f"node.{token}.run.>",
+            f"node.{token}.executor",
+            f"usage.{token}",
+            f"execution.{token}.>",
+            f"deadletter.*.{consumer}",
+            f"{NODES_API}.DIRECT.GET.{LOG}.{LOG_IDENTITY}",
+            f"{NODES_API}.DIRECT.GET.{LOG}.node.{token}.>",
+            f"{NODES_API}.CONSUMER.CREATE.{LOG}.{consumer}.node.{token}.>",
+            f"{NODES_API}.CONSUMER.MSG.NEXT.{LOG}.{consumer}",
+            f"{NODES_API}.CONSUMER.DELETE.{LOG}.{consumer}",
+        ),
+        (
+            f"_INBOX.{NAME}.>",
+            f"republished.node.{token}.>",
+            f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}",
+            f"cotenant.node.{token}.*",
+            # No `$SRV.*`: whoever may subscribe to `*` may subscribe to `>` in its place.
+            *(
+                f"$SRV.{verb}{rest}"
+                for verb in ("PING", "INFO", "STATS")
+                for rest in ("", ".cotenant-node-executor", ".cotenant-node-executor.*")
+            ),
+        ),
+        responds=True,
+    )
+
+
+SERVICES = (
+    _service(
+        "gateway",
+        "stores objects and evictions, ends reports of removed nodes, asks nodes for logs, makes room on a full LOG",
+        "objects.>",
+        "evictions.>",
+        "node.*.run.>",
+        "node.*.executor",
+        "execution._.audit",
+        "cotenant.node.*.*",
+        "$SRV.PING",
+        f"{_API}.STREAM.UPDATE.{LOG}",
+        subscribe=("cotenant.gateway.evict.*",),
+    ),
+    _service("metrics-ingest", "stores node metrics", "metrics.*"),
+    _service("batch-resource-calculator", "stores what batch may use, and NodeSLOs", "node.*.resources", "node.*.slo"),
+    _service("quota-tree", "stores quotas", "quotas.>"),
+    _service("scheduler", "stores placements, and why pods wait", "node.*.placement.>", "node.*.reservation.>", "waiting.>"),
+    _service(
+        "descheduler-arbiter",
+        "stores migration jobs, judgements and conditions of nodes, asks the gateway for evictions",
+        "migrations.*",
+        "descheduling.>",
+        "node.*.condition",
+        "cotenant.gateway.evict.descheduler-arbiter",
+    ),
+    _service("yarn-copilot", "stores what YARN has", "yarn.*", subscribe=("cotenant.yarn-copilot.*",)),
+)
+READERS = (
+    Role(
+        READER,
+        CELL,
+        "reads every stream (`cotenant replay`, the screen of `cotenant up`)",
+        ("deadletter.*.console", *_reading()),
+        (f"_INBOX.{NAME}.>",),
+    ),
+    Role(ADMINISTRATOR, CELL, "everything, streams and purges too", (">",), (">",)),
+)
+OF_NODES = (
+    _node(NODE, NAME, "one node: its own subjects"),
+    _node(SIMULATED_NODES, "*", "all nodes: for simulated ones only, which share a process"),
+)
+ROLES: dict[str, Role] = {role.name: role for role in (*SERVICES, *READERS, *OF_NODES)}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What one account gives to another. `local`: its subject there, where it is another one."""
+
+    subject: str
+    kind: str
+    """`service`: requests go, answers come back; `stream`: messages come."""
+    local: str = ""
+    streamed: bool = False
+    """A request has several answers."""
+
+
+FOR_NODES = (
+    Shared("node.*.run.>", "service"),
+    Shared("node.*.executor", "service"),
+    Shared("usage.*", "service"),
+    Shared("execution.*.>", "service"),
+    Shared("deadletter.*.*", "service"),
+    Shared(f"{_API}.DIRECT.GET.{LOG}.{LOG_IDENTITY}", "service", f"{NODES_API}.DIRECT.GET.{LOG}.{LOG_IDENTITY}"),
+    Shared(f"{_API}.DIRECT.GET.{LOG}.node.*.>", "service", f"{NODES_API}.DIRECT.GET.{LOG}.node.$1.>"),
+    Shared(
+        f"{_API}.CONSUMER.CREATE.{LOG}.*.node.*.>", "service", f"{NODES_API}.CONSUMER.CREATE.{LOG}.$1.node.$2.>"
+    ),
+    Shared(f"{_API}.CONSUMER.MSG.NEXT.{LOG}.*", "service", f"{NODES_API}.CONSUMER.MSG.NEXT.{LOG}.$1", streamed=True),
+    Shared(f"{_API}.CONSUMER.DELETE.{LOG}.*", "service", f"{NODES_API}.CONSUMER.DELETE.{LOG}.$1"),
+    Shared("republished.node.>", "stream"),
+    Shared(f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}", "stream"),
+)
+"""What `cell` gives to `nodes`."""
+FOR_CELL = (
+    Shared("cotenant.node.*.*", "service"),
+    *(Shared(f"$SRV.{verb}", "service", streamed=True) for verb in ("PING", "INFO", "STATS")),
+)
+"""What `nodes` gives to `cell`: executors answer requests, and `nats micro ls`."""
+
+
+def table() -> str:
+    """Return the roles as a table for people (Markdown)."""
+    lines = ["| role | is for | may publish |", "|---|---|---|"]
+    for role in ROLES.values():
+        own = [f"`{subject}`" for subject in role.publish if subject not in (*_ANSWERS, *_reading())]
+        common = ["reads of the streams"] if set(_reading()) <= set(role.publish) else []
+        lines.append(f"| {role.name} | {role.says} | {', '.join(own + common)} |")
+    return "\n".join(lines)

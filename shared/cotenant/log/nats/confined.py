@@ -1,0 +1,237 @@
+"""Reading LOG with no more rights than a node has: every request names in its subject what it is about.
+
+In: the one filter of a node, `node.<node>.>`. Out: which LOG it is, how far it goes, and what it holds of the node, in order.
+STREAM.INFO and direct gets of several messages name in their bodies what they want, which nats-server does not look at, so a
+node's credentials do not allow them. Instead:
+
+- the identity of LOG is the last message of LOG_IDENTITY, which `cotenant admin streams` stores (where no credentials confine
+  the reader, the stream says it);
+- its end comes from a message that the leader must refuse: the refusal names the sequence that it should have expected;
+- whether there is news, from a direct get of the filter: the last message that it selects;
+- what there is, from a consumer whose name and filter are part of the subject that creates it. It lives as long as one read.
+
+A consumer delivers in order, from the log of one replica, so what it delivered is a prefix. It is read until it has passed a
+position: by a delivery, or by a heartbeat, which names the sequence that it has looked at last. A replica that is behind does
+not get there, and the read is tried again. The consumer begins at a sequence, never at `last_per_subject` (see `snapshot`).
+
+Bounds: one read at a time for a node and connection, SILENCE_SECONDS without anything, READ_SECONDS, `limit` messages and
+MAX_GET_BYTES (and one message); TRIES reads for a load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import msgspec
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
+
+from cotenant.events.streams import LogDeclared
+from cotenant.log.contract import LOG, Behind
+from cotenant.log.nats.access import NODES_API
+from cotenant.log.nats.consumer import Gap, PullConsumer
+from cotenant.log.nats.direct import MAX_GET_BYTES, Message, server_header
+from cotenant.log.nats.jetstream import (
+    ANSWER_SECONDS,
+    API_ERRORS,
+    CATCH_UP_LOOK_SECONDS,
+    CATCH_UP_SECONDS,
+    ApiError,
+    BusError,
+    JetStream,
+)
+from cotenant.log.nats.wire import BusClient, inline_status
+from cotenant.model.subjects import LOG_IDENTITY
+
+READ_SECONDS = 10.0
+SILENCE_SECONDS = 3.0
+HEARTBEAT_SECONDS = 0.05
+PAGE_MESSAGES = 1000
+TRIES = 20
+_ABSURD = b"Nats-Expected-Last-Sequence: 1152921504606846976\r\n"
+"""A sequence that no stream reaches."""
+_WRONG_LAST_SEQUENCE = 10071
+
+
+class _Refusal(msgspec.Struct):
+    error: ApiError | None = None
+
+
+class _Identity(msgspec.Struct):
+    data: LogDeclared
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some messages in order, and what is behind them."""
+
+    messages: tuple[Message, ...]
+    position: int
+    """Everything up to here was looked at."""
+    pending: int
+    """So many are left, as far as the replica knows."""
+
+
+NOTHING = Page((), 0, 0)
+
+
+async def leaders_end(client: BusClient, subject: str) -> int:
+    """Return the sequence of LOG's last message. `subject`: one of LOG that the caller may write to; nothing is stored. Raises
+    BusError, API_ERRORS."""
+    answer = await client.ask(subject, _ABSURD, b"", seconds=ANSWER_SECONDS)
+    error = msgspec.json.decode(answer, type=_Refusal).error
+    if error is None or error.err_code != _WRONG_LAST_SEQUENCE:
+        raise BusError(f"LOG does not say where it ends: {error.description if error else 'it stored what it should refuse'}")
+    return int(error.description.rpartition(" ")[2])
+
+
+async def leaders_end_beyond(client: BusClient, subject: str, known: int) -> int:
+    """Return the same, which should not be below what was seen. The new leader of a replicated LOG may say less for a moment:
+    it is asked again for CATCH_UP_SECONDS."""
+    deadline = asyncio.get_running_loop().time() + CATCH_UP_SECONDS
+    end = await leaders_end(client, subject)
+    while end < known and len(client.servers) > 1 and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(CATCH_UP_LOOK_SECONDS)
+        end = await leaders_end(client, subject)
+    return end
+
+
+async def last_message(client: BusClient, selected: str) -> Message | None:
+    """Return the last message of LOG that a subject or a filter selects, from whichever replica answers. Raises BusError,
+    API_ERRORS."""
+    waiting: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
+
+    def take(_subject: bytes, _reply: bytes, block: bytes, data: bytes) -> None:
+        if not waiting.done():
+            waiting.set_result((block, data))
+
+    inbox = client.new_inbox()
+    subscription = await client.subscribe_raw(inbox, take)
+    try:
+        await client.publish(f"{client.api}.DIRECT.GET.{LOG}.{selected}", b"", reply=inbox)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            block, data = await waiting
+    finally:
+        await client.unsubscribe_raw(subscription)
+    status = inline_status(block)
+    if status == "404":
+        return None
+    if status:
+        said = block.split(b"\r\n", 1)[0].decode(errors="replace")
+        raise BusError(f"the last message of {selected} cannot be read: {said}")
+    return server_header(block, b"Nats-Subject"), int(server_header(block, b"Nats-Sequence")), block, data
+
+
+async def identity(client: BusClient) -> str:
+    """Return when LOG was created. A node reads what whoever declared it wrote down; everybody else asks the stream. Raises
+    BusError, API_ERRORS."""
+    if client.api != NODES_API:
+        return (await JetStream(client).info(LOG)).created
+    message = await last_message(client, LOG_IDENTITY)
+    if message is None:
+        raise BusError(f"LOG holds no identity ({LOG_IDENTITY}): run `cotenant admin streams`")
+    return msgspec.json.decode(message[3], type=_Identity).data.created
+
+
+class NodeReads:
+    """Reads of what LOG holds of one node."""
+
+    def __init__(self, client: BusClient, selected: str) -> None:
+        """`selected`: `node.<node>.>`."""
+        family, self.token, rest = selected.split(".")
+        if (family, rest) != ("node", ">"):
+            raise ValueError(f"{selected}: expected node.<node>.>")
+        self._client = client
+        self._selected = selected
+        self.own = f"node.{self.token}.executor"
+        """A subject that the node may write to."""
+
+    async def last(self) -> int:
+        """Return the sequence of the node's last message on some replica, 0 where there is none."""
+        message = await last_message(self._client, self._selected)
+        return 0 if message is None else message[1]
+
+    async def page(self, after: int, until: int, limit: int = PAGE_MESSAGES) -> Page:
+        """Return the node's messages behind a sequence, at most `limit`, or up to `until` at least. Raises Gap, BusError,
+        API_ERRORS."""
+        name = f"node-{self.token}"
+        async with self._client.one_at_a_time(name), asyncio.timeout(READ_SECONDS):
+            consumer = PullConsumer(
+                self._client, JetStream(self._client), LOG, (self._selected,), name=name, heartbeat=HEARTBEAT_SECONDS
+            )
+            consumer.pull_bytes = MAX_GET_BYTES
+            try:
+                await consumer.open(after + 1)
+                return await self._read(consumer, after, until, limit)
+            finally:
+                await consumer.close()
+
+    async def _read(self, consumer: PullConsumer, after: int, until: int, limit: int) -> Page:
+        messages: list[Message] = []
+        position, pending, size = after, 0, 0
+        while position < until and len(messages) < limit and size < MAX_GET_BYTES:
+            if not consumer.queue:
+                consumer.arrived.clear()
+                await consumer.ask()
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    await consumer.arrived.wait()
+                continue
+            subject, reply, block, data = consumer.queue.popleft()
+            if not reply.startswith(b"$JS.ACK."):
+                consumer.read_status(block)
+                position = max(position, consumer.passed)
+                continue
+            _, number, delivery, _, left = reply.rsplit(b".", 4)
+            consumer.count(int(delivery))
+            position, pending = int(number), int(left)
+            size += len(data)
+            messages.append((subject, position, block, data))
+        return Page(tuple(messages), position, pending)
+
+
+class NodeSnapshot:
+    """One load of a node: the last message of each of its subjects at `through`; `begin` once, then `take` until nothing comes.
+    What is younger is left to who follows."""
+
+    def __init__(self, client: BusClient, reads: NodeReads) -> None:
+        self._client = client
+        self._reads = reads
+        self._chunk: deque[Message] | None = None
+        self.through = 0
+        self.created = ""
+
+    async def begin(self) -> None:
+        """Find out which LOG it is, and fix `through` at the leader's end. Raises BusError, API_ERRORS."""
+        self.created = await identity(self._client)
+        self.through = await leaders_end(self._client, self._reads.own)
+
+    async def take(self, limit: int) -> list[Message]:
+        """Return the next messages in order, at most `limit`; none at the end. Raises Behind if they cannot be read."""
+        if self._chunk is None:
+            self._chunk = deque(sorted((await self._load()).values(), key=lambda message: message[1]))
+        return [self._chunk.popleft() for _ in range(min(limit, len(self._chunk)))]
+
+    async def _load(self) -> dict[bytes, Message]:
+        found: dict[bytes, Message] = {}
+        after = 0
+        while after < self.through:
+            page = await self._page(after)
+            found.update({message[0]: message for message in page.messages if message[1] <= self.through})
+            after = page.position
+        return found
+
+    async def _page(self, after: int) -> Page:
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception_type((Gap, BusError, *API_ERRORS)),
+                wait=wait_exponential_jitter(multiplier=0.02, max=1.0),
+                stop=stop_after_attempt(TRIES),
+                reraise=True,
+            ):
+                with attempt:
+                    return await self._reads.page(after, self.through)
+        except (Gap, BusError, *API_ERRORS) as error:
+            raise Behind(f"the load broke off: {type(error).__name__}: {error}") from error
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def close(self) -> None:
+        """Nothing is under way between two calls of `take`."""
