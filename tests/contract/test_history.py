@@ -14,7 +14,8 @@ from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
 from cotenant.log.contract import HISTORY, KEEP_PER_SUBJECT, LOG, MARKER_TTL_SECONDS, Stored, Write
-from cotenant.log.nats.log import Lost, NatsLog, connect, read_all
+from cotenant.log.nats.log import NatsLog, connect, read_all
+from cotenant.log.nats.lookups import Lost
 from tests.nats_server import NatsServer
 
 WAIT_SECONDS = 60

@@ -2,6 +2,8 @@
 
 Two implementations hold these semantics: `nats` (JetStream) and `memory` (in one process, for the simulator and tests).
 One test-suite runs against both.
+
+Over 300 lines: half of it says what each method promises.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from cotenant.explain.causes import CauseWalk, Explanation, concerns, event_line
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant.log.contract import EXECUTION, LOG
-from cotenant.log.nats.log import Lost, NatsLog
+from cotenant.log.nats.log import NatsLog
+from cotenant.log.nats.lookups import Lost
 from cotenant.log.nats.reader import NatsReader
 from cotenant.model.subjects import eviction_subject, pod_subject
 from cotenant_gateway.http.bodies import json_response

@@ -3,6 +3,8 @@
 In: a connection. Out: streams and consumers made, changed and removed, single messages, a stream's end. A refusal is a BusError
 where nothing can go on without what was asked for. No answer within ANSWER_SECONDS is one of API_ERRORS. A cluster that elects
 a leader does not answer, or answers that it is unavailable (`is_passing`): neither says anything about what was asked for.
+
+Over 300 lines: half of it are the structs of answers.
 """
 
 from __future__ import annotations

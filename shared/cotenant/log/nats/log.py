@@ -1,28 +1,24 @@
 """The log on NATS JetStream.
 
 In: a server's address. Out: `NatsLog`, on which everything of `cotenant.log.contract` is done: writing (`publishing`), reading
-(`reader`), single messages (`jetstream`), and putting aside what nobody can use (dead letters, on EXECUTION).
+(`reader`), single messages (`lookups`), and putting aside what nobody can use (dead letters, on EXECUTION).
 
-With several addresses the client is connected to one of the servers; when that one is gone, or does not answer MAX_PINGS pings,
-to the next. While a replicated stream has no leader, the servers refuse writes at once: they are sent again until it has one.
+While a replicated stream has no leader, the servers refuse writes at once: they are sent again until it has one.
 
-Bounds: ANSWER_SECONDS for an answer; NO_LEADER_SECONDS for a leader; reconnection for ever with at most RECONNECT_SECONDS
-between tries. Over 300 lines: one class on one connection, whose methods are a few lines each.
+Bounds: ANSWER_SECONDS for an answer; NO_LEADER_SECONDS for a leader. Over 300 lines: one class on one connection, whose methods
+are a few lines each.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-import msgspec
-import nats
 from nats.errors import NoRespondersError
 from tenacity import (
     AsyncRetrying,
-    RetryCallState,
     retry_if_exception_type,
     stop_after_attempt,
     stop_after_delay,
@@ -30,45 +26,33 @@ from tenacity import (
 )
 
 from cotenant.events.deadletters import make_dead_letter
-from cotenant.events.envelope import Event, EventError, encode_event
+from cotenant.events.envelope import Event, encode_event
 from cotenant.events.streams import LogDeclared
 from cotenant.events.trace_context import found_in
 from cotenant.events.traces import about
 from cotenant.log.contract import (
-    EXECUTION,
-    HISTORY,
     LOG,
     MAX_BATCH,
-    USAGE,
-    Head,
     LogIdentity,
     LogSpace,
-    LogUnavailableError,
     NoAnswer,
     Refused,
     Stored,
     Write,
 )
-from cotenant.log.nats.access import NOBODY, NODES_API, Access
+from cotenant.log.nats.access import NOBODY, Access
 from cotenant.log.nats.checking import check_streams
-from cotenant.log.nats.confined import identity, last_message, leaders_end_beyond
+from cotenant.log.nats.confined import identity, leaders_end_beyond
+from cotenant.log.nats.connecting import connected
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.declaring import Wanted, declare, wanted_of
-from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone
-from cotenant.log.nats.jetstream import (
-    ANSWER_SECONDS,
-    API_ERRORS,
-    EXTENDED,
-    BusError,
-    JetStream,
-    StoredMessage,
-    is_no_space,
-)
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, EXTENDED, BusError, is_no_space
+from cotenant.log.nats.lookups import Lookups, id_of
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
-from cotenant.log.nats.reader import RECONNECT_SECONDS, SILENCE_SECONDS, NatsReader
+from cotenant.log.nats.reader import SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.republished import RepublishedReader
 from cotenant.log.nats.streams import MAX_MESSAGE_BYTES, StreamSizes
-from cotenant.log.nats.wire import BusClient, parse_headers
+from cotenant.log.nats.wire import BusClient
 from cotenant.model.subjects import LOG_IDENTITY
 
 logger = logging.getLogger(__name__)
@@ -76,42 +60,21 @@ logger = logging.getLogger(__name__)
 CONNECTION_LOOK_SECONDS = 0.05
 TRY_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
 """Before each further try of a write that nobody answered; the last of them for ever."""
-MAX_VIOLATIONS = 100
-"""So many different refusals for want of permissions are logged."""
 NO_LEADER_SECONDS = 15.0
 """Followers begin an election 4 to 9 s after they last heard of their leader (nats-server 2.15)."""
-PING_SECONDS, MAX_PINGS = 10, 2
-CLUSTER_PING_SECONDS = 2
-"""Where there is another server to go to, one that says nothing is given up earlier."""
 _WRONG_SEQUENCE = {10071, 10164}
-
-
-class _IdOnly(msgspec.Struct):
-    id: str = ""
-
-
-_ID = msgspec.json.Decoder(_IdOnly)
-
-
-class Lost(msgspec.Struct, frozen=True):
-    """A message that is not kept any more, and why."""
-
-    reason: str
-
-
 REFUSALS = ("sequence", "no_space", "too_large", "no_answer", "other")
 """Why a write is not stored: its expectation failed, LOG or its disk is full, a message is too large, nobody answered."""
 
 
-class NatsLog:
+class NatsLog(Lookups):
     """`cotenant.log.contract.Log` on a NATS connection. Make one with `connect`."""
 
     def __init__(self, client: BusClient, service: str, access: Access = NOBODY) -> None:
-        self.client = client
+        super().__init__(client)
         self.service = service
         self.access = access
         """What the connection was made with."""
-        self._api = JetStream(client)
         self._looked_at = 0.0
         self.unknown_types = 0
         self.dead_letters = 0
@@ -135,7 +98,7 @@ class NatsLog:
         known = await self._api.last(LOG, LOG_IDENTITY)
         data = LogDeclared(created=info.created)
         event = Event(subject=LOG_IDENTITY, data=data, id=f"streams/{info.created}", source="/cotenant/streams")
-        if known is None or _ID.decode(known.data).id != event.id:
+        if known is None or id_of(known) != event.id:
             outcome = await self.append([Write(event=event)])
             if not isinstance(outcome, Stored):
                 raise BusError(f"the identity of LOG was not stored: {outcome.reason}")
@@ -244,98 +207,6 @@ class NatsLog:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    async def head(self, subject: str) -> Head | None:
-        """See `cotenant.log.contract.Log`."""
-        what = f"the last message of {subject}"
-        if self.client.api == NODES_API:
-            # A node may not ask the leader. A replica that is behind tells of an older message: what is written with its
-            # sequence is refused, and looked up again.
-            return await self._head(what, self._last_on_a_replica(subject))
-        return await self._head(what, self._api.last(LOG, subject))
-
-    async def _last_on_a_replica(self, subject: str) -> StoredMessage | None:
-        message = await last_message(self.client, subject)
-        if message is None:
-            return None
-        _, sequence, block, data = message
-        return StoredMessage(sequence, subject, parse_headers(block), data)
-
-    async def next_head(self, subject: str, after: int) -> Head | None:
-        """See `cotenant.log.contract.Log`."""
-        return await self._head(f"the message of {subject} behind {after}", self._api.next(LOG, subject, after))
-
-    async def _head(self, what: str, asking: Awaitable[StoredMessage | None]) -> Head | None:
-        message = await self._answer(what, asking)
-        if message is None:
-            return None
-        try:
-            event_id = _ID.decode(message.data).id
-        except msgspec.DecodeError:
-            event_id = ""
-        headers = message.headers
-        return Head(message.sequence, event_id, is_tombstone(headers), replaces=REPLACES in headers)
-
-    async def get(self, stream: str, sequence: int) -> Event | None:
-        """See `cotenant.log.contract.Log`."""
-        message = await self._answer(f"{stream}:{sequence}", self._api.get(stream, sequence))
-        return self._decoded(stream, message)
-
-    async def _answer(self, what: str, asking: Awaitable[StoredMessage | None]) -> StoredMessage | None:
-        try:
-            return await asking
-        except (BusError, *API_ERRORS) as error:
-            raise LogUnavailableError(f"{what}: {type(error).__name__}: {error}") from error
-
-    def _decoded(self, stream: str, message: StoredMessage | None) -> Event | None:
-        if message is None:
-            return None
-        try:
-            return event_of(stream, message.subject, message.sequence, message.data, message.headers)
-        except EventError:
-            return None
-
-    async def last_known(self, subject: str) -> Event | None:
-        """Return the last message of a subject of LOG; from HISTORY where LOG holds none any more, so that it is a tombstone or
-        was fleeting. None where there is none, or it cannot be decoded. Raises LogUnavailableError."""
-        for stream in (LOG, HISTORY):
-            message = await self._answer(f"the last message of {subject}", self._api.last(stream, subject))
-            if message is not None:
-                return self._decoded(stream, message)
-        return None
-
-    async def find(self, ref: str) -> Event | Lost:
-        """Return the event that a cause names (`LOG:123`), from HISTORY where LOG lost it; else why there is none."""
-        stream, _, number = ref.partition(":")
-        if not (number.isascii() and number.isdigit()) or stream not in (LOG, USAGE, EXECUTION):
-            return Lost(f"{ref} is no reference to a message")
-        event = await self.get(stream, int(number))
-        if event is not None:
-            return event
-        return await self._find_in_history(int(number)) if stream == LOG else Lost(f"no longer kept in {stream}")
-
-    async def _find_in_history(self, wanted: int) -> Event | Lost:
-        """Search by halves between the first and the last message that HISTORY holds: its own sequences grow with those of LOG,
-        which its messages carry. Some 20 reads, and one for what is older than all of it."""
-        state = await self._api.state(HISTORY)
-        low, high = max(state.first_seq, 1), state.last_seq
-        oldest = await self.get(HISTORY, low) if low <= high else None
-        if oldest is None:
-            return Lost("no longer kept in LOG, and HISTORY holds nothing")
-        if wanted < oldest.sequence:
-            return Lost(f"older than what HISTORY keeps, which begins at {oldest.ref}")
-        while low <= high:
-            middle = (low + high) // 2
-            event = await self.get(HISTORY, middle)
-            if event is None:
-                break
-            if event.sequence == wanted:
-                return event
-            if event.sequence < wanted:
-                low = middle + 1
-            else:
-                high = middle - 1
-        return Lost("no longer kept in LOG, and missing in HISTORY")
-
     async def identity(self, subject: str, known_to: int = 0) -> LogIdentity:
         """See `cotenant.log.contract.Identified`."""
         return LogIdentity(await identity(self.client), await leaders_end_beyond(self.client, subject, known_to))
@@ -413,44 +284,7 @@ def _reason(outcome: Refused | NoAnswer) -> str:
 async def connect(url: str, service: str, access: Access = NOBODY) -> NatsLog:
     """Connect, trying for ever (the server may start later than the service), and reconnect for ever. `url` names one server,
     or several with commas between. Raises AccessError for credentials that cannot be used."""
-    urls = [access.url(word.strip()) for word in url.split(",")]
-    options, api = access.options(), access.api
-    said: set[str] = set()
-
-    async def note(error: BaseException) -> None:
-        text = f"{type(error).__name__}: {error}"
-        if "violation" not in text.lower():
-            logger.debug("nats: %s", text)
-        elif text not in said and len(said) < MAX_VIOLATIONS:
-            said.add(text)
-            logger.error("nats-server refuses what these credentials (%s) do not allow: %s", access.credentials or "none", text)
-
-    async def refused(state: RetryCallState) -> None:
-        if state.outcome is not None and (error := state.outcome.exception()) is not None:
-            await note(error)
-
-    async for attempt in AsyncRetrying(
-        retry=retry_if_exception_type((OSError, nats.errors.Error, TimeoutError)),
-        wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
-        before_sleep=refused,
-    ):
-        with attempt:
-            client = BusClient()
-            client.api = api
-            await client.connect(
-                urls,
-                name=service,
-                allow_reconnect=True,
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=0.1,
-                connect_timeout=2,
-                ping_interval=CLUSTER_PING_SECONDS if len(urls) > 1 else PING_SECONDS,
-                max_outstanding_pings=MAX_PINGS,
-                error_cb=note,
-                pending_size=16 << 20,
-                **options,
-            )
-    return NatsLog(client, service, access)
+    return NatsLog(await connected(url, service, access), service, access)
 
 
 async def read_all(log: NatsLog, stream: str, filters: Sequence[str], *, after: int = 0) -> list[Event]:

@@ -1,0 +1,136 @@
+"""Single messages of the streams: the last one of a subject, one by its sequence, one that a cause names.
+
+In: subjects, sequences, references such as `LOG:123`. Out: what LOG holds, else HISTORY, else why it is nowhere. A node
+asks only for what its credentials reach, by the subject of the request (`confined`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+import msgspec
+
+from cotenant.events.envelope import Event, EventError
+from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE, Head, LogUnavailableError
+from cotenant.log.nats.access import NODES_API
+from cotenant.log.nats.confined import last_message
+from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone
+from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, StoredMessage
+from cotenant.log.nats.wire import BusClient, parse_headers
+
+
+class _IdOnly(msgspec.Struct):
+    id: str = ""
+
+
+_ID = msgspec.json.Decoder(_IdOnly)
+
+
+def id_of(message: StoredMessage) -> str:
+    """Return the id of the event that a message holds; empty where it is none."""
+    try:
+        return _ID.decode(message.data).id
+    except msgspec.DecodeError:
+        return ""
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """A message that is not kept any more, and why."""
+
+    reason: str
+
+
+class Lookups:
+    """Lookups on one connection."""
+
+    def __init__(self, client: BusClient) -> None:
+        self.client = client
+        self._api = JetStream(client)
+
+    async def head(self, subject: str) -> Head | None:
+        """See `cotenant.log.contract.Log`."""
+        what = f"the last message of {subject}"
+        if self.client.api == NODES_API:
+            # A node may not ask the leader. A replica that is behind tells of an older message: what is written with its
+            # sequence is refused, and looked up again.
+            return await self._head(what, self._last_on_a_replica(subject))
+        return await self._head(what, self._api.last(LOG, subject))
+
+    async def _last_on_a_replica(self, subject: str) -> StoredMessage | None:
+        message = await last_message(self.client, subject)
+        if message is None:
+            return None
+        _, sequence, block, data = message
+        return StoredMessage(sequence, subject, parse_headers(block), data)
+
+    async def next_head(self, subject: str, after: int) -> Head | None:
+        """See `cotenant.log.contract.Log`."""
+        return await self._head(f"the message of {subject} behind {after}", self._api.next(LOG, subject, after))
+
+    async def _head(self, what: str, asking: Awaitable[StoredMessage | None]) -> Head | None:
+        message = await self._answer(what, asking)
+        if message is None:
+            return None
+        headers = message.headers
+        return Head(message.sequence, id_of(message), is_tombstone(headers), replaces=REPLACES in headers)
+
+    async def get(self, stream: str, sequence: int) -> Event | None:
+        """See `cotenant.log.contract.Log`."""
+        message = await self._answer(f"{stream}:{sequence}", self._api.get(stream, sequence))
+        return self._decoded(stream, message)
+
+    async def _answer(self, what: str, asking: Awaitable[StoredMessage | None]) -> StoredMessage | None:
+        try:
+            return await asking
+        except (BusError, *API_ERRORS) as error:
+            raise LogUnavailableError(f"{what}: {type(error).__name__}: {error}") from error
+
+    def _decoded(self, stream: str, message: StoredMessage | None) -> Event | None:
+        if message is None:
+            return None
+        try:
+            return event_of(stream, message.subject, message.sequence, message.data, message.headers)
+        except EventError:
+            return None
+
+    async def last_known(self, subject: str) -> Event | None:
+        """Return the last message of a subject of LOG; from HISTORY where LOG holds none any more, so that it is a tombstone or
+        was fleeting. None where there is none, or it cannot be decoded. Raises LogUnavailableError."""
+        for stream in (LOG, HISTORY):
+            message = await self._answer(f"the last message of {subject}", self._api.last(stream, subject))
+            if message is not None:
+                return self._decoded(stream, message)
+        return None
+
+    async def find(self, ref: str) -> Event | Lost:
+        """Return the event that a cause names (`LOG:123`), from HISTORY where LOG lost it; else why there is none."""
+        stream, _, number = ref.partition(":")
+        if not (number.isascii() and number.isdigit()) or stream not in (LOG, USAGE, EXECUTION):
+            return Lost(f"{ref} is no reference to a message")
+        event = await self.get(stream, int(number))
+        if event is not None:
+            return event
+        return await self._find_in_history(int(number)) if stream == LOG else Lost(f"no longer kept in {stream}")
+
+    async def _find_in_history(self, wanted: int) -> Event | Lost:
+        """Search by halves between the first and the last message that HISTORY holds: its own sequences grow with those of LOG,
+        which its messages carry. Some 20 reads, and one for what is older than all of it."""
+        state = await self._api.state(HISTORY)
+        low, high = max(state.first_seq, 1), state.last_seq
+        oldest = await self.get(HISTORY, low) if low <= high else None
+        if oldest is None:
+            return Lost("no longer kept in LOG, and HISTORY holds nothing")
+        if wanted < oldest.sequence:
+            return Lost(f"older than what HISTORY keeps, which begins at {oldest.ref}")
+        while low <= high:
+            middle = (low + high) // 2
+            event = await self.get(HISTORY, middle)
+            if event is None:
+                break
+            if event.sequence == wanted:
+                return event
+            if event.sequence < wanted:
+                low = middle + 1
+            else:
+                high = middle - 1
+        return Lost("no longer kept in LOG, and missing in HISTORY")
