@@ -25,15 +25,15 @@ import uvloop
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from cotenant.kinds.service_accounts import SERVICE_ACCOUNTS
-from cotenant_console.up.account_keys import prepared_account_keys
-from cotenant_gateway.access.account_keys import AccountKeys
-from cotenant_gateway.access.account_tokens import AccountTokens
+from cotenant_console.pki.account_keys import prepared_account_keys
 from cotenant_gateway.access.attributes import of_resource
 from cotenant_gateway.access.authentication import Authenticator, Peer
 from cotenant_gateway.access.authorizer import authorize
-from cotenant_gateway.access.issuer_keys import IssuerKeys
-from cotenant_gateway.access.oidc import Oidc, OidcTokens
-from cotenant_gateway.access.tokens import TokenFile
+from cotenant_gateway.access.tokens.account_keys import AccountKeys
+from cotenant_gateway.access.tokens.account_tokens import AccountTokens
+from cotenant_gateway.access.tokens.issuer_keys import IssuerKeys
+from cotenant_gateway.access.tokens.oidc import Oidc, OidcTokens
+from cotenant_gateway.access.tokens.token_file import TokenFile
 from cotenant_verification.http_sessions import http_session
 from tests.bench.bench_gateway import CREDENTIALS, create_pods, wait_ready
 from tests.integration.gateway.gateway_process import shared_identity

@@ -21,7 +21,7 @@ from cotenant.log.nats.log import NatsLog, connect
 from cotenant_console.nats_access.finding import access_of, keys_folder
 from cotenant_console.nats_access.keys import prepared_keys
 from cotenant_console.nats_access.roles import ADMINISTRATOR
-from cotenant_console.up.identity import nats_certificate
+from cotenant_console.pki.identity import nats_certificate
 from cotenant_console.up.nats_server import LOOPBACK, Secured, answers, free_port, members, nats_processes, nats_urls
 from cotenant_console.up.supervisor import Supervisor
 from tests.bench.bench_readers import cpu_seconds

@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from cotenant.engine.quarantine import Quarantine
-from cotenant.events.trace_context import trace_of
 from cotenant.log.contract import LOG, Refused, Write
 from cotenant.log.nats.log import read_all
 from cotenant.log.nats.streams import StreamSizes
+from cotenant.model.trace_context import trace_of
 from cotenant.runtime.deciding_loop import DecidingLoop
 from cotenant.runtime.figures import LOOKS, Figures
 from cotenant.runtime.follower import utc_now

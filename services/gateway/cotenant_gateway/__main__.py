@@ -23,15 +23,15 @@ from cotenant_gateway.http.access import Access
 from cotenant_gateway.http.access_metrics import register_access
 from cotenant_gateway.http.app import request_handler
 from cotenant_gateway.http.bus_evictions import BusEvictions
-from cotenant_gateway.http.client_metrics import register_clients
+from cotenant_gateway.http.clients.limits import Limits, within_open_files
+from cotenant_gateway.http.clients.metrics import register_clients
+from cotenant_gateway.http.clients.streams import OpenStreams
 from cotenant_gateway.http.credential_flags import CredentialError, CredentialSources, add_credential_flags
 from cotenant_gateway.http.facts import FactHandlers
-from cotenant_gateway.http.limits import Limits, within_open_files
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources import ResourceHandlers
 from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
-from cotenant_gateway.http.streams import OpenStreams
 from cotenant_gateway.http.tracing import traced
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.shell.gateway import Gateway

@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from cotenant.events.envelope import Event
-from cotenant.events.traces import about
 from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.room_pause import RoomPause
+from cotenant.log.traces import about
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_node_executor.core.node import ExecutorNode
 

@@ -28,10 +28,10 @@ from cotenant.engine.load import RELOAD_PAUSE
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.events.requests import Adopted
-from cotenant.events.trace_context import traceparent_of
-from cotenant.events.traces import about
 from cotenant.log.contract import EXECUTION, LOG, USAGE, Behind, Identified, Log, LogIdentity
+from cotenant.log.traces import about
 from cotenant.model.subjects import encode_token, executor_subject, executor_writer
+from cotenant.model.trace_context import traceparent_of
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
 from cotenant_node_executor.core.node import ExecutorNode

@@ -23,9 +23,9 @@ from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
-from cotenant.events.traces import Traces, about
 from cotenant.log.contract import Log, Refused, Stored, Write
 from cotenant.log.storing import store_batch
+from cotenant.log.traces import Traces, about
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
 from cotenant_yarn_copilot.capacity import YarnResource

@@ -15,8 +15,8 @@ import msgspec
 
 from cotenant.events.commits import Commit, CommitRefused
 from cotenant.events.envelope import Event
-from cotenant.events.traces import Traces
 from cotenant.log.contract import EXECUTION, Write
+from cotenant.log.traces import Traces
 from cotenant.model.subjects import commit_subject, execution_subject, marker_subject
 
 UNKNOWN = "LOG:-"

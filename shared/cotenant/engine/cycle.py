@@ -31,8 +31,8 @@ from cotenant.engine.load import RELOAD_PAUSE, Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
-from cotenant.events.traces import Traces
 from cotenant.log.contract import LOG, Stored
+from cotenant.log.traces import Traces
 
 HOLD_BACK = timedelta(seconds=2)
 REMEMBERED_BATCHES = 1024

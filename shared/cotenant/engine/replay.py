@@ -26,9 +26,9 @@ from cotenant.engine.last_messages import LastMessages
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event, encode_payload
-from cotenant.events.trace_context import continued, traceparent_of
-from cotenant.events.traces import Traces
+from cotenant.log.traces import Traces
 from cotenant.model.subjects import selecting, tokens
+from cotenant.model.trace_context import continued, traceparent_of
 
 INCOMPLETE = "the state before it is no longer complete"
 UNKNOWN = "the configuration's text is not in the stretch"

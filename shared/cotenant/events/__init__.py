@@ -7,7 +7,7 @@ by the service that writes it. Importing this package registers every payload ty
 from __future__ import annotations
 
 from cotenant.events.audit import Audited
-from cotenant.events.commits import Commit, CommitRefused, ServiceStarted
+from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceStarted
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
@@ -19,7 +19,6 @@ from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.events.streams import LogDeclared
 from cotenant.events.usage import UsageSample
 from cotenant.events.yarn import YarnNode
 

@@ -1,4 +1,4 @@
-"""What a deciding service says of its own deciding: commit records and start markers."""
+"""Commit records and start markers of those who decide, and which LOG it is that they decide on."""
 
 from __future__ import annotations
 
@@ -58,3 +58,12 @@ class CommitRefused(Payload, frozen=True, kw_only=True):
     expected: Count = 0
     events: Count = 0
     reason: str = ""
+
+
+class LogDeclared(Payload, frozen=True, kw_only=True):
+    """Subject `services.streams.log`: which LOG this is. `created`: when its server made it, as the server writes it. A
+    LOG that is restored from a backup keeps it; one that was set up anew has another."""
+
+    TYPE = "cotenant.log.declared.v1"
+
+    created: str

@@ -18,8 +18,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from cotenant.events.checks import YEARS, Check, check_of
-from cotenant.events.trace_context import traceparent_of
 from cotenant.model.bounds import EARLIEST_YEAR, LATEST_YEAR
+from cotenant.model.trace_context import traceparent_of
 
 _REGISTRY: dict[str, type[Payload]] = {}
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {}

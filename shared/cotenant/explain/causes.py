@@ -22,9 +22,9 @@ from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import RunStatus
-from cotenant.events.trace_context import trace_of
 from cotenant.explain.sentences import figures, sentence
 from cotenant.model.subjects import tokens
+from cotenant.model.trace_context import trace_of
 
 MAX_DEPTH = 12
 MAX_EVENTS = 200

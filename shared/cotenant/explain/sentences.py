@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cotenant.events.audit import Audited
-from cotenant.events.commits import Commit, CommitRefused, ServiceStarted
+from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceStarted
 from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
@@ -23,7 +23,6 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiti
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.events.streams import LogDeclared
 from cotenant.events.usage import Series, UsageSample
 from cotenant.events.yarn import YarnNode
 from cotenant.model.quantities import format_amount

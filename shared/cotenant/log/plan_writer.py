@@ -21,10 +21,10 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from cotenant.events.envelope import Event
-from cotenant.events.trace_context import CURRENT, continued
 from cotenant.log.contract import WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write
 from cotenant.log.plans import Outcome, Plan, PlannedWrite, Written
 from cotenant.log.storing import store_batch
+from cotenant.model.trace_context import CURRENT, continued
 
 logger = logging.getLogger(__name__)
 

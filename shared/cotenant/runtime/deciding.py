@@ -22,8 +22,8 @@ from cotenant.engine.core import Core
 from cotenant.engine.cycle import Cycle
 from cotenant.engine.definition import Definition, Gauge
 from cotenant.engine.quarantine import Quarantine
-from cotenant.events.traces import Traces
 from cotenant.log.contract import Log
+from cotenant.log.traces import Traces
 from cotenant.runtime.deciding_loop import QUEUE_PULLS, DecidingLoop, Surroundings
 from cotenant.runtime.figures import Figures, Value, show
 from cotenant.runtime.follower import Follower, utc_now

@@ -27,10 +27,10 @@ from cotenant.engine.core import Requesting
 from cotenant.engine.cycle import AHEAD_FROM, Cycle
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
-from cotenant.events.traces import Traces
 from cotenant.log.contract import Behind, Draining, Log, NoAnswer, Refused, Stored
 from cotenant.log.room_pause import RoomPause
 from cotenant.log.storing import store_batch
+from cotenant.log.traces import Traces
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Reading, publish_findings
 from cotenant.runtime.load_progress import LoadProgress

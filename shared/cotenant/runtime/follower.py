@@ -30,7 +30,6 @@ from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, View, encode_event
-from cotenant.events.traces import about
 from cotenant.log.contract import (
     LOG,
     USAGE,
@@ -50,6 +49,7 @@ from cotenant.log.contract import (
     Write,
 )
 from cotenant.log.nats.jetstream import BusError
+from cotenant.log.traces import about
 from cotenant.runtime.figures import LOOK_SECONDS, Figures
 
 logger = logging.getLogger(__name__)

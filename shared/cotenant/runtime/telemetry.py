@@ -22,7 +22,7 @@ from opentelemetry.sdk.metrics.export import MetricReader
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import REGISTRY, generate_latest
 
-from cotenant.events.trace_context import CURRENT
+from cotenant.model.trace_context import CURRENT
 from cotenant.runtime.figures import Figures
 
 if TYPE_CHECKING:

@@ -35,8 +35,8 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import AttributeValue
 
 from cotenant.events.envelope import Event
-from cotenant.events.trace_context import parsed, trace_of, traceparent_of
-from cotenant.events.traces import Traces
+from cotenant.log.traces import Traces
+from cotenant.model.trace_context import parsed, trace_of, traceparent_of
 
 _INTERNAL_METRICS = "OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED"
 MAX_CAUSES = 9

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from cotenant_console.api.credentials import write_private
-from cotenant_console.up.identity import Identity, prepared
-from cotenant_gateway.access.jwts import SigningKey, read_signing_key
+from cotenant_console.pki.identity import Identity, prepared
+from cotenant_gateway.access.tokens.jwts import SigningKey, read_signing_key
 from tests.nats_server import free_port
 
 CLIENT = "cotenant-tests"

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from cotenant_console.api.credentials import Credentials
-from cotenant_console.up.identity import prepared
+from cotenant_console.pki.identity import prepared
 from cotenant_verification.http_sessions import http_session
 from tests.integration.gateway.gateway_process import (
     PODS,

@@ -14,10 +14,10 @@ import jwt
 import pytest
 
 from cotenant_console.api.credentials import Credentials
-from cotenant_gateway.access.bearer_tokens import TokenError, digest
-from cotenant_gateway.access.issuer_keys import RETRY_SECONDS, IssuerKeys
-from cotenant_gateway.access.jwts import SigningKey
-from cotenant_gateway.access.oidc import Oidc, OidcError, OidcTokens, oidc_of, user_of_claims
+from cotenant_gateway.access.tokens.bearer_tokens import TokenError, digest
+from cotenant_gateway.access.tokens.issuer_keys import RETRY_SECONDS, IssuerKeys
+from cotenant_gateway.access.tokens.jwts import SigningKey
+from cotenant_gateway.access.tokens.oidc import Oidc, OidcError, OidcTokens, oidc_of, user_of_claims
 from cotenant_verification.http_sessions import http_session
 from tests.integration.gateway.gateway_process import PROGRAM, WAIT_SECONDS, GatewayProcess, body_of
 from tests.integration.gateway.openid_issuer import CLIENT, Issuer, rsa_key

@@ -17,8 +17,8 @@ import jwt
 import pytest
 
 from cotenant_console.api.credentials import Credentials
-from cotenant_console.up.account_keys import prepared_account_keys
-from cotenant_gateway.access.jwts import read_signing_key
+from cotenant_console.pki.account_keys import prepared_account_keys
+from cotenant_gateway.access.tokens.jwts import read_signing_key
 from cotenant_verification.http_sessions import http_session
 from tests.integration.gateway.gateway_process import (
     PODS,

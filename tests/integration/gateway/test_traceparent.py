@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cotenant.events import Event
-from cotenant.events.trace_context import trace_of
 from cotenant.log.contract import LOG
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.model.subjects import pod_subject
+from cotenant.model.trace_context import trace_of
 from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod
 from tests.nats_server import NatsServer
 

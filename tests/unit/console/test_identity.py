@@ -12,8 +12,8 @@ import pytest
 
 from cotenant_console.api.credentials import Credentials, CredentialsError, kubeconfig_text, read_kubeconfig
 from cotenant_console.api.endpoint import Chosen, EndpointUnknownError, find_endpoint
-from cotenant_console.up.identity import Given, IdentityError, prepared
-from cotenant_gateway.access.jwts import read_keys, read_signing_key
+from cotenant_console.pki.identity import Given, IdentityError, prepared
+from cotenant_gateway.access.tokens.jwts import read_keys, read_signing_key
 
 NAMES = ("localhost", "127.0.0.1")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

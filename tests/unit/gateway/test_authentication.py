@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cotenant_gateway.access.authentication import Authenticator, Peer, local_user
-from cotenant_gateway.access.bearer_tokens import MAX_VERIFIED, VerifiedTokens
-from cotenant_gateway.access.files import AccessFileError, FileMarks
-from cotenant_gateway.access.tokens import TokenFile, read_tokens
+from cotenant_gateway.access.tokens.bearer_tokens import MAX_VERIFIED, VerifiedTokens
+from cotenant_gateway.access.tokens.files import AccessFileError, FileMarks
+from cotenant_gateway.access.tokens.token_file import TokenFile, read_tokens
 from cotenant_gateway.access.users import AUTHENTICATED, MASTERS
 from cotenant_gateway.statuses import ApiError
 

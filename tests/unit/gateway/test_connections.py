@@ -17,10 +17,10 @@ from cotenant.engine.commit import Identity
 from cotenant.log.memory import MemoryLog
 from cotenant_gateway.http.app import answer_errors
 from cotenant_gateway.http.bodies import read_body
-from cotenant_gateway.http.connections import LOOK_SECONDS, Connections, connection_of, sent_in_pieces
-from cotenant_gateway.http.limits import MIB, ByteBudget, Limits, StreamKind
+from cotenant_gateway.http.clients.connections import LOOK_SECONDS, Connections, connection_of, sent_in_pieces
+from cotenant_gateway.http.clients.limits import MIB, ByteBudget, Limits, StreamKind
+from cotenant_gateway.http.clients.streams import OpenStream, OpenStreams
 from cotenant_gateway.http.serving import made_runner
-from cotenant_gateway.http.streams import OpenStream, OpenStreams
 from cotenant_gateway.shell.following import ReadModel
 
 WAIT_SECONDS = 60

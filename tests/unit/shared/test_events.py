@@ -11,8 +11,8 @@ import pytest
 from cotenant.events import Event, NodeResources, ObjectStored, Placement, decode_event, encode_event, payload_types
 from cotenant.events.envelope import EventError, MessageDecoders, UnknownEventTypeError, View
 from cotenant.events.placements import Figure
-from cotenant.events.trace_context import traceparent_of
 from cotenant.log.nats.decoding import event_of
+from cotenant.model.trace_context import traceparent_of
 from cotenant.reference import CHANNELS, asyncapi, events_page
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)

@@ -15,8 +15,8 @@ from cotenant.engine.commit import Decision, Identity, commit_batch
 from cotenant.engine.replay import compare
 from cotenant.events import Event
 from cotenant.events.commits import Commit
-from cotenant.events.trace_context import CURRENT, continued, found_in, parsed, span_id, trace_of, traceparent_of
-from cotenant.events.traces import Traces, about
+from cotenant.log.traces import Traces, about
+from cotenant.model.trace_context import CURRENT, continued, found_in, parsed, span_id, trace_of, traceparent_of
 from cotenant.runtime.telemetry import JsonFormatter, TextFormatter
 from tests.builders import pod_document, stored
 from tests.unit.scheduler.builders_scheduler import NOW

@@ -23,12 +23,12 @@ import click
 
 from cotenant.kinds.nodes import CONDITION_LOG_UNKNOWN, NODES
 from cotenant_console.api.client import Client, Json, list_at, text_at
+from cotenant_console.api.connection import with_client
 from cotenant_console.api.credentials import KUBECONFIG_FILE
 from cotenant_console.commands.admin_nats import command as nats_credentials
 from cotenant_console.commands.admin_streams import command as streams
-from cotenant_console.commands.connection import with_client
+from cotenant_console.pki.identity import ADMINISTRATOR, IdentityError, prepared
 from cotenant_console.tables import Table
-from cotenant_console.up.identity import ADMINISTRATOR, IdentityError, prepared
 from cotenant_console.up.server_watch import verdict
 from cotenant_console.up.stack import GATEWAY_NAMES
 

@@ -12,8 +12,8 @@ import click
 
 from cotenant.api.kinds import Kind
 from cotenant_console.api.client import ApiError, Client, Document, text_at
+from cotenant_console.api.connection import DEFAULT_NAMESPACE, with_client
 from cotenant_console.api.resolve import resolve_type
-from cotenant_console.commands.connection import DEFAULT_NAMESPACE, with_client
 from cotenant_console.manifests.documents import Manifest, ManifestError, read_manifests
 from cotenant_console.manifests.three_way import annotated, apply_patch
 

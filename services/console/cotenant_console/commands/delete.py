@@ -12,9 +12,9 @@ import click
 
 from cotenant.api.kinds import Kind
 from cotenant_console.api.client import ApiError, Client, Document, list_at, text_at
+from cotenant_console.api.connection import with_client, with_namespace
 from cotenant_console.api.resolve import resolve_targets, resolve_type
 from cotenant_console.commands.apply import in_namespace
-from cotenant_console.commands.connection import with_client, with_namespace
 from cotenant_console.manifests.documents import ManifestError, read_manifests
 
 POLL_SECONDS = 0.2

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import click
 
 from cotenant_console.api.client import Client, Document, list_at, text_at
-from cotenant_console.commands.connection import with_client
+from cotenant_console.api.connection import with_client
 
 PATH = "/apis/cotenant.io/v1/events"
 STATUS_PATH = "/apis/cotenant.io/v1/status"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import click
 
 from cotenant_console.api.client import Client, Document, Json, list_at, mapping_at, text_at, value_at
-from cotenant_console.commands.connection import with_client, with_namespace
+from cotenant_console.api.connection import with_client, with_namespace
 
 PREFIX = "/apis/cotenant.io/v1/explain"
 FIGURE_COLUMNS = 100

@@ -24,9 +24,9 @@ from cotenant_console.api.client import (
     mapping_at,
     text_at,
 )
+from cotenant_console.api.connection import with_client, with_namespace
 from cotenant_console.api.resolve import Target, resolve_targets
 from cotenant_console.commands import dead_letters
-from cotenant_console.commands.connection import with_client, with_namespace
 from cotenant_console.rendering import rendered
 from cotenant_console.tables import row_from, shown_columns, table_from
 

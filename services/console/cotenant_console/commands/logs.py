@@ -8,7 +8,7 @@ import click
 
 from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import Client
-from cotenant_console.commands.connection import with_client, with_namespace
+from cotenant_console.api.connection import with_client, with_namespace
 
 
 @click.command("logs")

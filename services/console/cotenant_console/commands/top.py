@@ -18,7 +18,7 @@ from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant_console.ages import age
 from cotenant_console.api.client import Client, Json, list_at, text_at, value_at
-from cotenant_console.commands.connection import with_client, with_namespace
+from cotenant_console.api.connection import with_client, with_namespace
 from cotenant_console.tables import Table
 
 MIB = 1024 * 1024

@@ -10,8 +10,8 @@ import click
 
 from cotenant_console.api.endpoint import data_folder
 from cotenant_console.durations import parse_duration
+from cotenant_console.pki.identity import Given
 from cotenant_console.up.folder_lock import FolderInUseError
-from cotenant_console.up.identity import Given
 from cotenant_console.up.nats_server import NatsServerMissingError
 from cotenant_console.up.session import Options, Session
 from cotenant_console.up.stack import NotReadyError

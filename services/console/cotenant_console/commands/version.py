@@ -7,9 +7,9 @@ from importlib.metadata import version
 import click
 
 from cotenant_console.api.client import ApiError, Client, UnreachableError, text_at
+from cotenant_console.api.connection import chosen_server, with_server
 from cotenant_console.api.credentials import CredentialsError
 from cotenant_console.api.endpoint import EndpointUnknownError, find_endpoint
-from cotenant_console.commands.connection import chosen_server, with_server
 
 
 @click.command("version")

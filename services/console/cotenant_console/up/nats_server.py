@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotenant_console.up.identity import Certificate
+from cotenant_console.pki.identity import Certificate
 from cotenant_console.up.supervisor import ProcessSpec
 
 LOOPBACK = "127.0.0.1"

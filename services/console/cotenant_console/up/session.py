@@ -25,11 +25,11 @@ from cotenant_console.demo.interpreter import choose_interpreter
 from cotenant_console.demo.objects import SERVICE_SCRIPT
 from cotenant_console.nats_access.keys import NatsKeysError
 from cotenant_console.nats_access.roles import READER
+from cotenant_console.pki.identity import MADE_HERE, Given, IdentityError
 from cotenant_console.up.claims import Claims, NothingLeftError, host_node_name
 from cotenant_console.up.demonstration import Demonstration, Readings, Shape
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.folder_lock import FolderLock
-from cotenant_console.up.identity import MADE_HERE, Given, IdentityError
 from cotenant_console.up.journal import Journal
 from cotenant_console.up.nats_server import DiskTooSmallError, ReplicasDifferError, replicas_in
 from cotenant_console.up.reading import keep_journal

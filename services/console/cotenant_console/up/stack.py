@@ -26,8 +26,8 @@ from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoin
 from cotenant_console.nats_access.finding import access_of, keys_folder
 from cotenant_console.nats_access.keys import prepared_keys
 from cotenant_console.nats_access.roles import ADMINISTRATOR
+from cotenant_console.pki.identity import MADE_HERE, Given, Identity, nats_certificate, prepared
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.identity import MADE_HERE, Given, Identity, nats_certificate, prepared
 from cotenant_console.up.kept_streams import KeptStreams
 from cotenant_console.up.nats_server import (
     LOOPBACK,

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import msgspec
 
-from cotenant_gateway.access.bearer_tokens import MAX_TOKEN_BYTES, Fetch, TokenError, TokenSource, digest
+from cotenant_gateway.access.tokens.bearer_tokens import MAX_TOKEN_BYTES, Fetch, TokenError, TokenSource, digest
 from cotenant_gateway.access.users import MASTERS, User, authenticated
 from cotenant_gateway.statuses import ApiError
 

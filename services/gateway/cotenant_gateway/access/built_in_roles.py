@@ -23,8 +23,8 @@ from cotenant.events.migrations import USER_PREFIX
 from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS
 from cotenant.kinds.rbac.roles import CLUSTER_ROLES
 from cotenant.kinds.reviews import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP
-from cotenant_gateway.access.account_keys import CONFIGURATION_PATH, JWKS_PATH
 from cotenant_gateway.access.attributes import FACTS_GROUP
+from cotenant_gateway.access.tokens.account_keys import CONFIGURATION_PATH, JWKS_PATH
 from cotenant_gateway.access.users import AUTHENTICATED, MASTERS, SERVICE_ACCOUNTS
 
 _READ = ("get", "list", "watch")

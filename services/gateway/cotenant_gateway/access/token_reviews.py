@@ -16,10 +16,10 @@ import msgspec
 from cotenant.api.objects.metadata import View
 from cotenant.api.times import rfc3339
 from cotenant.kinds.reviews import TOKEN_REVIEWS
-from cotenant_gateway.access.account_tokens import AccountTokens
 from cotenant_gateway.access.authentication import Authenticator, RefusedTokenError
-from cotenant_gateway.access.bearer_tokens import MAX_TOKEN_BYTES, TokenError
 from cotenant_gateway.access.reviews import user_info
+from cotenant_gateway.access.tokens.account_tokens import AccountTokens
+from cotenant_gateway.access.tokens.bearer_tokens import MAX_TOKEN_BYTES, TokenError
 from cotenant_gateway.access.users import User
 from cotenant_gateway.statuses import bad_request
 

@@ -20,7 +20,7 @@ from cotenant_gateway.access.authentication import Authenticator, RefusedTokenEr
 from cotenant_gateway.access.authorizer import authorize
 from cotenant_gateway.access.rates import OF_STRANGERS, OF_USERS, Buckets, Rate
 from cotenant_gateway.access.users import MASTERS, User, account_groups, account_of, authenticated
-from cotenant_gateway.http.connections import connection_of
+from cotenant_gateway.http.clients.connections import connection_of
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.statuses import ApiError, StatusDetails, bad_request, encodable, too_many, unavailable
 

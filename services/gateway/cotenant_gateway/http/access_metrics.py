@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from cotenant_gateway.access.oidc import OidcTokens
+from cotenant_gateway.access.tokens.oidc import OidcTokens
 from cotenant_gateway.http.access import Access
-from cotenant_gateway.http.tls import Handshakes
+from cotenant_gateway.http.clients.tls import Handshakes
 
 
 def register_access(meter: Meter, access: Access, handshakes: Handshakes, oidc: OidcTokens | None) -> None:

@@ -18,7 +18,7 @@ from cotenant.runtime.process import VERSION
 from cotenant_gateway.access.attributes import of_fact, of_path, of_resource
 from cotenant_gateway.http.access import OPEN_PATHS, Access
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
-from cotenant_gateway.http.connections import connection_of, sent_in_pieces
+from cotenant_gateway.http.clients.connections import connection_of, sent_in_pieces
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import ContentEncodingError, TransferEncodingError
 from aiohttp.web_protocol import RequestPayloadError
 
-from cotenant_gateway.http.connections import connection_of
+from cotenant_gateway.http.clients.connections import connection_of
 from cotenant_gateway.http.protobuf import CONTENT_TYPE as PROTOBUF
 from cotenant_gateway.http.protobuf import ProtobufError, as_json
 from cotenant_gateway.planning.deletions import DeletionRequest

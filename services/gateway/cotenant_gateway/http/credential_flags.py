@@ -16,15 +16,15 @@ from pathlib import Path
 
 from aiohttp import web
 
-from cotenant_gateway.access.account_keys import CONFIGURATION_PATH, JWKS_PATH, AccountKeys
-from cotenant_gateway.access.account_tokens import AccountTokens
 from cotenant_gateway.access.authentication import Authenticator
-from cotenant_gateway.access.bearer_tokens import TokenSource
-from cotenant_gateway.access.files import AccessFileError
-from cotenant_gateway.access.issuer_keys import IssuerKeys
-from cotenant_gateway.access.oidc import OidcError, OidcTokens, oidc_of
 from cotenant_gateway.access.token_reviews import TokenReviews
-from cotenant_gateway.access.tokens import TokenFile
+from cotenant_gateway.access.tokens.account_keys import CONFIGURATION_PATH, JWKS_PATH, AccountKeys
+from cotenant_gateway.access.tokens.account_tokens import AccountTokens
+from cotenant_gateway.access.tokens.bearer_tokens import TokenSource
+from cotenant_gateway.access.tokens.files import AccessFileError
+from cotenant_gateway.access.tokens.issuer_keys import IssuerKeys
+from cotenant_gateway.access.tokens.oidc import OidcError, OidcTokens, oidc_of
+from cotenant_gateway.access.tokens.token_file import TokenFile
 from cotenant_gateway.shell.gateway import Gateway
 
 LOOK_SECONDS = 1.0

@@ -32,10 +32,10 @@ from cotenant.log.nats.lookups import Lost
 from cotenant.log.nats.reader import NatsReader
 from cotenant.model.subjects import eviction_subject, pod_subject
 from cotenant_gateway.http.bodies import json_response
+from cotenant_gateway.http.clients.limits import MIB, StreamKind
+from cotenant_gateway.http.clients.streams import OpenStream, OpenStreams
 from cotenant_gateway.http.dead_letters import kept_by_stream, list_dead_letters
-from cotenant_gateway.http.limits import MIB, StreamKind
 from cotenant_gateway.http.logs import Ask
-from cotenant_gateway.http.streams import OpenStream, OpenStreams
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.statuses import bad_request, internal, no_such_path, not_found, unavailable
 

@@ -16,8 +16,8 @@ from aiohttp import web
 from cotenant.api.snapshots import Snapshot
 from cotenant.events.requests import MAX_LOG_ANSWER_BYTES, LogsRequest, logs_subject
 from cotenant.kinds.pods import PODS
-from cotenant_gateway.http.limits import StreamKind
-from cotenant_gateway.http.streams import OpenStream, OpenStreams
+from cotenant_gateway.http.clients.limits import StreamKind
+from cotenant_gateway.http.clients.streams import OpenStream, OpenStreams
 from cotenant_gateway.statuses import ApiError, bad_request, not_found, unavailable
 
 FOLLOW_SECONDS = 0.5

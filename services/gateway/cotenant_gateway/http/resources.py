@@ -20,12 +20,12 @@ from cotenant.events.migrations import EvictionRequest
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.reviews import TOKEN_REVIEWS
 from cotenant.kinds.service_accounts import SERVICE_ACCOUNTS, TOKEN
-from cotenant_gateway.access.account_tokens import AccountTokens
 from cotenant_gateway.access.escalation import refuse_escalation
 from cotenant_gateway.access.pods import check_pod
 from cotenant_gateway.access.reviews import answer as answer_review
-from cotenant_gateway.access.token_requests import answer_token_request
 from cotenant_gateway.access.token_reviews import TokenReviews
+from cotenant_gateway.access.tokens.account_tokens import AccountTokens
+from cotenant_gateway.access.tokens.token_requests import answer_token_request
 from cotenant_gateway.http.access import actor_of, user_of
 from cotenant_gateway.http.bodies import (
     check_json,
@@ -35,12 +35,12 @@ from cotenant_gateway.http.bodies import (
     read_deletion,
     read_eviction,
 )
-from cotenant_gateway.http.limits import StreamKind
+from cotenant_gateway.http.clients.limits import StreamKind
+from cotenant_gateway.http.clients.streams import OpenStreams
 from cotenant_gateway.http.logs import LogReader
 from cotenant_gateway.http.openapi.unknown_fields import unknown_fields
 from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
-from cotenant_gateway.http.streams import OpenStreams
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
 from cotenant_gateway.http.watching import watch
 from cotenant_gateway.loop.requests import Check, no_check

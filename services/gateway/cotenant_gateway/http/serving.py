@@ -20,12 +20,12 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.web_protocol import RequestHandler
 
-from cotenant_gateway.access.files import FileMarks
+from cotenant_gateway.access.tokens.files import FileMarks
 from cotenant_gateway.http.app import Handler
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES
-from cotenant_gateway.http.connections import Connections
-from cotenant_gateway.http.limits import Limits
-from cotenant_gateway.http.tls import TlsSite
+from cotenant_gateway.http.clients.connections import Connections
+from cotenant_gateway.http.clients.limits import Limits
+from cotenant_gateway.http.clients.tls import TlsSite
 
 logger = logging.getLogger(__name__)
 

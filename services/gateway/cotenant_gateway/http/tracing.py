@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from cotenant.api.definitions import Registry
-from cotenant.events.trace_context import CURRENT, parsed
+from cotenant.model.trace_context import CURRENT, parsed
 from cotenant_gateway.http.access import OPEN_PATHS, user_of
 from cotenant_gateway.http.app import Handler
 from cotenant_gateway.http.facts import PREFIX

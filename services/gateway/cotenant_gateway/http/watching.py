@@ -22,10 +22,10 @@ from aiohttp import web
 from cotenant.api.definitions import Definition
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot
-from cotenant_gateway.http.limits import SMALL_BYTES
+from cotenant_gateway.http.clients.limits import SMALL_BYTES
+from cotenant_gateway.http.clients.streams import OpenStream
 from cotenant_gateway.http.queries import Query
 from cotenant_gateway.http.routing import Target
-from cotenant_gateway.http.streams import OpenStream
 from cotenant_gateway.http.tables import TableFormat, table, with_version
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.read_model.ring import ObjectChange, TooOld

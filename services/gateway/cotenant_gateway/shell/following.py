@@ -17,8 +17,8 @@ from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
-from cotenant.events.traces import Traces
 from cotenant.log.contract import Log
+from cotenant.log.traces import Traces
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
 from cotenant_gateway.read_model.core import GatewayCore

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, TypeVar
 from cotenant.api.kinds import Kind
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
-from cotenant.events.trace_context import CURRENT
 from cotenant.log.contract import Head, Log, NoAnswer, Refused
 from cotenant.log.plan_writer import Overloaded, PlanWriter
 from cotenant.log.plans import Outcome, Plan, Written
 from cotenant.log.room_pause import RoomPause
+from cotenant.model.trace_context import CURRENT
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant_gateway.loop.duties import Cadence, Duties

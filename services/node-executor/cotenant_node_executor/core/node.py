@@ -16,10 +16,10 @@ from msgspec import Struct
 
 from cotenant.events.envelope import Event
 from cotenant.events.runs import ExecutorStatus
-from cotenant.events.trace_context import continued
-from cotenant.events.traces import Traces
 from cotenant.log.contract import USAGE
+from cotenant.log.traces import Traces
 from cotenant.model.subjects import executor_subject, usage_subject
+from cotenant.model.trace_context import continued
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions

@@ -18,7 +18,7 @@ import msgspec
 from cotenant.log.contract import LOG
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream
 from cotenant_console.api.credentials import Credentials, Server
-from cotenant_console.up.identity import prepared
+from cotenant_console.pki.identity import prepared
 from cotenant_console.up.nats_server import LOOPBACK, free_port
 from cotenant_console.up.services import module_of
 from cotenant_console.up.stack import GATEWAY_NAMES, is_ready

@@ -22,8 +22,8 @@ from cotenant_console.api.credentials import Credentials, Server
 from cotenant_console.nats_access.finding import access_of, keys_folder
 from cotenant_console.nats_access.keys import prepared_keys
 from cotenant_console.nats_access.roles import ADMINISTRATOR, SIMULATED_NODES
+from cotenant_console.pki.identity import prepared
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.identity import prepared
 from cotenant_console.up.kept_streams import KeptStreams
 from cotenant_console.up.nats_server import LOOPBACK, Member, Secured, answers, free_port, nats_processes, nats_urls
 from cotenant_console.up.services import DECIDING, environment, module_of

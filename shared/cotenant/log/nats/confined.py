@@ -26,7 +26,7 @@ from collections import deque
 import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
-from cotenant.events.streams import LogDeclared
+from cotenant.events.commits import LogDeclared
 from cotenant.log.contract import LOG, Behind
 from cotenant.log.nats.access import NODES_API
 from cotenant.log.nats.consumer import Gap, PullConsumer

@@ -25,11 +25,9 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
+from cotenant.events.commits import LogDeclared
 from cotenant.events.deadletters import make_dead_letter
 from cotenant.events.envelope import Event, encode_event
-from cotenant.events.streams import LogDeclared
-from cotenant.events.trace_context import found_in
-from cotenant.events.traces import about
 from cotenant.log.contract import (
     LOG,
     MAX_BATCH,
@@ -53,7 +51,9 @@ from cotenant.log.nats.reader import SILENCE_SECONDS, NatsReader
 from cotenant.log.nats.republished import RepublishedReader
 from cotenant.log.nats.streams import MAX_MESSAGE_BYTES, StreamSizes
 from cotenant.log.nats.wire import BusClient
+from cotenant.log.traces import about
 from cotenant.model.subjects import LOG_IDENTITY
+from cotenant.model.trace_context import found_in
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from cotenant_console.api.credentials import Credentials, kubeconfig_text, write_private
-from cotenant_console.up.account_keys import AccountKeyFiles, prepared_account_keys
+from cotenant_console.pki.account_keys import AccountKeyFiles, prepared_account_keys
 
 PKI_FOLDER = "pki"
 ADMINISTRATOR = "cotenant-admin"

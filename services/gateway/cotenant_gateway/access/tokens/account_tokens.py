@@ -17,9 +17,9 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.service_accounts import SERVICE_ACCOUNTS
-from cotenant_gateway.access.account_keys import AccountKeys
-from cotenant_gateway.access.bearer_tokens import TokenError, VerifiedTokens
-from cotenant_gateway.access.jwts import claims_of, issuer_of, key_of, seconds_of, texts_of
+from cotenant_gateway.access.tokens.account_keys import AccountKeys
+from cotenant_gateway.access.tokens.bearer_tokens import TokenError, VerifiedTokens
+from cotenant_gateway.access.tokens.jwts import claims_of, issuer_of, key_of, seconds_of, texts_of
 from cotenant_gateway.access.users import User, account_groups, account_name, authenticated
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import unavailable

@@ -20,7 +20,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from cotenant_gateway.access.jwts import Key, keys_of_set
+from cotenant_gateway.access.tokens.jwts import Key, keys_of_set
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from cotenant.events.envelope import Event
-from cotenant.events.trace_context import LENGTH, continued, traceparent_of
+from cotenant.model.trace_context import LENGTH, continued, traceparent_of
 
 HELD = 25_000
 """An entry takes some 190 bytes."""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from cotenant_gateway.access.files import AccessFileError, FileMarks
-from cotenant_gateway.access.jwts import MAX_KEYS, Key, read_keys, read_signing_key
+from cotenant_gateway.access.tokens.files import AccessFileError, FileMarks
+from cotenant_gateway.access.tokens.jwts import MAX_KEYS, Key, read_keys, read_signing_key
 
 logger = logging.getLogger(__name__)
 

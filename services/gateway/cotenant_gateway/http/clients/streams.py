@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from aiohttp import web
 
-from cotenant_gateway.http.connections import Connection, connection_of
-from cotenant_gateway.http.limits import SMALL_BYTES, Limits, StreamKind
+from cotenant_gateway.http.clients.connections import Connection, connection_of
+from cotenant_gateway.http.clients.limits import SMALL_BYTES, Limits, StreamKind
 from cotenant_gateway.statuses import bad_request, too_many
 
 

@@ -20,8 +20,8 @@ from cotenant.kinds.pods import PODS
 from cotenant.kinds.reviews import AUTHENTICATION_GROUP
 from cotenant.kinds.service_accounts import DEFAULT_ACCOUNT
 from cotenant.model.bounds import Int64
-from cotenant_gateway.access.account_tokens import BINDABLE, AccountTokens
-from cotenant_gateway.access.bearer_tokens import MAX_TOKEN_BYTES
+from cotenant_gateway.access.tokens.account_tokens import BINDABLE, AccountTokens
+from cotenant_gateway.access.tokens.bearer_tokens import MAX_TOKEN_BYTES
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError, bad_request, conflict, forbidden, invalid_object, not_found
 

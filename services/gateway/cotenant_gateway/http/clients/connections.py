@@ -27,8 +27,8 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from cotenant_gateway.access.authentication import Peer, peer_uid
-from cotenant_gateway.http.limits import SMALL_BYTES, ByteBudget, Limits
-from cotenant_gateway.http.tls import Handshakes
+from cotenant_gateway.http.clients.limits import SMALL_BYTES, ByteBudget, Limits
+from cotenant_gateway.http.clients.tls import Handshakes
 from cotenant_gateway.statuses import ApiError, bad_request, encodable, internal, request_timeout, too_many
 
 logger = logging.getLogger(__name__)

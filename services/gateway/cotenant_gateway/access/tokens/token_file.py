@@ -12,8 +12,8 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from cotenant_gateway.access.bearer_tokens import digest
-from cotenant_gateway.access.files import AccessFileError, FileMarks, read_text
+from cotenant_gateway.access.tokens.bearer_tokens import digest
+from cotenant_gateway.access.tokens.files import AccessFileError, FileMarks, read_text
 from cotenant_gateway.access.users import User, authenticated
 
 logger = logging.getLogger(__name__)

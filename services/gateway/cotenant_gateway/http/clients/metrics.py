@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
-from cotenant_gateway.http.connections import Connections
-from cotenant_gateway.http.limits import StreamKind
-from cotenant_gateway.http.streams import OpenStreams
+from cotenant_gateway.http.clients.connections import Connections
+from cotenant_gateway.http.clients.limits import StreamKind
+from cotenant_gateway.http.clients.streams import OpenStreams
 
 
 def register_clients(meter: Meter, connections: Connections, streams: OpenStreams) -> None:

@@ -28,8 +28,8 @@ from cryptography.hazmat.primitives.serialization import (
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from jwt.types import Options
 
-from cotenant_gateway.access.bearer_tokens import TokenError
-from cotenant_gateway.access.files import AccessFileError, read_text
+from cotenant_gateway.access.tokens.bearer_tokens import TokenError
+from cotenant_gateway.access.tokens.files import AccessFileError, read_text
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from cotenant_gateway.access.bearer_tokens import TokenError, VerifiedTokens
-from cotenant_gateway.access.issuer_keys import IssuerKeys
-from cotenant_gateway.access.jwts import ALGORITHMS, claims_of, issuer_of, key_of, seconds_of, texts_of
+from cotenant_gateway.access.tokens.bearer_tokens import TokenError, VerifiedTokens
+from cotenant_gateway.access.tokens.issuer_keys import IssuerKeys
+from cotenant_gateway.access.tokens.jwts import ALGORITHMS, claims_of, issuer_of, key_of, seconds_of, texts_of
 from cotenant_gateway.access.users import User, authenticated
 
 REMEMBERED_SECONDS = 600.0

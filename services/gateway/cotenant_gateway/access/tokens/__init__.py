@@ -1,0 +1,1 @@
+"""Bearer tokens: of a file, of service accounts, of an OpenID issuer; their keys."""
