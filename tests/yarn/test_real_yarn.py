@@ -36,6 +36,7 @@ from cotenant_yarn_copilot.node_id import ANNOTATION_NODE_ID, DEFAULT_CLUSTER
 from cotenant_yarn_copilot.rm_client import ResourceManagerClient, ResourceManagerError
 from cotenant_yarn_copilot.syncing import Syncing
 from tests.nats_server import NatsServer
+from tests.streams import declare_streams
 from tests.yarn.hadoop_cluster import (
     ANNOUNCED_MB,
     ANNOUNCED_VCORES,
@@ -258,6 +259,7 @@ async def test_the_process_tells_what_its_passes_come_to(hadoop: HadoopCluster, 
         "--resource-manager",
         hadoop.url,
     )
+    declare_streams(nats_server.url)
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments)
     client = await nats.connect(nats_server.url)
     detail = ""
