@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cotenant.engine.quarantine import Quarantine
 from cotenant.log.contract import LOG, Refused, Write
-from cotenant.log.nats.log import read_all
+from cotenant.log.nats.log import connect, read_all
 from cotenant.log.nats.streams import StreamSizes
 from cotenant.model.trace_context import trace_of
 from cotenant.runtime.deciding_loop import DecidingLoop
@@ -101,12 +101,12 @@ async def test_a_replica_that_only_watches_has_nothing_undecided(nats_server: Na
 
 
 async def test_writes_that_are_refused_are_counted_by_reason(nats_server: NatsServer) -> None:
-    log = await connected(nats_server)
+    log = await connect(nats_server.url, "test")
+    await log.declare(sizes=StreamSizes(log=1 << 20))
     assert set(log.refused.values()) == {0}
     assert isinstance(await log.append([Write(event=metric("n", 1), expected=77)]), Refused)
     huge = replace(metric("n", 1), actor="x" * (2 << 20))
     assert isinstance(await log.append([Write(event=huge)]), Refused)
-    await log.declare(sizes=StreamSizes(log=1 << 20))
     await fill(log)
     full = await log.append([Write(event=replace(metric("n", 1), actor="x" * 100_000))])
     assert isinstance(full, Refused)

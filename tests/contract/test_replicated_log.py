@@ -118,7 +118,7 @@ async def test_batches_stay_whole_and_in_order_while_their_leader_is_killed(log:
 
 async def test_a_paused_server_takes_nobody_along(cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients of a server that says nothing go to another one; a consumer that lived there is made again."""
-    monkeypatch.setattr("cotenant.log.nats.log.CLUSTER_PING_SECONDS", 0.5)
+    monkeypatch.setattr("cotenant.log.nats.connecting.CLUSTER_PING_SECONDS", 0.5)
     log = await connect(cluster.url, "test")
     await led(log)
     reader = await log.follow(LOG, ["metrics.*"], after=await log.last_sequence(LOG))

@@ -29,6 +29,7 @@ from tests.integration.gateway.gateway_process import (
     with_kubectl,
 )
 from tests.nats_server import NatsServer, free_port
+from tests.streams import declare_streams
 
 ANNA = "annas-token-of-some-length"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -304,6 +305,7 @@ def client_certificate(ca: Path, ca_key: Path, name: str, group: str, folder: Pa
     ],
 )
 def test_a_gateway_that_cannot_be_safe_does_not_start(nats_server: NatsServer, flags: tuple[str, ...], said: str) -> None:
+    declare_streams(nats_server.url)
     command = [str(PROGRAM), "--nats", nats_server.url, "--http-port", str(free_port()), *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     assert done.returncode != 0

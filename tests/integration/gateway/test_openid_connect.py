@@ -23,6 +23,7 @@ from tests.integration.gateway.gateway_process import PROGRAM, WAIT_SECONDS, Gat
 from tests.integration.gateway.openid_issuer import CLIENT, Issuer, rsa_key
 from tests.integration.gateway.test_service_accounts import TOKEN_REVIEWS, WHO, WHO_AM_I, hmac_signed
 from tests.nats_server import NatsServer, free_port
+from tests.streams import declare_streams
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ async def who(gateway: GatewayProcess, token: str) -> tuple[int, dict[str, Any]]
 async def metric(gateway: GatewayProcess, name: str, label: str = "") -> float:
     async with gateway.session() as session:
         text = await (await session.get("/metrics")).text()
-    found = [line for line in text.splitlines() if line.startswith(f"{name}{{") and label in line]
+    found = [line for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} ")) and label in line]
     assert len(found) == 1, text
     return float(found[0].rpartition(" ")[2])
 
@@ -258,6 +259,7 @@ def test_flags_that_do_not_fit_are_named(arguments: tuple[Any, Any, Any, Any], s
     ],
 )
 def test_a_gateway_whose_flags_do_not_fit_does_not_start(nats_server: NatsServer, flags: tuple[str, ...], said: str) -> None:
+    declare_streams(nats_server.url)
     command = [str(PROGRAM), "--nats", nats_server.url, "--http-port", str(free_port()), *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     assert done.returncode != 0

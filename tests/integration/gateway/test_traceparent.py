@@ -17,6 +17,7 @@ from cotenant.model.subjects import pod_subject
 from cotenant.model.trace_context import trace_of
 from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod
 from tests.nats_server import NatsServer
+from tests.streams import declare_streams
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 LATER = "0af7651916cd43dd8448eb211c80319c"
@@ -64,6 +65,7 @@ async def test_what_a_request_writes_has_its_trace_and_its_flag(gateway: Gateway
 
 async def test_a_line_about_a_message_carries_its_trace(nats_server: NatsServer) -> None:
     flags = ["--nats", nats_server.url, "--http-port", "-1", "--log-format", "json"]
+    await asyncio.to_thread(declare_streams, nats_server.url)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "cotenant_scheduler", *flags, stderr=subprocess.PIPE
     )
