@@ -61,12 +61,14 @@ def read_placement(
     """Decode a placement's manifest; with `plain_processes` fields that host processes do not support are refused, and without
     `root_pods` pods of root."""
     if not _NAME.fullmatch(data.uid):
-        return DecodedPlacement(data, event.ref, None, None, f"uid {data.uid!r} cannot name a folder", traceparent=event.traceparent)
+        refusal = f"uid {data.uid!r} cannot name a folder"
+        return DecodedPlacement(data, event.ref, None, None, refusal, traceparent=event.traceparent)
     try:
         pod = _identified(decode_pod(data.pod), data)
         view = pod_view(pod)
     except (msgspec.MsgspecError, QuantityError) as error:
-        return DecodedPlacement(data, event.ref, None, None, f"the manifest cannot be read: {error}", traceparent=event.traceparent)
+        refusal = f"the manifest cannot be read: {error}"
+        return DecodedPlacement(data, event.ref, None, None, refusal, traceparent=event.traceparent)
     refusals = [str(error) for error in process_runtime_errors(pod)] if plain_processes else []
     if plain_processes and not root_pods:
         refusals += [f"{field}: this node runs no pods as root (--allow-root-pods)" for field in root_fields(pod)]
