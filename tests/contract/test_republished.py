@@ -351,6 +351,16 @@ async def test_a_log_that_lost_its_end_makes_the_reader_start_over(
     await log.close()
 
 
+def replica_of(server: NatsServer) -> NatsServer:
+    """Return a second real server with what the first one holds now; both run."""
+    server.stop()
+    replica = NatsServer()
+    shutil.copytree(server.store, replica.store)
+    replica.start()
+    server.start()
+    return replica
+
+
 async def test_a_replica_that_is_behind_hides_nothing_for_good(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,11 +370,7 @@ async def test_a_replica_that_is_behind_hides_nothing_for_good(
     await early.declare()
     await store(early, fact("x", 0), fact("y", 0))
     await early.close()
-    nats_server.stop()
-    replica = NatsServer()
-    shutil.copytree(nats_server.store, replica.store)
-    replica.start()
-    nats_server.start()
+    replica = replica_of(nats_server)
     nats_log, other = await connect(nats_server.url, "writer"), await connect(nats_server.url, "reader")
     lagging = await connect(replica.url, "replica")
     asked: list[int] = []
@@ -401,11 +407,7 @@ async def test_a_load_waits_for_a_replica_that_is_behind(nats_server: NatsServer
     await early.declare()
     await store(early, fact("x", 0))
     await early.close()
-    nats_server.stop()
-    replica = NatsServer()
-    shutil.copytree(nats_server.store, replica.store)
-    replica.start()
-    nats_server.start()
+    replica = replica_of(nats_server)
     nats_log, other = await connect(nats_server.url, "writer"), await connect(nats_server.url, "reader")
     lagging = await connect(replica.url, "replica")
     monkeypatch.setattr("cotenant.log.nats.confined.READ_SECONDS", 0.5)

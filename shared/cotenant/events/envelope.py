@@ -63,7 +63,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `tombstone` says that the entity has ended: the subject then holds nothing else, and nothing after `ttl_seconds`.
     `replaces` removes the subject's earlier messages too, of an entity that goes on (`cotenant.log.contract.replaces`).
     `ttl_seconds` 0 means: kept as the stream keeps it. `traceparent` is what came over the wire, or continues the trace of the
-    first cause (`events.trace_context`); where it is empty, the one that follows from causes and id is encoded.
+    first cause (`model.trace_context`); where it is empty, the one that follows from causes and id is encoded.
     """
 
     subject: str

@@ -1,7 +1,7 @@
 """The traceparents of the messages that decisions name as their first cause, remembered by whoever drives a core.
 
 In: messages as they are folded, stored or published. Out: the traceparent of an event that follows from one of them
-(`events.trace_context` has the rule). A cause that is forgotten has none; its effects then begin a trace of their own. Cores
+(`model.trace_context` has the rule). A cause that is forgotten has none; its effects then begin a trace of their own. Cores
 know nothing of this, so the simulator and their state carry nothing.
 
 Bound: the newest messages noted, at least `held` and at most twice as many.

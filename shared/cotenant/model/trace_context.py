@@ -6,7 +6,7 @@ where it has none). So no id is random that `replay --verify` recomputes, and on
 that followed from it. Source: https://www.w3.org/TR/trace-context/, version 00; what else a later version adds is left out.
 
 In: texts. Out: the traceparent of a new event. `CURRENT` is the one that belongs to what a task does, for what it writes and
-logs. `events.traces` remembers those of causes.
+logs. `log.traces` remembers those of causes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Traces (`runtime.tracing`) and OTLP metrics are sent only when OTEL_EXPORTER_OTLP_ENDPOINT is set; the SDK's tracing half and
 the exporters are not even imported before. Names follow Prometheus' conventions, label sets are bounded: nothing that grows
-with the cluster. A line of the log that belongs to a trace says so: that of the event in its `extra` (`events.traces.about`),
-else that of the task (`events.trace_context.CURRENT`).
+with the cluster. A line of the log that belongs to a trace says so: that of the event in its `extra` (`log.traces.about`),
+else that of the task (`model.trace_context.CURRENT`).
 """
 
 from __future__ import annotations

@@ -42,6 +42,15 @@ def shared_identity() -> Identity:
     return prepared(folder, GATEWAY_NAMES)
 
 
+def refusal_to_start(nats_url: str, flags: Sequence[str]) -> str:
+    """Start a gateway with flags that it must refuse; return what it says as it ends. It has to end with a failure."""
+    declare_streams(nats_url)
+    command = [str(PROGRAM), "--nats", nats_url, "--http-port", str(free_port()), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
+    assert done.returncode != 0
+    return done.stderr + done.stdout
+
+
 class GatewayProcess:
     """A gateway of its own process."""
 

@@ -20,16 +20,15 @@ from cotenant_console.pki.identity import prepared
 from cotenant_verification.http_sessions import http_session
 from tests.integration.gateway.gateway_process import (
     PODS,
-    PROGRAM,
     WAIT_SECONDS,
     GatewayProcess,
     body_of,
     pod,
+    refusal_to_start,
     shared_identity,
     with_kubectl,
 )
-from tests.nats_server import NatsServer, free_port
-from tests.streams import declare_streams
+from tests.nats_server import NatsServer
 
 ANNA = "annas-token-of-some-length"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -305,8 +304,4 @@ def client_certificate(ca: Path, ca_key: Path, name: str, group: str, folder: Pa
     ],
 )
 def test_a_gateway_that_cannot_be_safe_does_not_start(nats_server: NatsServer, flags: tuple[str, ...], said: str) -> None:
-    declare_streams(nats_server.url)
-    command = [str(PROGRAM), "--nats", nats_server.url, "--http-port", str(free_port()), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
-    assert done.returncode != 0
-    assert said in done.stderr + done.stdout
+    assert said in refusal_to_start(nats_server.url, flags)

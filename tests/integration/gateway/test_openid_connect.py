@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,11 +18,10 @@ from cotenant_gateway.access.tokens.issuer_keys import RETRY_SECONDS, IssuerKeys
 from cotenant_gateway.access.tokens.jwts import SigningKey
 from cotenant_gateway.access.tokens.oidc import Oidc, OidcError, OidcTokens, oidc_of, user_of_claims
 from cotenant_verification.http_sessions import http_session
-from tests.integration.gateway.gateway_process import PROGRAM, WAIT_SECONDS, GatewayProcess, body_of
+from tests.integration.gateway.gateway_process import WAIT_SECONDS, GatewayProcess, body_of, refusal_to_start
 from tests.integration.gateway.openid_issuer import CLIENT, Issuer, rsa_key
 from tests.integration.gateway.test_service_accounts import TOKEN_REVIEWS, WHO, WHO_AM_I, hmac_signed
-from tests.nats_server import NatsServer, free_port
-from tests.streams import declare_streams
+from tests.nats_server import NatsServer
 
 
 @pytest.fixture(scope="module")
@@ -259,11 +257,7 @@ def test_flags_that_do_not_fit_are_named(arguments: tuple[Any, Any, Any, Any], s
     ],
 )
 def test_a_gateway_whose_flags_do_not_fit_does_not_start(nats_server: NatsServer, flags: tuple[str, ...], said: str) -> None:
-    declare_streams(nats_server.url)
-    command = [str(PROGRAM), "--nats", nats_server.url, "--http-port", str(free_port()), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
-    assert done.returncode != 0
-    assert said in done.stderr + done.stdout
+    assert said in refusal_to_start(nats_server.url, flags)
 
 
 async def test_a_stranger_that_asks_too_often_is_seen_in_the_metrics(gateway: GatewayProcess) -> None:

@@ -195,14 +195,9 @@ class MemoryStream:
         return decode_event(message.data, subject=message.subject, stream=self.name, sequence=sequence)
 
     def events(self, stored: Stored) -> list[Event | None]:
-        """Return what was stored with these sequences; None where a later message of the same batch has removed it already.
-        Raises EventError as `event` does."""
-        messages = self._messages
-        return [
-            message if message is None or type(message) is Event else self.event(sequence)
-            for sequence in range(stored.first, stored.last + 1)
-            for message in (messages.get(sequence),)
-        ]
+        """Return what `append` has stored; None where a later message of the same batch has removed it already."""
+        found = map(self._messages.get, range(stored.first, stored.last + 1))
+        return [message if isinstance(message, Event) else None for message in found]
 
     def snapshot(self, filters: Sequence[str]) -> list[int]:
         """Return the last sequence of each subject that a filter selects, in the order in which a server gives them: so many
