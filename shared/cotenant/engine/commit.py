@@ -48,12 +48,14 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What a core decided, and on what: foreign messages up to `folded`; `took_us` is how long `decide` took."""
+    """What a core decided, and on what: foreign messages up to `folded`, of which some may be missing where `behind`; `took_us`
+    is how long `decide` took."""
 
     events: Sequence[Event]
     folded: int
     now: datetime
     took_us: int
+    behind: bool = False
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -98,6 +100,7 @@ def commit_batch(decision: Decision, identity: Identity, config: str, prior: int
         core=identity.core,
         replica=identity.replica,
         took_us=decision.took_us,
+        behind=decision.behind,
     )
     record_id = f"{stem}0"
     trace = traces.continued((), record_id) if traces is not None else ""

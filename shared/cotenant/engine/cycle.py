@@ -76,6 +76,8 @@ class Cycle:
         self.config_text = config_text
         self.config = config_digest(config_text)
         self.folded = 0
+        self.behind = False
+        """What was folded may lack messages (`log.contract.Lagging`). To be set by who folds."""
         self.prior = 0
         self.conflicts = 0
         self._timer = timer
@@ -260,7 +262,8 @@ class Cycle:
             raise DecisionError(
                 f"{self.identity.service} decided {len(decided)} events at once; at most {MAX_EVENTS_PER_DECISION} fit a batch"
             )
-        return Decision(events=decided, folded=self.folded, now=now, took_us=(self._timer() - started) // 1000)
+        took_us = (self._timer() - started) // 1000
+        return Decision(events=decided, folded=self.folded, now=now, took_us=took_us, behind=self.behind)
 
     # -- settling ------------------------------------------------------------------------------------------------
 

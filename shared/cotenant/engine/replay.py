@@ -7,7 +7,8 @@ type, data, time, causes and id of every event of the batch.
 
 A commit of another `core` version, or whose configuration's text is not among the start markers, is "not comparable" and
 counted. So is a commit whose state rests on messages that are no longer there (holes in HISTORY, or a stretch that begins in
-while the service runs).
+while the service runs), and one that comes out differently after its service had read too late to be given everything
+(`Commit.behind`).
 
 Over 300 lines: reading a log and comparing a commit with it are one pass.
 """
@@ -31,6 +32,7 @@ from cotenant.model.subjects import selecting, tokens
 from cotenant.model.trace_context import continued, traceparent_of
 
 INCOMPLETE = "the state before it is no longer complete"
+BEHIND = "decided by a reader so far behind that messages were removed before it was given them"
 UNKNOWN = "the configuration's text is not in the stretch"
 HELD_TRACES = 200_000
 """Twice as many messages are remembered at most; an older cause's trace is not compared."""
@@ -229,6 +231,9 @@ class Verifier:
             self._refuse(f"decided without a message that was set aside ({type(error).__name__}: {error})")
             return
         difference = compare(name, record, commit, batch, decided, self._traces)
+        if difference is not None and commit.behind:
+            self._refuse(BEHIND)
+            return
         report.decisions += len(batch)
         report.by_service[name] = report.by_service.get(name, 0) + 1
         if difference is None:

@@ -14,7 +14,8 @@ class Commit(Payload, frozen=True, kw_only=True):
     `prior`: sequence of the service's own previous commit record, 0 for the first. `folded`: sequence of the last foreign
     message that was folded. The state decided on is: foreign messages up to `folded` plus own messages up to the end of
     `prior`'s batch. `count`: messages in this batch beside the record. `config`: digest of the start marker's text.
-    `core`: version of the core's rules. `took_us`: microseconds that `decide` took (0 where time is virtual).
+    `core`: version of the core's rules. `took_us`: microseconds that `decide` took (0 where time is virtual). `behind`: the
+    reader was so far behind that messages up to `folded` may have been removed by later ones before they were delivered.
     """
     TYPE = "cotenant.commit.v1"
 
@@ -26,6 +27,7 @@ class Commit(Payload, frozen=True, kw_only=True):
     core: str = ""
     replica: str = ""
     took_us: Count = 0
+    behind: bool = False
 
 
 class ServiceStarted(Payload, frozen=True, kw_only=True):

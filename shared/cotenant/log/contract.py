@@ -172,6 +172,20 @@ class Gathering(Protocol):
 
 
 @runtime_checkable
+class Lagging(Protocol):
+    """A reader that knows whether it may lack messages that were removed before it was given them.
+
+    A tombstone removes the earlier messages of its subject. Where some of them are not delivered any more although later
+    messages of other subjects are, the state is that of no position of the log, until the tombstone itself is folded. It is
+    once everything was delivered that was there.
+    """
+
+    @property
+    def behind(self) -> bool:
+        """Whether that may be so behind the last message that was delivered."""
+
+
+@runtime_checkable
 class Skipping(Protocol):
     """A reader that can skip, undecoded, what its owner has applied already: own messages, applied when they were stored."""
 

@@ -58,7 +58,16 @@ class DecidingService:
         self.ready = asyncio.Event()
         """The load of the present incarnation is over."""
         self._around = Surroundings(
-            identity, self.filters, log, host, clock, self.stopping, self.ready, self.quarantine, figures
+            identity,
+            self.filters,
+            log,
+            host,
+            clock,
+            self.stopping,
+            self.ready,
+            self.quarantine,
+            figures,
+            definition.gather.total_seconds(),
         )
         self._follower = Follower(
             log,

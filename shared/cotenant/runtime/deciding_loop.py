@@ -43,6 +43,9 @@ T = TypeVar("T")
 
 TICK_SECONDS = 1.0
 QUEUE_PULLS = 16
+BEHIND_SECONDS = 0.1
+"""So long, and what the reader gathers, decisions wait for a state that lacks nothing. What is decided on another one cannot be
+recomputed; where more arrives than a service can read, it decides all the same, and its commits say so."""
 MAX_AHEAD_SECONDS = 30.0
 """A clock that is further ahead of the log's is taken for wrong."""
 
@@ -59,6 +62,7 @@ class Surroundings(msgspec.Struct):
     ready: asyncio.Event
     quarantine: Quarantine
     figures: Figures
+    gather_seconds: float = 0.0
 
 
 class DecidingLoop:
@@ -79,6 +83,7 @@ class DecidingLoop:
         self._clock = around.clock
         self._clock_is_wrong = False
         self._room_pause = RoomPause()
+        self._behind_since: float | None = None
         self._folded = 0
         """Messages since telemetry counted them."""
 
@@ -132,7 +137,8 @@ class DecidingLoop:
     def _seconds_to_wait(self) -> float:
         now = self._clock()
         due = self.cycle.due(now)
-        return TICK_SECONDS if due is None else min(TICK_SECONDS, (due - now).total_seconds())
+        seconds = TICK_SECONDS if due is None else min(TICK_SECONDS, (due - now).total_seconds())
+        return seconds if self._behind_since is None else min(seconds, BEHIND_SECONDS)
 
     def _fold_waiting(self, reading: Reading, pulls: int = QUEUE_PULLS) -> int:
         """Fold what has arrived, at most so many pulls; returns how many messages."""
@@ -150,6 +156,17 @@ class DecidingLoop:
         if not self.around.ready.is_set():
             self._progress.add(count)
         return count
+
+    def _waits_for_more(self, reading: Reading) -> bool:
+        """Tell whether the state may lack messages that were removed unread, and what follows them can be waited for."""
+        self.cycle.behind = reading.behind
+        if not reading.behind:
+            self._behind_since = None
+            return False
+        now = self.around.figures.timer()
+        if self._behind_since is None:
+            self._behind_since = now
+        return now - self._behind_since < BEHIND_SECONDS + self.around.gather_seconds
 
     def _announce_ready(self) -> None:
         self.around.ready.set()
@@ -169,6 +186,8 @@ class DecidingLoop:
         started, started_ns = time.perf_counter(), time.time_ns()
         now = self._clock()
         if self._is_ahead(reading, now) or self._room_pause.waits(started):
+            return False
+        if self._waits_for_more(reading) and not cycle.has_next:
             return False
         batch = self._propose(now)
         figures = self.around.figures
@@ -296,7 +315,7 @@ class DecidingLoop:
                 reading.wake.clear()
                 # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
                 folded = self._fold_waiting(reading, 1)
-                if batch is not None:
+                if batch is not None and not self._waits_for_more(reading):
                     self._decide_next(batch)
                 if folded:
                     await asyncio.sleep(0)

@@ -38,6 +38,7 @@ from cotenant.log.contract import (
     Declared,
     Gathering,
     Growing,
+    Lagging,
     Log,
     NoAnswer,
     Reader,
@@ -86,7 +87,10 @@ class Reading:
         self._readers = readers
         self._stopping = stopping
         self._pull_limit = pull_limit
-        self._queue: asyncio.Queue[Sequence[Event]] = asyncio.Queue(queue_pulls)
+        self._queue: asyncio.Queue[tuple[Sequence[Event], bool]] = asyncio.Queue(queue_pulls)
+        """What a pull brought, and whether its reader was behind then."""
+        self.behind = False
+        """What was taken may lack messages of LOG (`log.contract.Lagging`)."""
         self._tasks = [asyncio.ensure_future(self._read(reader)) for reader in readers]
         self._ends = asyncio.ensure_future(stopping.wait())
         self._duty: asyncio.Future[None] | None = None
@@ -102,10 +106,13 @@ class Reading:
             self._snapshot.set()
 
     async def _read(self, reader: Reader) -> None:
+        lagging = reader if reader is self._readers[0] and isinstance(reader, Lagging) else None
+        behind = False
         while True:
             events = await reader.pull(self._pull_limit, PULL_SECONDS)
-            if events:
-                await self._queue.put(events)
+            was, behind = behind, lagging is not None and lagging.behind
+            if events or was != behind:
+                await self._queue.put((events, behind))
                 self.wake.set()
                 # Deliveries of a long load arrive between decisions: let the others run.
                 await asyncio.sleep(0)
@@ -121,12 +128,14 @@ class Reading:
 
     def take(self) -> Sequence[Event] | None:
         """Return the deliveries of one pull, None where none wait."""
-        if self._queue.empty():
-            return None
-        events = self._queue.get_nowait()
-        if events[-1].stream == LOG:
-            self._taken = events[-1].sequence
-        return events
+        while not self._queue.empty():
+            events, behind = self._queue.get_nowait()
+            if not events or events[-1].stream == LOG:
+                self.behind = behind
+            if events:
+                self._taken = events[-1].sequence if events[-1].stream == LOG else self._taken
+                return events
+        return None
 
     @property
     def taken_to(self) -> int:

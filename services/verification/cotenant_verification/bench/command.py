@@ -108,8 +108,9 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
 @click.option("--for", "span", default="30m", show_default=True, metavar="TIME", help="For how long, such as 30m.")
 @click.option("--nodes", type=click.IntRange(1, 100), default=8, show_default=True, help="Simulated nodes.")
 @click.option("--kill-every", default="0", show_default=True, metavar="TIME", help="Kill one process of the stack so often.")
+@click.option("--verify", is_flag=True, help="Recompute the run's decisions afterwards (cotenant replay --verify).")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
-def churn(rate: float, life: float, span: str, nodes: int, kill_every: str, output: str | None) -> None:
+def churn(rate: float, life: float, span: str, nodes: int, kill_every: str, verify: bool, output: str | None) -> None:
     """Create and delete pods on a real stack, and compare its end with its start."""
     from cotenant_verification.bench.over_http import churn as bench
 
@@ -117,12 +118,16 @@ def churn(rate: float, life: float, span: str, nodes: int, kill_every: str, outp
         seconds, pause = parse_duration(span), parse_duration(kill_every)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    found = asyncio.run(bench.run(rate, life, seconds, nodes, pause, lambda minute: click.echo(_line(minute), err=True)))
+    found = asyncio.run(
+        bench.run(rate, life, seconds, nodes, pause, verify, lambda minute: click.echo(_line(minute), err=True))
+    )
     if output == "json":
         click.echo(msgspec.json.encode(found).decode())
-        return
-    for name, value in msgspec.to_builtins(found).items():
-        click.echo(f"{name} {value}")
+    else:
+        for name, value in msgspec.to_builtins(found).items():
+            click.echo(f"{name} {value}")
+    if verify and (found.replay.get("differing") != 0 or not found.replay.get("verified")):
+        raise click.exceptions.Exit(1)
 
 
 @command.command("deletions")

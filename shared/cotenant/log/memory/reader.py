@@ -39,6 +39,8 @@ class MemoryReader:
         self._after = stream.last_sequence if after is None else after
         self._loading = after is None
         self.position = 0 if after is None else after
+        self.behind = False
+        """See `cotenant.log.contract.Lagging`."""
         self.on_snapshot_over: Callable[[], None] = lambda: None
 
     @property
@@ -72,6 +74,7 @@ class MemoryReader:
             following = self._stream.after(self._after, self._filters, room)
             taken.extend(following)
             self._after = following[-1] if len(following) == room else self._stream.last_sequence
+        self.behind = bool(self._backlog) or self._after < self._stream.last_sequence
         return taken
 
     def _decode(self, sequences: Sequence[int]) -> list[Event]:

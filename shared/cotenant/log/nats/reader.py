@@ -87,6 +87,8 @@ class NatsReader:
         self._gather_seconds = 0.0
         """Once the load is over."""
         self.reopened = 0
+        self.behind = False
+        """See `cotenant.log.contract.Lagging`."""
 
     @property
     def snapshot_over(self) -> bool:
@@ -204,7 +206,7 @@ class NatsReader:
         if queue:
             self._heard = asyncio.get_running_loop().time()
             self._in_touch = boot_seconds()
-        stored_ns = b""
+        stored_ns, sees_gaps = b"", self._selects is not None
         while len(events) < limit:
             if not queue:
                 await consumer.ask()
@@ -220,6 +222,10 @@ class NatsReader:
                 await self._check_distance(sequence)
             if sequence < self._delivers_from:
                 continue
+            if pending == b"0":
+                self.behind = False
+            elif not sees_gaps or sequence != self._after + 1:
+                self.behind = True
             self.position = self._after = sequence
             self._after_ns = stored_ns
             if self._known is not None and self._known(sequence):

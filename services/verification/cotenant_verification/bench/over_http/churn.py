@@ -2,7 +2,7 @@
 
 In: a rate, the lifetime of a pod, for how long, how often a service is killed. Out: figures of each minute as it passes, then
 those of the start beside those of the end: create to running, delete to gone, the servers' CPU time a pod, memory. At the end
-the stack is stopped and started again on its log.
+the stack is stopped and started again on its log, and `cotenant replay --verify` recomputes its decisions where asked for.
 
 The stack is `cotenant up` itself with simulated nodes (`processes`); pods come and go over HTTP (`churn_load`).
 """
@@ -13,6 +13,7 @@ import asyncio
 import itertools
 import os
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -72,13 +73,14 @@ class ChurnFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
     failed: int = 0
     restart_seconds: float | None = None
     """`cotenant up` on the log of the run, from its start to ready."""
-    log_messages: int = 0
+    replay: dict[str, object] = {}
+    """What `cotenant replay --verify` says of the run, where it was asked for."""
 
 
 async def run(
-    rate: float, life: float, seconds: float, nodes: int, kill_every: float, show: Callable[[Minute], None]
+    rate: float, life: float, seconds: float, nodes: int, kill_every: float, verify: bool, show: Callable[[Minute], None]
 ) -> ChurnFigures:
-    """Run the benchmark."""
+    """Run the benchmark; `verify` recomputes the decisions that HISTORY keeps afterwards."""
     with tempfile.TemporaryDirectory(prefix="cotenant-churn-") as temporary:
         folder = Path(temporary) / "data"
         folder.mkdir()
@@ -94,7 +96,18 @@ async def run(
         started = time.monotonic()
         async with stack(folder, nodes):
             restart = time.monotonic() - started
-    return _figures(churn, watch, restart)
+        recomputed = await _replay(folder) if verify else {}
+    return _figures(churn, watch, restart, recomputed)
+
+
+async def _replay(folder: Path) -> dict[str, object]:
+    command = [str(Path(sys.executable).parent / "cotenant"), "replay", "--verify", "--data", str(folder), "-o", "json"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    out, err = await process.communicate()
+    try:
+        return msgspec.json.decode(out, type=dict[str, object])
+    except msgspec.DecodeError:
+        return {"error": err.decode(errors="replace")[-600:]}
 
 
 class _Observer:
@@ -156,7 +169,7 @@ class _Observer:
         return {name: (pid, cpu_seconds(pid)) for name, pid in sorted(processes(self._root).items())}
 
 
-def _figures(churn: Churn, watch: _Observer, restart: float) -> ChurnFigures:
+def _figures(churn: Churn, watch: _Observer, restart: float, recomputed: dict[str, object]) -> ChurnFigures:
     whole = [minute for minute in watch.minutes[1:] if minute.created]
     undisturbed = [minute for minute in whole if not minute.killed]
     start, end = undisturbed[:COMPARED_MINUTES], undisturbed[-COMPARED_MINUTES:]
@@ -192,4 +205,5 @@ def _figures(churn: Churn, watch: _Observer, restart: float) -> ChurnFigures:
         never_gone=len(churn.deleted),
         failed=churn.failed,
         restart_seconds=round(restart, 2),
+        replay=recomputed,
     )

@@ -1,0 +1,186 @@
+"""Messages that a tombstone removed before a reader was given them: the reader says so, a service waits for the tombstone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from cotenant.engine.replay import BEHIND, verify
+from cotenant.events import Event, NodeResources
+from cotenant.events.commits import Commit
+from cotenant.log.contract import LOG, Lagging, NoAnswer, Reader, Refused, Stored, Write, ending
+from cotenant.log.memory import MemoryLog, MemoryReader
+from cotenant.log.nats.log import NatsLog
+from cotenant.runtime.deciding import DecidingService
+from cotenant.runtime.deciding_loop import BEHIND_SECONDS
+from tests.contract.logs import AnyLog
+from tests.contract.toy import TOY, ToyConfig, ToyCore, metric, toy_identity
+
+WAIT_SECONDS = 60
+
+
+async def say(log: AnyLog, *events: Event) -> int:
+    last = 0
+    for event in events:
+        outcome = await log.append([Write(event=event)])
+        assert isinstance(outcome, Stored)
+        last = outcome.last
+    return last
+
+
+def end_of(event: Event) -> Event:
+    return ending(event.subject, event.data, ())
+
+
+async def pull_one(reader: Reader) -> Event:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not (events := await reader.pull(1, 1.0)):
+            pass
+    (event,) = events
+    return event
+
+
+@pytest.mark.parametrize("filters", [["metrics.*"], ["metrics.*", "node.>"]], ids=["by the server", "by the reader"])
+async def test_a_reader_is_behind_until_it_was_given_what_removed_the_missing(log: AnyLog, filters: list[str]) -> None:
+    first = await say(log, metric("z", 0))
+    reader = await log.follow(LOG, filters, after=first)
+    assert isinstance(reader, Lagging)
+    await say(log, metric("a", 1), metric("b", 2), end_of(metric("a", 0)))
+    assert (await pull_one(reader)).subject == "metrics.b"
+    assert reader.behind, "metrics.a was there before metrics.b and will not come"
+    assert (await pull_one(reader)).tombstone
+    assert not reader.behind
+    await reader.close()
+
+
+async def test_a_reader_that_sees_every_message_of_the_log_is_not_behind_while_none_is_missing(log: AnyLog) -> None:
+    if not isinstance(log, NatsLog):
+        pytest.skip("the reader in memory does not look at sequences")
+    first = await say(log, metric("z", 0))
+    reader = await log.follow(LOG, ["metrics.*", "node.>"], after=first)
+    await say(log, metric("a", 1), metric("b", 2), metric("c", 3))
+    for subject in ("metrics.a", "metrics.b"):
+        assert (await pull_one(reader)).subject == subject
+        assert not reader.behind, "nothing was removed, so a long queue does not matter"
+    await reader.close()
+
+
+class OneByOne:
+    """A reader that is given one message each time it is allowed to go on."""
+
+    def __init__(self, reader: MemoryReader, allowed: asyncio.Semaphore) -> None:
+        self._reader = reader
+        self._allowed = allowed
+        self.on_snapshot_over: Callable[[], None] = lambda: None
+
+    @property
+    def snapshot_over(self) -> bool:
+        return self._reader.snapshot_over
+
+    @property
+    def position(self) -> int:
+        return self._reader.position
+
+    @property
+    def behind(self) -> bool:
+        return self._reader.behind
+
+    async def pull(self, limit: int, wait_seconds: float) -> Sequence[Event]:
+        self._reader.on_snapshot_over = self.on_snapshot_over
+        await self._allowed.acquire()
+        return await self._reader.pull(1, 0.0)
+
+    def loaded(self) -> None:
+        self._reader.loaded()
+
+    async def close(self) -> None:
+        await self._reader.close()
+
+
+class Remembering(MemoryLog):
+    """Remembers every message of LOG, as HISTORY does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history: list[Event] = []
+        self.allowed = asyncio.Semaphore(0)
+
+    async def append(self, writes: Sequence[Write]) -> Stored | Refused | NoAnswer:
+        outcome = await super().append(writes)
+        if isinstance(outcome, Stored):
+            self.history += [event for event in self.log.events(outcome) if event is not None]
+        return outcome
+
+    async def follow(self, stream: str, filters: Sequence[str], *, after: int | None = None) -> MemoryReader:
+        reader = await super().follow(stream, filters, after=after)
+        return OneByOne(reader, self.allowed)  # type: ignore[return-value]
+
+    async def go_on(self) -> None:
+        """Let the reader read one message, and the service fold it."""
+        self.allowed.release()
+        for _ in range(30):  # more steps than that takes
+            await asyncio.sleep(0)
+
+    async def answered(self, node: str, value: int, *, reading: bool = True) -> Event:
+        """Wait for an answer, and return its commit record."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                commit = Event(subject="", data=None)  # type: ignore[arg-type]
+                for event in self.history:
+                    commit = event if isinstance(event.data, Commit) else commit
+                    data = event.data
+                    if isinstance(data, NodeResources) and (data.node, data.batch_cpu_milli) == (node, value):
+                        return commit
+                await (self.go_on() if reading else asyncio.sleep(0))
+
+
+async def running(log: Remembering) -> tuple[DecidingService, asyncio.Task[None]]:
+    """A service that has answered, and is given one message more each time it is allowed to go on."""
+    await say(log, metric("a", 1), metric("b", 2))
+    service = DecidingService(TOY, ToyConfig(), toy_identity("a"), log, None)
+    task = asyncio.ensure_future(service.run())
+    await log.answered("b", 4)
+    await say(log, metric("a", 10), metric("b", 20), end_of(metric("a", 0)))
+    return service, task
+
+
+async def stopped(log: Remembering, service: DecidingService, task: asyncio.Task[None]) -> None:
+    service.stopping.set()
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not task.done():
+            await log.go_on()
+    await task
+
+
+async def test_a_service_decides_on_what_was_there_at_one_position_of_the_log() -> None:
+    log = Remembering()
+    service, task = await running(log)
+    commit = await log.answered("b", 40)
+    assert isinstance(commit.data, Commit)
+    assert not commit.data.behind
+    await stopped(log, service, task)
+    report = verify(log.history, {"toy": TOY})
+    assert report.ok, report
+    assert report.verified == report.commits
+
+
+async def test_a_service_that_cannot_catch_up_decides_all_the_same_and_says_so() -> None:
+    log = Remembering()
+    service, task = await running(log)
+    assert service.cycle is not None
+    core = service.cycle.core
+    assert isinstance(core, ToyCore)
+    began = asyncio.get_running_loop().time()
+    async with asyncio.timeout(WAIT_SECONDS):
+        while core.metrics["b"].data.node_usage.cpu_milli != 20:  # type: ignore[attr-defined]
+            await log.go_on()
+    commit = await log.answered("b", 40, reading=False)
+    assert isinstance(commit.data, Commit)
+    assert commit.data.behind
+    assert asyncio.get_running_loop().time() - began >= BEHIND_SECONDS
+    await stopped(log, service, task)
+    report = verify(log.history, {"toy": TOY})
+    assert report.not_comparable == {BEHIND: 1}
+    assert report.differing == 0
