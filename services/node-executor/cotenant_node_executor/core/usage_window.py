@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import groupby, repeat
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -125,6 +125,7 @@ class UsageWindow:
         last = self._last
         if alike and last is not None and last.readings is newest and last.pods is pods and last.samples == len(taken):
             return last.messages
+        runs = [(next(same), 1 + sum(1 for _ in same)) for _, same in groupby(samples, id)]
         messages: list[PodUsage] = []
         for uid in sorted(newest):
             to_run, usage = pods.get(uid), newest[uid].usage
@@ -138,7 +139,7 @@ class UsageWindow:
                 uid=uid,
                 qos=qos,
                 priority=priority,
-                series=_series(uid, samples),
+                series=_series(uid, runs),
                 throttled_permille=-1 if ratio is None else round(ratio * 1000),
                 pressure=_pressure(usage.pressure),
             )
@@ -147,17 +148,18 @@ class UsageWindow:
         return tuple(messages)
 
 
-def _series(uid: str, samples: Sequence[dict[str, Reading]]) -> Series:
-    """A pod's contiguous series that ends with the newest sample; `samples`: newest first."""
-    cpu: tuple[int, ...] = ()
-    memory: tuple[int, ...] = ()
-    for reading, alike in groupby(map(dict.get, samples, repeat(uid))):
+def _series(uid: str, runs: Sequence[tuple[Mapping[str, Reading], int]]) -> Series:
+    """A pod's contiguous series that ends with the newest sample; `runs`: readings, and how many samples have them, newest
+    first."""
+    cpu: list[int] = []
+    memory: list[int] = []
+    for readings, count in runs:
+        reading = readings.get(uid)
         if reading is None or (cpu_milli := reading.usage.cpu_milli) is None:
             break
-        count = len(tuple(alike))
-        cpu = (cpu_milli,) * count + cpu
-        memory = (reading.usage.memory_bytes or 0,) * count + memory
-    return Series(cpu_milli=cpu, memory_bytes=memory)
+        cpu += (cpu_milli,) * count
+        memory += (reading.usage.memory_bytes or 0,) * count
+    return Series(cpu_milli=tuple(cpu[::-1]), memory_bytes=tuple(memory[::-1]))
 
 
 _UNKNOWN = Pressure(cpu_some=-1, memory_some=-1, memory_full=-1, io_some=-1, io_full=-1)
