@@ -109,8 +109,11 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
 @click.option("--nodes", type=click.IntRange(1, 100), default=8, show_default=True, help="Simulated nodes.")
 @click.option("--kill-every", default="0", show_default=True, metavar="TIME", help="Kill one process of the stack so often.")
 @click.option("--verify", is_flag=True, help="Recompute the run's decisions afterwards (cotenant replay --verify).")
+@click.option("--nats-tls/--no-nats-tls", default=True, show_default=True, help="As `cotenant up` has it.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
-def churn(rate: float, life: float, span: str, nodes: int, kill_every: str, verify: bool, output: str | None) -> None:
+def churn(
+    rate: float, life: float, span: str, nodes: int, kill_every: str, verify: bool, nats_tls: bool, output: str | None
+) -> None:
     """Create and delete pods on a real stack, and compare its end with its start."""
     from cotenant_verification.bench.over_http import churn as bench
 
@@ -118,9 +121,10 @@ def churn(rate: float, life: float, span: str, nodes: int, kill_every: str, veri
         seconds, pause = parse_duration(span), parse_duration(kill_every)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    found = asyncio.run(
-        bench.run(rate, life, seconds, nodes, pause, verify, lambda minute: click.echo(_line(minute), err=True))
+    running = bench.run(
+        rate, life, seconds, nodes, pause, lambda each: click.echo(_line(each), err=True), verify=verify, nats_tls=nats_tls
     )
+    found = asyncio.run(running)
     if output == "json":
         click.echo(msgspec.json.encode(found).decode())
     else:

@@ -78,13 +78,21 @@ class ChurnFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 async def run(
-    rate: float, life: float, seconds: float, nodes: int, kill_every: float, verify: bool, show: Callable[[Minute], None]
+    rate: float,
+    life: float,
+    seconds: float,
+    nodes: int,
+    kill_every: float,
+    show: Callable[[Minute], None],
+    *,
+    verify: bool = False,
+    nats_tls: bool = True,
 ) -> ChurnFigures:
     """Run the benchmark; `verify` recomputes the decisions that HISTORY keeps afterwards."""
     with tempfile.TemporaryDirectory(prefix="cotenant-churn-") as temporary:
         folder = Path(temporary) / "data"
         folder.mkdir()
-        async with stack(folder, nodes) as (process, gateway):
+        async with stack(folder, nodes, nats_tls=nats_tls) as (process, gateway):
             churn = Churn(gateway, rate, life)
             watch = _Observer(churn, process.pid, kill_every, show)
             observing = asyncio.ensure_future(watch.run())
@@ -94,7 +102,7 @@ async def run(
                 observing.cancel()
                 await asyncio.gather(observing, return_exceptions=True)
         started = time.monotonic()
-        async with stack(folder, nodes):
+        async with stack(folder, nodes, nats_tls=nats_tls):
             restart = time.monotonic() - started
         recomputed = await _replay(folder) if verify else {}
     return _figures(churn, watch, restart, recomputed)

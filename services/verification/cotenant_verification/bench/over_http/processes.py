@@ -26,9 +26,9 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.asynccontextmanager
-async def stack(folder: Path, nodes: int) -> AsyncIterator[tuple[subprocess.Popen[bytes], Server]]:
+async def stack(folder: Path, nodes: int, *, nats_tls: bool = True) -> AsyncIterator[tuple[subprocess.Popen[bytes], Server]]:
     """Start `cotenant up` on a folder and wait until it is ready; stop it as Ctrl-C would."""
-    process = _start(folder, nodes)
+    process = _start(folder, nodes, nats_tls)
     try:
         deadline = time.monotonic() + READY_SECONDS
         while (endpoint := read_endpoint(folder)) is None:
@@ -41,8 +41,9 @@ async def stack(folder: Path, nodes: int) -> AsyncIterator[tuple[subprocess.Pope
         await asyncio.to_thread(_ended, process)
 
 
-def _start(folder: Path, nodes: int) -> subprocess.Popen[bytes]:
-    command = [str(Path(sys.executable).parent / "cotenant"), "up", "--data", str(folder), "--nodes", str(nodes)]
+def _start(folder: Path, nodes: int, nats_tls: bool) -> subprocess.Popen[bytes]:
+    console, spoken = str(Path(sys.executable).parent / "cotenant"), "--nats-tls" if nats_tls else "--no-nats-tls"
+    command = [console, "up", "--data", str(folder), "--nodes", str(nodes), spoken]
     with (folder.parent / "up.log").open("ab") as out:
         return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
 
