@@ -229,6 +229,29 @@ async def test_what_nothing_follows_is_found_when_the_reader_looks(
     assert await read(reader, 1) == [("new", 1)]
 
 
+async def test_a_reader_at_rest_looks_ever_more_rarely(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 50 ms on, twice as long each time: at most ten looks in two seconds, whether LOG went on elsewhere or not."""
+    monkeypatch.setattr(republished, "SETTLE_SECONDS", 0.05)
+    looks: list[int] = []
+    last = NodeReads.last
+
+    async def counted(reads: NodeReads) -> int:
+        looks.append(await last(reads))
+        return looks[-1]
+
+    monkeypatch.setattr(NodeReads, "last", counted)
+    await store(nats_log, fact("x", 0))
+    await store(nats_log, fact("x", 1, node="another"))
+    reader = await loaded(other)
+    assert not await reader.pull(10, 1.0)
+    await store(nats_log, fact("x", 2))
+    assert await read(reader, 1) == [("x", 2)]
+    assert not await reader.pull(10, 1.0)
+    assert 2 <= len(looks) <= 10
+
+
 async def test_news_of_the_stream_make_the_reader_look(
     nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

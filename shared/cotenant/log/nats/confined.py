@@ -71,9 +71,6 @@ class Page(msgspec.Struct, frozen=True):
     """So many are left, as far as the replica knows."""
 
 
-NOTHING = Page((), 0, 0)
-
-
 async def leaders_end(client: BusClient, subject: str) -> int:
     """Return the sequence of LOG's last message. `subject`: one of LOG that the caller may write to; nothing is stored. Raises
     BusError, API_ERRORS."""

@@ -33,7 +33,7 @@ from nats.errors import NoRespondersError
 
 from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, MAX_BEHIND, Behind
-from cotenant.log.nats.confined import NOTHING, NodeReads, NodeSnapshot, identity, leaders_end_beyond
+from cotenant.log.nats.confined import NodeReads, NodeSnapshot, Page, identity, leaders_end_beyond
 from cotenant.log.nats.consumer import Gap
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
 from cotenant.log.nats.direct import Message, server_header
@@ -292,14 +292,25 @@ class RepublishedReader:
         self._other = False
 
     async def _look(self) -> None:
-        """Get what is stored behind `_known`, a page of it. Raises Behind, BusError, API_ERRORS."""
+        """Get what is stored behind `_known`, a page of it, and say when to look again: at once where there is more. Raises
+        Behind, BusError, API_ERRORS."""
         try:
             last = await self._reads.last()
-            page = await self._reads.page(self._known, last, LOOK_MESSAGES) if last > self._known else NOTHING
+            page = await self._reads.page(self._known, last, LOOK_MESSAGES) if last > self._known else None
         except NoRespondersError:
             self._other = True
             raise
         self._in_touch = boot_seconds()
+        if page is not None:
+            self._find(page)
+        self._gap = page is not None and page.position < last
+        if self._gap:
+            return
+        self._look_after(self._interval * random.uniform(0.75, 1.25))
+        self._interval = min(self._interval * 2, LOOK_SECONDS)
+
+    def _find(self, page: Page) -> None:
+        """Take what a look has found. Raises Behind."""
         if not self._loading and page.pending > MAX_BEHIND:
             raise Behind(f"more than {MAX_BEHIND} messages behind on {LOG}")
         for message in page.messages:
@@ -314,11 +325,6 @@ class RepublishedReader:
             self._delivered = {sequence for sequence in self._delivered if sequence > self._known}
         if len(self._delivered) >= MAX_DELIVERED:
             raise Behind(f"{MAX_DELIVERED} messages were delivered that {LOG} does not have")
-        self._gap = page.position < last
-        if self._gap:
-            return
-        self._look_after(self._interval * random.uniform(0.75, 1.25))
-        self._interval = min(self._interval * 2, LOOK_SECONDS)
 
     def loaded(self) -> None:
         """See `cotenant.log.contract.Reader`."""
