@@ -6,9 +6,9 @@ configuration is carried along, and a message is held no longer than until it is
 type, data, time, causes and id of every event of the batch.
 
 A commit of another `core` version, or whose configuration's text is not among the start markers, is "not comparable" and
-counted. So is a commit whose state rests on messages that are no longer there (holes in HISTORY, or a stretch that begins in
-while the service runs), and one that comes out differently after its service had read too late to be given everything
-(`Commit.behind`).
+counted. So is one that comes out differently where messages before it are no longer there (holes in HISTORY, or a stretch that
+begins while the service runs), or where its service had read too late to be given everything (`Commit.behind`). What comes out
+the same is verified all the same: most of what is missing was over soon.
 
 Over 300 lines: reading a log and comparing a commit with it are one pass.
 """
@@ -82,7 +82,6 @@ class _Line:
         """What the service itself could not fold this core cannot fold either."""
         self.last = LastMessages()
         """Of what was folded: a core of another configuration starts from them, as its process does."""
-        self.last_end = 0
         self.pending: tuple[Event, Commit, list[Event]] | None = None
         """A commit whose batch has not been read to its end."""
         self._selects = selecting(definition.filters).fullmatch
@@ -163,6 +162,7 @@ class Verifier:
         line = self._lines.get(event.source)
         if isinstance(data, Commit):
             if line is not None:
+                self._give_up(line)
                 line.pending = (event, data, [])
                 self._finish(line)
             elif self._recomputed(tokens(event.subject)[1]) is not None and self._counts(event):
@@ -172,7 +172,11 @@ class Verifier:
         for each in self._lines.values():
             each.read(event)
         if line is not None and line.pending is not None:
-            line.pending[2].append(event)
+            record, commit, batch = line.pending
+            if event.sequence > record.sequence + commit.count:
+                self._give_up(line)
+                return
+            batch.append(event)
             self._finish(line)
 
     def _recomputed(self, service: str) -> Definition | None:
@@ -195,6 +199,13 @@ class Verifier:
     def _refuse(self, reason: str) -> None:
         self.report.not_comparable[reason] = self.report.not_comparable.get(reason, 0) + 1
 
+    def _give_up(self, line: _Line) -> None:
+        """Where messages of a batch are missing, nothing says what was decided."""
+        pending, line.pending = line.pending, None
+        if pending is not None and self._counts(pending[0]):
+            self.report.commits += 1
+            self._refuse(INCOMPLETE)
+
     def _finish(self, line: _Line) -> None:
         """Check a commit once its whole batch has been read."""
         assert line.pending is not None
@@ -203,14 +214,11 @@ class Verifier:
             return
         line.pending = None
         report = self.report
-        prior_end, line.last_end = line.last_end, record.sequence + commit.count
         wanted = self._counts(record)
         report.commits += wanted
         text = self._configs.get(commit.config)
         reason = ""
-        if self._broken:
-            reason = INCOMPLETE
-        elif text is None:
+        if text is None:
             reason = UNKNOWN
         elif commit.core != line.definition.core_version:
             reason = f"decided by core {commit.core or '?'}, this is {line.definition.core_version}"
@@ -220,7 +228,8 @@ class Verifier:
             return
         if line.core is None or line.config != commit.config:
             line.fresh(text, commit.config)
-        line.fold(commit.folded, prior_end)
+        # All own messages before the record are of the batches before it.
+        line.fold(commit.folded, record.sequence - 1)
         if not wanted:
             return
         assert line.core is not None
@@ -228,11 +237,12 @@ class Verifier:
         try:
             decided = line.core.decide(commit.now)
         except Exception as error:  # noqa: BLE001 - the service had set aside what makes its rules raise
-            self._refuse(f"decided without a message that was set aside ({type(error).__name__}: {error})")
+            set_aside = f"decided without a message that was set aside ({type(error).__name__}: {error})"
+            self._refuse(INCOMPLETE if self._broken else set_aside)
             return
         difference = compare(name, record, commit, batch, decided, self._traces)
-        if difference is not None and commit.behind:
-            self._refuse(BEHIND)
+        if difference is not None and (self._broken or commit.behind):
+            self._refuse(INCOMPLETE if self._broken else BEHIND)
             return
         report.decisions += len(batch)
         report.by_service[name] = report.by_service.get(name, 0) + 1

@@ -177,7 +177,8 @@ class Lagging(Protocol):
 
     A tombstone removes the earlier messages of its subject. Where some of them are not delivered any more although later
     messages of other subjects are, the state is that of no position of the log, until the tombstone itself is folded. It is
-    once everything was delivered that was there.
+    once everything was delivered that was there. A reader of one filter does not see that a message is missing: it goes by
+    what the server counts as waiting.
     """
 
     @property
