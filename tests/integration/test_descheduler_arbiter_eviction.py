@@ -7,6 +7,7 @@ The test plays the executors: it reports runs and metrics, and the end of a pod 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import sys
@@ -81,12 +82,13 @@ class World:
                     self.last[event.subject] = event
 
     async def until_ready(self) -> None:
-        """Wait until the gateway has loaded; before that it refuses what it is asked."""
+        """Wait until the gateway listens and has loaded; before that it refuses what it is asked."""
         async with asyncio.timeout(WAIT_SECONDS):
             while True:
-                async with self.http.get(f"{self.api}/readyz") as response:
-                    if response.status == 200:
-                        return
+                with contextlib.suppress(aiohttp.ClientConnectorError):
+                    async with self.http.get(f"{self.api}/readyz") as response:
+                        if response.status == 200:
+                            return
                 await asyncio.sleep(0.05)
 
     async def report(self, subject: str, data: Payload) -> None:
