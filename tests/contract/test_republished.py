@@ -252,6 +252,21 @@ async def test_a_reader_at_rest_looks_ever_more_rarely(
     assert 2 <= len(looks) <= 10
 
 
+async def test_more_than_can_be_remembered_beyond_what_a_replica_holds_makes_the_reader_start_over(
+    nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(republished, "MAX_DELIVERED", 3)
+    reader = await loaded(other, count=0)
+
+    async def nothing(_: NodeReads) -> int:
+        return 0
+
+    monkeypatch.setattr(NodeReads, "last", nothing)
+    await store(nats_log, *(fact(f"x{number}", number) for number in range(5)))
+    with pytest.raises(Behind, match="3 messages were delivered"):
+        await read_on(reader)
+
+
 async def test_news_of_the_stream_make_the_reader_look(
     nats_log: NatsLog, other: NatsLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

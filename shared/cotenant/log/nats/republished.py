@@ -303,6 +303,8 @@ class RepublishedReader:
         self._in_touch = boot_seconds()
         if page is not None:
             self._find(page)
+        if len(self._delivered) >= MAX_DELIVERED:
+            raise Behind(f"{MAX_DELIVERED} messages were delivered that {LOG} does not have")
         self._gap = page is not None and page.position < last
         if self._gap:
             return
@@ -323,8 +325,6 @@ class RepublishedReader:
         if page.messages:
             self._known = page.messages[-1][1]
             self._delivered = {sequence for sequence in self._delivered if sequence > self._known}
-        if len(self._delivered) >= MAX_DELIVERED:
-            raise Behind(f"{MAX_DELIVERED} messages were delivered that {LOG} does not have")
 
     def loaded(self) -> None:
         """See `cotenant.log.contract.Reader`."""
