@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +18,22 @@ import pytest
 import yaml
 
 from tests.builders import pod_document
+from tests.network_namespace import USABLE, network_namespace
+from tests.other_processes import wait_for
 
 REPOSITORY = Path(__file__).parents[2]
-NAMESPACE = f"cotenant-compose-{os.getpid()}"
 WAIT_SECONDS = 90.0
 BIN = Path(sys.executable).parent
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root for a network namespace: compose.yaml's ports are fixed"
-)
+pytestmark = pytest.mark.skipif(not USABLE, reason="needs root for a network namespace: compose.yaml's ports are fixed")
 
 
 class Composed:
     """The services of compose.yaml on this machine."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, within: tuple[str, ...]) -> None:
+        """`within`: what runs a command where the ports are free."""
+        self._within = within
         self._services: dict[str, dict[str, Any]] = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())["services"]
         self.folder = folder
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -72,18 +71,14 @@ class Composed:
 
         environment = {key: on_host(str(value).replace("$$", "$")) for key, value in service.get("environment", {}).items()}
         words = [on_host(str(word).replace("$$", "$")) for word in service["command"]]
-        return ["ip", "netns", "exec", NAMESPACE, *words], environment
+        return [*self._within, *words], environment
 
-    def run(self, name: str) -> None:
-        """Run a service that ends, until it succeeds: `restart: on-failure`."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while True:
-            command, environment = self._command(name)
-            done = subprocess.run(command, env=_surroundings(environment), capture_output=True, text=True, timeout=WAIT_SECONDS)
-            if done.returncode == 0:
-                return
-            assert time.monotonic() < deadline, f"{name}: {done.stdout}{done.stderr}"
-            time.sleep(0.5)
+    def run(self, name: str) -> bool:
+        """Run a service that ends; whether it succeeded."""
+        command, environment = self._command(name)
+        with (self.folder / f"{name}.log").open("ab") as log:
+            done = subprocess.run(command, env=_surroundings(environment), stdout=log, stderr=log, timeout=WAIT_SECONDS)
+        return done.returncode == 0
 
     def start(self, name: str) -> None:
         """Start a service that stays."""
@@ -112,43 +107,34 @@ class Composed:
 
     def console(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run `cotenant` as an administrator on this host."""
-        kubeconfig = self.folder / "credentials" / "kubeconfig"
-        command = ["ip", "netns", "exec", NAMESPACE, "cotenant", *words]
-        return subprocess.run(
-            command, env=_surroundings({"KUBECONFIG": str(kubeconfig)}), capture_output=True, text=True, timeout=WAIT_SECONDS
-        )
+        environment = _surroundings({"KUBECONFIG": str(self.folder / "credentials" / "kubeconfig")})
+        command = [*self._within, "cotenant", *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_SECONDS)
 
 
 def _surroundings(more: dict[str, str]) -> dict[str, str]:
     return {"PATH": f"{BIN}:{os.environ['PATH']}", "HOME": os.environ.get("HOME", "/"), **more}
 
 
-def until(done: Callable[[], bool], said: Callable[[], str]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not done():
-        assert time.monotonic() < deadline, said()
-        time.sleep(0.5)
-
-
 @pytest.fixture
 def composed(tmp_path: Path) -> Iterator[Composed]:
-    subprocess.run(("ip", "netns", "add", NAMESPACE), check=True)
-    subprocess.run(("ip", "-n", NAMESPACE, "link", "set", "lo", "up"), check=True)
-    made = Composed(tmp_path)
     (tmp_path / "credentials").mkdir()
-    try:
-        yield made
-    finally:
-        made.stop()
-        subprocess.run(("ip", "netns", "del", NAMESPACE), check=True)
+    with network_namespace("compose") as within:
+        made = Composed(tmp_path, within)
+        try:
+            yield made
+        finally:
+            made.stop()
+            print(made.log())  # shown where the test fails
 
 
 def test_what_the_file_says_makes_a_cell_that_runs_a_pod(composed: Composed, tmp_path: Path) -> None:
-    composed.run("setup")
+    assert composed.run("setup")
     for name in composed.names:
         if name not in ("setup", "streams"):
             composed.start(name)
-    composed.run("streams")
+    # restart: on-failure
+    wait_for("the streams to be declared", lambda: composed.run("streams"), WAIT_SECONDS)
 
     def items(plural: str) -> list[dict[str, Any]]:
         found = composed.console("get", plural, "-o", "json")
@@ -161,10 +147,10 @@ def test_what_the_file_says_makes_a_cell_that_runs_a_pod(composed: Composed, tmp
         }
         return [conditions.get(f"sim-{number}", {}).get("Ready") for number in (1, 2, 3)] == ["True"] * 3
 
-    until(ready, composed.log)
+    wait_for("the nodes to be ready", ready, WAIT_SECONDS)
     manifest = tmp_path / "pod.yaml"
     manifest.write_text(json.dumps(pod_document("web", uid="", image="simulated", requests={"cpu": "300m", "memory": "256Mi"})))
     applied = composed.console("apply", "-f", str(manifest))
     assert applied.returncode == 0, applied.stderr
-    until(lambda: any(pod["status"].get("phase") == "Running" for pod in items("pods")), composed.log)
-    assert set(composed.stop().values()) == {0}, composed.log()
+    wait_for("the pod to run", lambda: [pod for pod in items("pods") if pod["status"].get("phase") == "Running"], WAIT_SECONDS)
+    assert set(composed.stop().values()) == {0}

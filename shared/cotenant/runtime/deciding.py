@@ -57,17 +57,9 @@ class DecidingService:
         self.cycle: Cycle | None = None
         self.ready = asyncio.Event()
         """The load of the present incarnation is over."""
+        gather_seconds = definition.gather.total_seconds()
         self._around = Surroundings(
-            identity,
-            self.filters,
-            log,
-            host,
-            clock,
-            self.stopping,
-            self.ready,
-            self.quarantine,
-            figures,
-            definition.gather.total_seconds(),
+            identity, self.filters, log, host, clock, self.stopping, self.ready, self.quarantine, figures, gather_seconds
         )
         self._follower = Follower(
             log,
@@ -78,7 +70,7 @@ class DecidingService:
             views=definition.views,
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
-            gather_seconds=definition.gather.total_seconds(),
+            gather_seconds=gather_seconds,
             clock=clock,
             figures=figures,
         )

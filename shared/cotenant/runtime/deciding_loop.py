@@ -62,7 +62,7 @@ class Surroundings(msgspec.Struct):
     ready: asyncio.Event
     quarantine: Quarantine
     figures: Figures
-    gather_seconds: float = 0.0
+    gather_seconds: float
 
 
 class DecidingLoop:
@@ -149,6 +149,7 @@ class DecidingLoop:
             self._traces.note(events)
             self.cycle.fold(events, now)
             count += len(events)
+        self.cycle.behind = reading.behind
         self._folded += count
         figures = self.around.figures
         if count and figures.undecided_since is None:
@@ -157,10 +158,9 @@ class DecidingLoop:
             self._progress.add(count)
         return count
 
-    def _waits_for_more(self, reading: Reading) -> bool:
+    def _waits_for_more(self) -> bool:
         """Tell whether the state may lack messages that were removed unread, and what follows them can be waited for."""
-        self.cycle.behind = reading.behind
-        if not reading.behind:
+        if not self.cycle.behind:
             self._behind_since = None
             return False
         now = self.around.figures.timer()
@@ -187,7 +187,7 @@ class DecidingLoop:
         now = self._clock()
         if self._is_ahead(reading, now) or self._room_pause.waits(started):
             return False
-        if self._waits_for_more(reading) and not cycle.has_next:
+        if self._waits_for_more() and not cycle.has_next:
             return False
         batch = self._propose(now)
         figures = self.around.figures
@@ -315,7 +315,7 @@ class DecidingLoop:
                 reading.wake.clear()
                 # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
                 folded = self._fold_waiting(reading, 1)
-                if batch is not None and not self._waits_for_more(reading):
+                if batch is not None and not self._waits_for_more():
                     self._decide_next(batch)
                 if folded:
                     await asyncio.sleep(0)

@@ -130,10 +130,12 @@ class Reading:
         """Return the deliveries of one pull, None where none wait."""
         while not self._queue.empty():
             events, behind = self._queue.get_nowait()
-            if not events or events[-1].stream == LOG:
+            of_log = not events or events[-1].stream == LOG
+            if of_log:
                 self.behind = behind
             if events:
-                self._taken = events[-1].sequence if events[-1].stream == LOG else self._taken
+                if of_log:
+                    self._taken = events[-1].sequence
                 return events
         return None
 

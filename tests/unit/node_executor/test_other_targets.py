@@ -28,6 +28,7 @@ from cotenant_node_executor.targets.other.accessors import Accessor, ResctrlAcce
 from cotenant_node_executor.targets.other.threads import SchedulingCalls, ThreadAccessor
 from cotenant_node_executor.targets.other.traffic import TrafficAccessor
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from tests.network_namespace import USABLE, network_namespace
 
 Values = dict[NonCgroup, Mapping[Attribute, str]]
 
@@ -242,17 +243,14 @@ def test_the_kernels_own_core_scheduling_gives_a_cookie_or_refuses_it(sleeper: T
 # -- traffic classes -------------------------------------------------------------------------------------------------
 
 CLASS = TcClass("lo", "1:10")
-NAMESPACE = f"cotenant-tc-{os.getpid()}"
 
 
 @pytest.fixture
 def traffic() -> Iterator[TrafficAccessor]:
     """A network namespace of our own, whose loopback has one class."""
-    if os.geteuid() or shutil.which("tc") is None or shutil.which("ip") is None:
+    if not USABLE or shutil.which("tc") is None:
         pytest.skip("needs root, ip and tc (iproute2)")
-    within = ("ip", "netns", "exec", NAMESPACE)
-    subprocess.run(("ip", "netns", "add", NAMESPACE), check=True)
-    try:
+    with network_namespace("tc") as within:
         for command in (
             "tc qdisc add dev lo root handle 1: htb",
             "tc class add dev lo parent 1: classid 1:10 htb rate 10mbit ceil 20mbit",
@@ -261,8 +259,6 @@ def traffic() -> Iterator[TrafficAccessor]:
             if made.returncode:
                 pytest.skip(f"this kernel has no HTB: {made.stderr.strip()}")
         yield TrafficAccessor(within)
-    finally:
-        subprocess.run(("ip", "netns", "del", NAMESPACE), check=True)
 
 
 def test_the_rates_of_a_class_are_changed_one_by_one_and_repaired(traffic: TrafficAccessor) -> None:

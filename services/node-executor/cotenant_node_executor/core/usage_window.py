@@ -121,11 +121,11 @@ class UsageWindow:
         """Usage of each pod in the newest sample; reused from the last message where as many samples had the same readings."""
         samples = [sample.snapshot.pods for sample in reversed(taken)]
         newest = samples[0]
-        alike = all(readings is newest for readings in samples)
+        runs = [(next(same), 1 + sum(1 for _ in same)) for _, same in groupby(samples, id)]
+        alike = len(runs) == 1
         last = self._last
         if alike and last is not None and last.readings is newest and last.pods is pods and last.samples == len(taken):
             return last.messages
-        runs = [(next(same), 1 + sum(1 for _ in same)) for _, same in groupby(samples, id)]
         messages: list[PodUsage] = []
         for uid in sorted(newest):
             to_run, usage = pods.get(uid), newest[uid].usage

@@ -222,13 +222,13 @@ class NatsReader:
                 await self._check_distance(sequence)
             if sequence < self._delivers_from:
                 continue
-            if sees_gaps and sequence != self._after + 1:
+            if not sees_gaps:
+                self.behind = pending != b"0"
+            elif sequence != self._after + 1:
                 # What removed the missing comes later: also where the server has not counted it yet.
                 self.behind = True
             elif pending == b"0":
                 self.behind = False
-            elif not sees_gaps:
-                self.behind = True
             self.position = self._after = sequence
             self._after_ns = stored_ns
             if self._known is not None and self._known(sequence):

@@ -13,7 +13,6 @@ import asyncio
 import itertools
 import os
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ import msgspec
 
 from cotenant_verification.bench.figures import Latency, latency
 from cotenant_verification.bench.over_http.churn_load import Churn
-from cotenant_verification.bench.over_http.processes import cpu_seconds, memory_mib, processes, stack
+from cotenant_verification.bench.over_http.processes import CONSOLE, cpu_seconds, memory_mib, processes, stack
 
 COMPARED_MINUTES = 3
 """Start and end are this many minutes each (the first minute is left out: caches fill)."""
@@ -109,7 +108,7 @@ async def run(
 
 
 async def _replay(folder: Path) -> dict[str, object]:
-    command = [str(Path(sys.executable).parent / "cotenant"), "replay", "--verify", "--data", str(folder), "-o", "json"]
+    command = [CONSOLE, "replay", "--verify", "--data", str(folder), "-o", "json"]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
     out, err = await process.communicate()
     try:

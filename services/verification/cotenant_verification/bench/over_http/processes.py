@@ -20,6 +20,8 @@ from cotenant_console.api.credentials import Server
 from cotenant_console.api.endpoint import read_endpoint
 from cotenant_verification.bench.testbed import BenchError
 
+CONSOLE = str(Path(sys.executable).parent / "cotenant")
+"""The command of this installation."""
 READY_SECONDS = 150.0
 STOP_SECONDS = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -42,8 +44,8 @@ async def stack(folder: Path, nodes: int, *, nats_tls: bool = True) -> AsyncIter
 
 
 def _start(folder: Path, nodes: int, nats_tls: bool) -> subprocess.Popen[bytes]:
-    console, spoken = str(Path(sys.executable).parent / "cotenant"), "--nats-tls" if nats_tls else "--no-nats-tls"
-    command = [console, "up", "--data", str(folder), "--nodes", str(nodes), spoken]
+    tls = "--nats-tls" if nats_tls else "--no-nats-tls"
+    command = [CONSOLE, "up", "--data", str(folder), "--nodes", str(nodes), tls]
     with (folder.parent / "up.log").open("ab") as out:
         return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
 
