@@ -19,6 +19,7 @@ from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.topology import MachineTopology
 from cotenant.events.usage import UsageSample
 from cotenant.events.yarn import YarnNode
 
@@ -33,6 +34,7 @@ __all__ = [
     "Execution",
     "ExecutorStatus",
     "LogDeclared",
+    "MachineTopology",
     "Migration",
     "NodeCondition",
     "NodeLoadJudged",

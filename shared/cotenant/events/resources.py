@@ -92,6 +92,8 @@ class NodeSLORendered(Payload, frozen=True, kw_only=True):
     """The node's reservation annotation, in milli-cores."""
     reserved_cpus: str = ""
     """CPUs that it keeps from pods, as a list in the kernel's format."""
+    memory_collect_policy: str = "usageWithoutPageCache"
+    """Which memory NodeMetrics are computed from: `metricMemoryCollectPolicy` of the node's colocation strategy."""
     spec: msgspec.Raw = msgspec.field(default_factory=empty_document)
     """The whole NodeSLO spec as JSON, sections and spelling as Koordinator's."""
     config: str = ""

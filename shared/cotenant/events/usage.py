@@ -14,11 +14,14 @@ class Series(Part, frozen=True, kw_only=True):
     """CPU in milli-cores and memory working set in bytes, per sample, parallel to the newest of `UsageSample.offsets_ms`.
 
     Values are not bounded here: metrics-ingest refuses a message of values that nothing can have, and counts it. A series that
-    is shorter than `offsets_ms` belongs to its last entries: a pod that was not there before.
+    is shorter than `offsets_ms` belongs to its last entries: a pod that was not there before. `page_cache_bytes` comes on top
+    of the working set, `cold_bytes` are those of both that were not used for a while; empty where the node does not collect them.
     """
 
     cpu_milli: tuple[int, ...] = ()
     memory_bytes: tuple[int, ...] = ()
+    page_cache_bytes: tuple[int, ...] = ()
+    cold_bytes: tuple[int, ...] = ()
 
 
 class Pressure(Part, frozen=True, kw_only=True):
@@ -32,7 +35,10 @@ class Pressure(Part, frozen=True, kw_only=True):
 
 
 class PodUsage(Part, frozen=True, kw_only=True):
-    """Usage of one pod. `throttled_permille`: throttled periods per thousand since the last message, -1 unknown."""
+    """Usage of one pod. `throttled_permille`: throttled periods per thousand since the last message, -1 unknown.
+
+    `cycles`, `instructions`: of all its containers over the last CPI window; 0 where they are not counted.
+    """
 
     namespace: str
     name: str
@@ -42,6 +48,24 @@ class PodUsage(Part, frozen=True, kw_only=True):
     series: Series = Series()
     throttled_permille: Int32 = -1
     pressure: Pressure = Pressure()
+    cycles: Count = 0
+    instructions: Count = 0
+
+
+class NumaUsage(Part, frozen=True, kw_only=True):
+    """Usage of one NUMA node at the last sample: CPU of its processors, memory used of its own."""
+
+    node: Count = 0
+    cpu_milli: Count = 0
+    memory_bytes: Count = 0
+
+
+class ResctrlUsage(Part, frozen=True, kw_only=True):
+    """Last-level cache occupancy and memory bandwidth of one resctrl group, over the last collection."""
+
+    group: str
+    llc_bytes: Count = 0
+    memory_bandwidth_bytes_per_second: Count = 0
 
 
 class HostApplicationUsage(Part, frozen=True, kw_only=True):
@@ -71,3 +95,5 @@ class UsageSample(Payload, frozen=True, kw_only=True):
     pressure: Pressure = Pressure()
     pods: tuple[PodUsage, ...] = ()
     host_applications: tuple[HostApplicationUsage, ...] = ()
+    numa: tuple[NumaUsage, ...] = ()
+    resctrl: tuple[ResctrlUsage, ...] = ()

@@ -23,6 +23,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiti
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.topology import MachineTopology
 from cotenant.events.usage import Series, UsageSample
 from cotenant.events.yarn import YarnNode
 from cotenant.model.quantities import format_amount
@@ -99,6 +100,14 @@ def _executor(data: ExecutorStatus, _: Event) -> str:
     return f"executor of node {data.node} reports {amounts(data.capacity)}{sandbox}" + (
         f": {data.message}" if data.message else ""
     ) + (f"; {data.unknown_log}: pods without a placement run on" if data.unknown_log else "")
+
+
+def _topology(data: MachineTopology, _: Event) -> str:
+    sockets = len({cpu.socket for cpu in data.cpus})
+    return (
+        f"node {data.node} has {len(data.cpus)} CPUs on {sockets} sockets and {len(data.numa_nodes)} NUMA nodes"
+        + (f", {data.cpu.cpu_model}" if data.cpu.cpu_model else "")
+    )
 
 
 def _condition(data: NodeCondition, event: Event) -> str:
@@ -208,6 +217,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     Waiting: _waiting,
     RunStatus: _run,
     ExecutorStatus: _executor,
+    MachineTopology: _topology,
     NodeCondition: _condition,
     NodeResources: _resources,
     NodeMetricComputed: _metric,

@@ -73,6 +73,11 @@ def executor_subject(node: str) -> str:
     return f"node.{encode_token(node)}.executor"
 
 
+def topology_subject(node: str) -> str:
+    """What the node's machine is made of, by its executor."""
+    return f"node.{encode_token(node)}.topology"
+
+
 def placement_subject(node: str, namespace: str, pod: str) -> str:
     """The pod as this node shall have it."""
     return f"node.{encode_token(node)}.placement.{encode_token(namespace)}.{encode_token(pod)}"

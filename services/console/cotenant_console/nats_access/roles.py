@@ -74,6 +74,7 @@ def _node(name: str, token: str, says: str) -> Role:
         (
             f"node.{token}.run.>",
             f"node.{token}.executor",
+            f"node.{token}.topology",
             f"usage.{token}",
             f"execution.{token}.>",
             f"deadletter.*.{consumer}",
@@ -107,6 +108,7 @@ SERVICES = (
         "evictions.>",
         "node.*.run.>",
         "node.*.executor",
+        "node.*.topology",
         "execution._.audit",
         "cotenant.node.*.*",
         "$SRV.PING",
@@ -159,6 +161,7 @@ class Shared:
 FOR_NODES = (
     Shared("node.*.run.>", "service"),
     Shared("node.*.executor", "service"),
+    Shared("node.*.topology", "service"),
     Shared("usage.*", "service"),
     Shared("execution.*.>", "service"),
     Shared("deadletter.*.*", "service"),

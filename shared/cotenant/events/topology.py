@@ -1,0 +1,74 @@
+"""What a machine is made of: processors, NUMA nodes, CPU model, disks. Written by the node's executor when it changes."""
+
+from __future__ import annotations
+
+from cotenant.events.envelope import Part, Payload
+from cotenant.model.bounds import Amount, Count
+
+
+class LogicalCPU(Part, frozen=True, kw_only=True):
+    """One logical CPU: its core, socket and NUMA node, each numbered across the machine."""
+
+    cpu: Count
+    core: Count = 0
+    socket: Count = 0
+    node: Count = 0
+
+
+class NumaNode(Part, frozen=True, kw_only=True):
+    """One NUMA node. `distances`: to each NUMA node in order of their numbers, the kernel's figures (10: to itself)."""
+
+    node: Count = 0
+    memory_bytes: Amount = 0
+    hugepages_2mi: Count = 0
+    hugepages_1gi: Count = 0
+    distances: tuple[Count, ...] = ()
+
+
+class CpuBasicInfo(Part, frozen=True, kw_only=True):
+    """What CPU normalisation goes by: the content of Koordinator's annotation `node.koordinator.sh/cpu-basic-info`."""
+
+    cpu_model: str = ""
+    vendor_id: str = ""
+    hyper_thread_enabled: bool = False
+    turbo_enabled: bool = False
+    cat_l3_cbm_mask: str = ""
+
+
+class KubeletPolicies(Part, frozen=True, kw_only=True):
+    """The kubelet's policies where a kubelet runs the pods; empty texts elsewhere."""
+
+    cpu_manager_policy: str = ""
+    cpu_manager_options: dict[str, str] = {}
+    topology_manager_policy: str = ""
+    topology_manager_scope: str = ""
+    reserved_cpus: str = ""
+
+
+class Disk(Part, frozen=True, kw_only=True):
+    """One block device."""
+
+    name: str
+    device: str = ""
+    """major:minor"""
+    rotational: bool = False
+    size_bytes: Amount = 0
+
+
+class MachineTopology(Payload, frozen=True, kw_only=True):
+    """Subject `node.<node>.topology`. The gateway composes the NodeResourceTopology from it; the calculator takes the CPU model
+    and the zones from it.
+
+    `unavailable`: what this kernel or machine cannot measure, and why, by collector (`cold-memory`, `cpi`, `resctrl`, ...).
+    """
+
+    TYPE = "cotenant.topology.v1"
+    SUBJECT = "node.{node}.topology"
+
+    node: str
+    cpus: tuple[LogicalCPU, ...] = ()
+    numa_nodes: tuple[NumaNode, ...] = ()
+    cpu: CpuBasicInfo = CpuBasicInfo()
+    kubelet: KubeletPolicies = KubeletPolicies()
+    disks: tuple[Disk, ...] = ()
+    unavailable: dict[str, str] = {}
