@@ -15,7 +15,7 @@ class Series(Part, frozen=True, kw_only=True):
 
     Values are not bounded here: metrics-ingest refuses a message of values that nothing can have, and counts it. A series that
     is shorter than `offsets_ms` belongs to its last entries: a pod that was not there before. `page_cache_bytes` comes on top
-    of the working set, `cold_bytes` are those of both that were not used for a while; empty where the node does not collect them.
+    of the working set, `cold_bytes` are those of both that were not used for a while; empty where a node does not collect them.
     """
 
     cpu_milli: tuple[int, ...] = ()
