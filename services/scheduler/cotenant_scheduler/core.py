@@ -19,6 +19,7 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.gangs import gang_name
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
@@ -35,11 +36,13 @@ from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
 from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States
+from cotenant_scheduler.framework.plugin import Together
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
+from cotenant_scheduler.state.gangs import GangCache, GangPod
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -67,9 +70,12 @@ class SchedulerCore:
         self._endings = Endings(self._node_cache.facts, self.ledger)
         self.pods = PodCache(self.nodes, self.ledger, PodReader(args, self.profile.readers), self._note_changed)
         self.queue = PodQueue()
+        self.gangs = GangCache()
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
         self._budgets = DisruptionBudgets()
-        self._state = StateFolding(self.pods, self._node_cache, self._quotas, self._budgets, self._assumed)
+        self._state = StateFolding(
+            self.pods, self._node_cache, self._quotas, self._budgets, self.gangs, self._assumed
+        )
         self._waiting = WaitingPods(self.queue, self.nodes, self._assumed.holds)
         self._nominations = Nominations(self.nodes)
         self._preemption = Preemption(self.nodes, self.pods.records, self._budgets, self._nominations.leaving)
@@ -130,11 +136,22 @@ class SchedulerCore:
         self._preemption.pod_changed(record)
         self._endings.pod_changed(record)
 
+    def _note_gang(self, record: PodRecord) -> None:
+        """Have the gangs know of a pod."""
+        facts = record.facts
+        if facts is not None and gang_name(facts.labels, facts.annotations):
+            bound = bool(facts.node_name) or any(placed.data.uid == facts.uid for placed in record.placements.values())
+            self.gangs.put(record.key, GangPod(facts.created, facts.labels, facts.annotations, bound))
+        elif record.key in self.gangs.of_pod:
+            self.gangs.put(record.key, None)
+
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
         assert facts is not None
         membership = self.ledger.associate(facts.namespace, facts.labels)
-        together = self.profile.together(facts)
+        together: Together | None = self.gangs.together(record.key) if self.gangs else None
+        if together is None:
+            together = self.profile.together(facts)
         return self.queue.put(record, facts, membership, is_preemptible(facts.labels), together)
 
     # -- own events that are being stored ------------------------------------------------------------------------
@@ -156,6 +173,12 @@ class SchedulerCore:
     def settle(self) -> None:
         """Finish folding: what many messages share is done once."""
         self.pods.forget_selectors()
+        for record in self._changed.values():
+            self._note_gang(record)
+        for key in self.gangs.settle():
+            # Its group is another one, or has other rules: what was found out about it no longer holds.
+            self.queue.take(self.pods.records[key])
+            self._changed.setdefault(key, self.pods.records[key])
         if self._changed:
             for record in self._changed.values():
                 self._pod_changed(record)
