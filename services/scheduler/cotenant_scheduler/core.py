@@ -5,7 +5,8 @@ Folds the subjects of FILTERS (`cycle.folding`). Decides, in this order:
 1. bound: pods of the queue, in queue order (`cycle.placing`);
 2. what follows from changed pods (`cycle.endings`): placements terminating, gone, stored again with a new manifest, pods
    whose node the user has named, waiting events that are over;
-3. waiting: why the others are not placed (`cycle.waiting`).
+3. how far PodGroups are (`cycle.pod_groups`);
+4. waiting: why the others are not placed (`cycle.waiting`).
 
 What a decision changes in the state before it is stored is assumed (`cycle.assumed`). Results kept per shape are caches: rows
 that changed are computed again. Bounds: at most MAX_EVENTS_PER_DECISION events a call, of which ENDINGS_SHARE are kept for
@@ -30,6 +31,7 @@ from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.folding import StateFolding
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing import ENDINGS_SHARE, Placing
+from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.preemption import Preemption
 from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
@@ -68,13 +70,15 @@ class SchedulerCore:
         self.ledger = self._quotas.ledger
         self._node_cache = NodeCache(self.nodes, args, self._look_at_pods_of)
         self._endings = Endings(self._node_cache.facts, self.ledger)
-        self.pods = PodCache(self.nodes, self.ledger, PodReader(args, self.profile.readers), self._note_changed)
-        self.queue = PodQueue()
         self.gangs = GangCache()
+        reader = PodReader(args, self.profile.readers)
+        self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
+        self.queue = PodQueue()
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
         self._budgets = DisruptionBudgets()
+        self._pod_groups = PodGroups(self.gangs, self.pods.records)
         self._state = StateFolding(
-            self.pods, self._node_cache, self._quotas, self._budgets, self.gangs, self._assumed
+            self.pods, self._node_cache, self._quotas, self._budgets, self.gangs, self._pod_groups, self._assumed
         )
         self._waiting = WaitingPods(self.queue, self.nodes, self._assumed.holds)
         self._nominations = Nominations(self.nodes)
@@ -141,7 +145,8 @@ class SchedulerCore:
         facts = record.facts
         if facts is not None and gang_name(facts.labels, facts.annotations):
             bound = bool(facts.node_name) or any(placed.data.uid == facts.uid for placed in record.placements.values())
-            self.gangs.put(record.key, GangPod(facts.created, facts.labels, facts.annotations, bound))
+            run = next((run.phase for run, _ in record.runs.values() if run.uid == facts.uid), None)
+            self.gangs.put(record.key, GangPod(facts.created, facts.labels, facts.annotations, bound, run))
         elif record.key in self.gangs.of_pod:
             self.gangs.put(record.key, None)
 
@@ -194,11 +199,13 @@ class SchedulerCore:
         self.take_back()
         if self._quotas.regroup:
             self._regroup_pods()
+        statuses = self._pod_groups.decide(now, STATUSES_SHARE)
+        left = MAX_EVENTS_PER_DECISION - len(statuses)
         if not self.queue.classes:
-            return self._endings.decide(now, MAX_EVENTS_PER_DECISION)
-        endings = self._endings.decide(now, ENDINGS_SHARE)
-        bound, waiting = self._placing.decide(now, MAX_EVENTS_PER_DECISION - len(endings))
-        return [*bound, *endings, *waiting]
+            return [*self._endings.decide(now, left), *statuses]
+        endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses))
+        bound, waiting = self._placing.decide(now, left - len(endings))
+        return [*bound, *endings, *statuses, *waiting]
 
     def take_back(self) -> None:
         """Undo what the last decision assumed and what was not stored since."""

@@ -12,6 +12,7 @@ from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
 from cotenant.events.execution import Execution
+from cotenant.events.gangs import PodGroupStatus
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectDeleted, ObjectStored
@@ -45,6 +46,7 @@ __all__ = [
     "ObjectStored",
     "Payload",
     "Placement",
+    "PodGroupStatus",
     "QuotaRuntime",
     "RunStatus",
     "ServiceStarted",

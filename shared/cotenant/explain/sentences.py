@@ -16,6 +16,7 @@ from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
+from cotenant.events.gangs import PodGroupStatus
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectDeleted, ObjectStored
@@ -83,6 +84,13 @@ def _placement(data: Placement, _: Event) -> str:
 def _waiting(data: Waiting, event: Event) -> str:
     pod = f"pod {data.namespace}/{data.name}"
     return f"{pod} waits no longer" if event.tombstone else f"{pod} waits: {waiting_line(data)}"
+
+
+def _pod_group(data: PodGroupStatus, event: Event) -> str:
+    if event.tombstone:
+        return f"PodGroup {data.namespace}/{data.name} is gone"
+    counts = f"{data.scheduled} of at least {data.min_member} pods have a node, {data.running} run"
+    return f"PodGroup {data.namespace}/{data.name} is {data.phase}: {counts}"
 
 
 def _run(data: RunStatus, event: Event) -> str:
@@ -215,6 +223,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     ObjectDeleted: _deleted,
     Placement: _placement,
     Waiting: _waiting,
+    PodGroupStatus: _pod_group,
     RunStatus: _run,
     ExecutorStatus: _executor,
     MachineTopology: _topology,

@@ -93,6 +93,11 @@ def waiting_subject(namespace: str, pod: str) -> str:
     return f"waiting.{encode_token(namespace)}.{encode_token(pod)}"
 
 
+def pod_group_subject(namespace: str, name: str) -> str:
+    """The status of a PodGroup."""
+    return f"podgroups.{encode_token(namespace)}.{encode_token(name)}"
+
+
 def quota_subject(tree: str, quota: str) -> str:
     """Runtime quota of one quota in a tree; the default tree is `_`."""
     return f"quotas.{encode_token(tree) if tree else '_'}.{encode_token(quota)}"

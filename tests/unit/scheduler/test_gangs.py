@@ -15,9 +15,11 @@ from cotenant.domain.gangs import (
     ANNOTATION_GANG_NAME,
     LABEL_POD_GROUP,
 )
+from cotenant.events.gangs import PodGroupStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
-from cotenant.model.subjects import object_subject
+from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.model.subjects import object_subject, pod_group_subject, run_subject
 from tests.builders import stored
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
@@ -238,3 +240,67 @@ def test_no_decision_places_half_a_gang_and_a_restart_decides_the_same(seed: int
             got = [one for one in new if one.startswith(gang)]
             assert had or not got or len(got) >= needed, "the first members of a gang come all at once"
         story.settle()
+
+
+# -- the status of a PodGroup --------------------------------------------------------------------------------------------
+
+
+def status(story: Story, name: str = "g") -> PodGroupStatus:
+    event = story.last[pod_group_subject("default", name)]
+    assert isinstance(event.data, PodGroupStatus)
+    assert not event.tombstone
+    return event.data
+
+
+def run(story: Story, name: str, phase: RunPhase) -> None:
+    story.say(
+        run_subject("a", "default", name),
+        RunStatus(node="a", namespace="default", name=name, uid=f"uid-{name}", phase=phase),
+    )
+
+
+def test_the_status_of_a_pod_group_follows_its_pods() -> None:
+    story = story_with(node("a", cpu="4"))
+    pod_group(story, least=2)
+    story.settle()
+    assert status(story).phase == "Pending"
+    story.pods(in_pod_group("p0"), in_pod_group("p1"), in_pod_group("p2"))
+    story.later(1)
+    story.settle()
+    story.later(1)
+    story.settle()
+    assert (status(story).phase, status(story).scheduled, status(story).pods) == ("Scheduled", 3, 3)
+    for name in ("p0", "p1"):
+        run(story, name, RunPhase.RUNNING)
+    story.later(1)
+    story.settle()
+    assert (status(story).phase, status(story).running) == ("Running", 2)
+    for name in ("p0", "p1"):
+        run(story, name, RunPhase.SUCCEEDED)
+    story.later(1)
+    story.settle()
+    assert (status(story).phase, status(story).succeeded) == ("Finished", 2)
+    assert not story.reloaded().decide(story.now), "what is stored is not stored again"
+
+
+def test_the_status_of_a_pod_group_is_stored_at_most_once_a_second() -> None:
+    story = story_with(node("a", cpu="9"))
+    pod_group(story, least=2)
+    story.settle()
+    for number in range(5):
+        story.pod(in_pod_group(f"p{number}"))
+        story.settle()
+    assert status(story).pods == 0
+    story.later(1)
+    story.settle()
+    assert status(story).pods == 5
+
+
+def test_the_status_ends_with_the_pod_group() -> None:
+    story = story_with(node("a", cpu="1"))
+    pod_group(story)
+    story.settle()
+    story.say(object_subject(*POD_GROUPS, "default", "g"), ObjectDeleted(), tombstone=True)
+    story.settle()
+    assert story.last[pod_group_subject("default", "g")].tombstone
+    assert not story.reloaded().decide(story.now)

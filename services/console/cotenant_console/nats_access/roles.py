@@ -118,7 +118,14 @@ SERVICES = (
     _service("metrics-ingest", "stores node metrics", "metrics.*"),
     _service("batch-resource-calculator", "stores what batch may use, and NodeSLOs", "node.*.resources", "node.*.slo"),
     _service("quota-tree", "stores quotas", "quotas.>"),
-    _service("scheduler", "stores placements, and why pods wait", "node.*.placement.>", "node.*.reservation.>", "waiting.>"),
+    _service(
+        "scheduler",
+        "stores placements, why pods wait, and how far PodGroups are",
+        "node.*.placement.>",
+        "node.*.reservation.>",
+        "waiting.>",
+        "podgroups.>",
+    ),
     _service(
         "descheduler-arbiter",
         "stores migration jobs, judgements and conditions of nodes, asks the gateway for evictions",

@@ -31,22 +31,28 @@ from cotenant.domain.gangs import (
     of_pod,
     of_pod_group,
 )
+from cotenant.events.runs import RunPhase
 from cotenant_scheduler.state.counting import PodKey
 
 
 class GangPod(msgspec.Struct, frozen=True, gc=False):
-    """A member. `bound`: it has a node."""
+    """A member. `bound`: it has a node; `run`: what its executor reports, None while it does not."""
 
     created: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     bound: bool
+    run: RunPhase | None = None
+
+    def states_as(self, other: GangPod) -> bool:
+        """Return whether both state the same of their gang."""
+        return (self.created, self.labels, self.annotations) == (other.created, other.labels, other.annotations)
 
 
 class Gang:
     """One gang. `spec` is None while nobody says how many members it needs."""
 
-    __slots__ = ("bound", "id", "members", "pod_group", "spec")
+    __slots__ = ("bound", "id", "members", "pod_group", "pod_group_sequence", "spec")
 
     def __init__(self, identity: str) -> None:
         self.id = identity
@@ -54,6 +60,7 @@ class Gang:
         self.bound = 0
         """How many members have a node."""
         self.pod_group: PodGroup | None = None
+        self.pod_group_sequence = 0
         self.spec: GangSpec | None = None
 
     def stated(self) -> GangSpec | None:
@@ -114,6 +121,10 @@ class GangCache:
         self._together: dict[str, GangGroup] = {}
         self._dirty: set[str] = set()
         """Gangs whose members or PodGroup changed since `settle`."""
+        self._moved: set[str] = set()
+        """Gangs of which a member got a node or lost it since `settle`."""
+        self.unreported: set[str] = set()
+        """Gangs of which anything changed since their status was computed (`cycle.pod_groups`)."""
         self._left: set[str] = set()
         """Groups that a gang has left since `settle`, as it ended."""
         self._satisfied: set[str] = set()
@@ -140,13 +151,18 @@ class GangCache:
         gang.bound += pod.bound - (known.bound if known is not None else False)
         gang.members[key] = pod
         self.of_pod[key] = identity
-        self._dirty.add(identity)
+        self.unreported.add(identity)
+        if known is None or not known.states_as(pod):
+            self._dirty.add(identity)
+        if known is None or known.bound != pod.bound:
+            self._moved.add(identity)
 
-    def put_pod_group(self, identity: str, pod_group: PodGroup | None) -> None:
+    def put_pod_group(self, identity: str, pod_group: PodGroup | None, sequence: int = 0) -> None:
         """Take over a PodGroup; None: there is none any more."""
         gang = self._gang(identity)
-        gang.pod_group = pod_group
+        gang.pod_group, gang.pod_group_sequence = pod_group, sequence
         self._dirty.add(identity)
+        self.unreported.add(identity)
         self._drop_if_empty(gang)
 
     def _leave(self, key: PodKey, identity: str) -> None:
@@ -154,6 +170,7 @@ class GangCache:
         gang.bound -= gang.members.pop(key).bound
         del self.of_pod[key]
         self._dirty.add(identity)
+        self.unreported.add(identity)
         self._drop_if_empty(gang)
 
     def _gang(self, identity: str) -> Gang:
@@ -166,11 +183,12 @@ class GangCache:
         if not gang.members and gang.pod_group is None:
             self._left.add(self._leave_group(gang))
             self._dirty.discard(gang.id)
+            self._moved.discard(gang.id)
             del self.gangs[gang.id]
 
     def settle(self) -> Iterator[PodKey]:
         """Finish folding: yield the pods of groups whose rules changed, which have to be queued again."""
-        if not self._dirty and not self._left:
+        if not (self._dirty or self._left or self._moved):
             return
         concerned = {group for group in self._left if group in self._groups}
         groups = set(self._left)
@@ -183,6 +201,8 @@ class GangCache:
                 self._groups.setdefault(self._group_of(identity), set()).add(identity)
                 concerned.add(self._group_of(identity))
             groups.add(self._group_of(identity))
+        groups.update(self._group_of(identity) for identity in self._moved)
+        self._moved.clear()
         for group in groups | concerned:
             satisfied = any(self.gangs[identity].bound for identity in self._groups.get(group, ()))
             if satisfied != (group in self._satisfied):

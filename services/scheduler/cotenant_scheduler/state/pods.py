@@ -10,7 +10,7 @@ Over 300 lines: each kind of message about a pod has its fold, and all end in wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -40,8 +40,14 @@ class PodCache:
     """All records. `changed` is called with the record after every fold."""
 
     def __init__(
-        self, nodes: NodeTable, quotas: QuotaLedger, reader: PodReader, changed: Callable[[PodRecord], None]
+        self,
+        nodes: NodeTable,
+        quotas: QuotaLedger,
+        reader: PodReader,
+        changed: Callable[[PodRecord], None],
+        watched: Container[PodKey] = (),
     ) -> None:
+        """`watched`: pods of which it matters whether they run."""
         self.records: dict[PodKey, PodRecord] = {}
         self.on_node: dict[str, set[PodKey]] = {}
         """Names of the pods with a placement, by node."""
@@ -50,6 +56,7 @@ class PodCache:
         self.quotas = quotas
         self._reader = reader
         self._changed = changed
+        self._watched = watched
         self._interner = PlacementInterner()
         self._charges: dict[tuple[Shape, str, str, bool], Charge] = {}
         self._uncharged: dict[Charge, int] = {}
@@ -145,7 +152,7 @@ class PodCache:
         record = self._record(key)
         before = record.runs.get(node)
         record.runs[node] = (data, sequence)
-        if not data.phase.terminal and (before is None or not before[0].phase.terminal):
+        if not data.phase.terminal and (before is None or not before[0].phase.terminal) and key not in self._watched:
             return  # Whether it is pending or runs makes no difference.
         placed = record.placements.get(node)
         if placed is not None:

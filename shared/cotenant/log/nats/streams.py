@@ -26,6 +26,7 @@ LOG_SUBJECTS = (
     "node.>",
     "quotas.>",
     "waiting.>",
+    "podgroups.>",
     "migrations.*",
     "evictions.>",
     "descheduling.>",
