@@ -70,7 +70,7 @@ class SchedulerCore:
         self.ledger = self._quotas.ledger
         self._node_cache = NodeCache(self.nodes, args, self._look_at_pods_of)
         self._endings = Endings(self._node_cache.facts, self.ledger)
-        self.gangs = GangCache()
+        self.gangs = GangCache(self.config.coscheduling)
         reader = PodReader(args, self.profile.readers)
         self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
         self.queue = PodQueue()

@@ -16,6 +16,8 @@ Bound: one Gang per gang with members or a PodGroup, one GangPod per member.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated
 
 import msgspec
 
@@ -33,6 +35,16 @@ from cotenant.domain.gangs import (
 )
 from cotenant.events.runs import RunPhase
 from cotenant_scheduler.state.counting import PodKey
+
+MAX_TIMEOUT_SECONDS = 86_400 * 3650
+
+
+class CoschedulingArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """What gangs do that do not say so themselves."""
+
+    default_timeout: Annotated[int, msgspec.Meta(ge=0, le=MAX_TIMEOUT_SECONDS)] = 600
+    """Seconds that a gang may wait; shown, as nothing is held for a gang that waits."""
+    default_match_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
 
 
 class GangPod(msgspec.Struct, frozen=True, gc=False):
@@ -63,16 +75,22 @@ class Gang:
         self.pod_group_sequence = 0
         self.spec: GangSpec | None = None
 
-    def stated(self) -> GangSpec | None:
+    def stated(self, args: CoschedulingArgs) -> GangSpec | None:
         """Return what its PodGroup requires, else what its oldest pod states."""
+        wait, policy = timedelta(seconds=args.default_timeout), args.default_match_policy
         if self.pod_group is not None:
             spec = self.pod_group.spec
             return of_pod_group(
-                self.id, spec.min_member, spec.schedule_timeout_seconds, self.pod_group.metadata.annotations
+                self.id,
+                spec.min_member,
+                spec.schedule_timeout_seconds,
+                self.pod_group.metadata.annotations,
+                default_wait=wait,
+                default_policy=policy,
             )
         for _, _, pod in sorted((pod.created, key, pod) for key, pod in self.members.items() if _names_no_pod_group(pod)):
             try:
-                return of_pod(self.id, pod.labels, pod.annotations)
+                return of_pod(self.id, pod.labels, pod.annotations, default_wait=wait, default_policy=policy)
             except GangError:
                 continue
         return None
@@ -112,7 +130,8 @@ class GangGroup:
 class GangCache:
     """All gangs."""
 
-    def __init__(self) -> None:
+    def __init__(self, args: CoschedulingArgs | None = None) -> None:
+        self._args = args or CoschedulingArgs()
         self.gangs: dict[str, Gang] = {}
         self.of_pod: dict[PodKey, str] = {}
         """The gang of each member."""
@@ -194,7 +213,7 @@ class GangCache:
         groups = set(self._left)
         for identity in self._dirty:
             gang = self.gangs[identity]
-            spec = gang.stated()
+            spec = gang.stated(self._args)
             if spec != gang.spec:
                 concerned.add(self._leave_group(gang))
                 gang.spec = spec
