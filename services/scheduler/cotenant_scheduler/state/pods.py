@@ -212,7 +212,9 @@ class PodCache:
                 self._changed(record)
             for node, placed in record.placements.items():
                 if placed.facts is not None and concerned(placed.facts):
-                    placed.facts = self._instead(placed.facts, self._reader.read(placed.data.pod, self.priorities))
+                    same = record.facts if record.document is not None and record.document == placed.data.pod else None
+                    facts = same or self._reader.read(placed.data.pod, self.priorities)
+                    placed.facts = self._instead(placed.facts, facts)
                     self._account(record, node, placed)
 
     def _instead(self, before: PodFacts | None, now: F) -> F:
