@@ -1,6 +1,6 @@
 """The admission functions in the order in which they run: mutators first, then every validator.
 
-In: a review. Out: the document to store with notes of what was changed, or all field errors. To add a rule: write a
+In: a review. Out: the document to store with notes of what was changed, or all field errors; and warnings. To add a rule: write a
 small pure function in a file of its own and name it here, for its kind. What needs the object alone stands in the kind's file
 (`cotenant.kinds`).
 """
@@ -18,7 +18,7 @@ from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
 from cotenant.kinds.pods import PODS
 from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
-from cotenant_gateway.admission.node_configuration import node_configuration_is_valid
+from cotenant_gateway.admission.node_configuration import node_configuration_is_valid, node_configuration_warnings
 from cotenant_gateway.admission.objects_rules import object_is_valid
 from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
 from cotenant_gateway.admission.priority import resolve_priority
@@ -27,7 +27,7 @@ from cotenant_gateway.admission.profiles.rules import colocation_profile_is_vali
 from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree
 from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree, quota_is_valid
-from cotenant_gateway.admission.review import Mutator, Review, Validator
+from cotenant_gateway.admission.review import Mutator, Review, Validator, Warner
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.unresolved import unresolved_classes
 
@@ -37,6 +37,7 @@ class Rules(NamedTuple):
 
     mutators: tuple[Mutator, ...] = ()
     validators: tuple[Validator, ...] = ()
+    warners: tuple[Warner, ...] = ()
 
 
 PLAIN = Rules((), (metadata_is_valid, object_is_valid))
@@ -55,7 +56,7 @@ NEW: Mapping[Kind, Rules] = {
     ),
     ELASTIC_QUOTAS: Rules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
     PROFILES: Rules((), (*PLAIN.validators, colocation_profile_is_valid)),
-    CONFIG_MAPS: Rules((), (*PLAIN.validators, node_configuration_is_valid)),
+    CONFIG_MAPS: Rules((), (*PLAIN.validators, node_configuration_is_valid), (node_configuration_warnings,)),
 }
 """For creations, by kind."""
 
@@ -79,4 +80,6 @@ def admit(review: Review) -> list[FieldError]:
     found: list[FieldError] = []
     for validate in rules.validators:
         found += validate(review)
+    if rules.warners and not found:
+        review.warnings = tuple(text for warn in rules.warners for text in warn(review))
     return found

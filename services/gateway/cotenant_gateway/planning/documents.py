@@ -40,6 +40,8 @@ class Planned(msgspec.Struct, frozen=True):
     document: msgspec.Raw
     plan: Plan | None
     was: Snapshot | None = None
+    warnings: tuple[str, ...] = ()
+    """What the writer is to be told beside the object."""
 
 
 def read_object(kinds: Registry, kind: Kind, namespace: str, body: bytes) -> tuple[Members, AnyObject]:

@@ -127,14 +127,14 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
     review = admitted(core, address, document, snapshot)
     document = _with_generation(review.document, stored.raw, stored.meta.generation)
     if same_json(document, stored.raw):
-        return Planned(address, document, None, snapshot)
+        return Planned(address, document, None, snapshot, review.warnings)
     if stored.meta.deletion_timestamp is not None:
         added = set(review.view.metadata.finalizers) - set(stored.meta.finalizers)
         if added:
             raise forbidden(kind, name, f"no new finalizers can be added if the object is being deleted: {sorted(added)}")
     payload = ObjectStored(object=document, admission=review.notes)
     plan = Plan((object_write(address, payload, stored.sequence, causes=(f"LOG:{stored.sequence}", *review.causes)),))
-    return Planned(address, document, plan, snapshot)
+    return Planned(address, document, plan, snapshot, review.warnings)
 
 
 def _with_status_of(stored: msgspec.Raw, written: msgspec.Raw) -> msgspec.Raw:
