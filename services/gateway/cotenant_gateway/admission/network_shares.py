@@ -1,9 +1,9 @@
 """Bandwidths of `resource-qos-config` that have to fit together.
 
 In: the section and `system-config` as JSON values. Out: field errors. The requests of one strategy are all percentages or all
-quantities; in each direction percentages are 100 at most together, quantities at most the node's `totalNetworkBandwidth`. That is
-the value of the system entry with the same node selector, else the cluster's; where there is none nothing is compared, as the
-node's annotation `node.koordinator.sh/network-bandwidth` may say it. Classes that are disabled do not count.
+quantities; in each direction percentages are 100 at most together, quantities at most the node's `totalNetworkBandwidth`.
+That is the value of the system entry with the same node selector, else the cluster's; where there is none nothing is
+compared, as the node's annotation `node.koordinator.sh/network-bandwidth` may say it. Classes that are disabled do not count.
 Source: Koordinator's ConfigMap webhook; it also takes percentages off the absolute total, and wants `system-config` whenever
 this section changes, which is left out here.
 """
@@ -70,7 +70,7 @@ def _strategy(path: str, strategy: Json, bandwidth: int) -> list[FieldError]:
             found.append(forbidden(path, f"the classes' networkQOS.{name} are {percent} % together, more than 100 %"))
         asked = sum(bits_per_second(request) for request in requests if isinstance(request, str))
         if bandwidth and asked > bandwidth:
-            detail = f"the classes' networkQOS.{name} are {asked} together, more than totalNetworkBandwidth, which is {bandwidth}"
+            detail = f"the classes' networkQOS.{name} are {asked} together, totalNetworkBandwidth is {bandwidth}"
             found.append(forbidden(path, detail))
     if len(forms) > 1:
         one, other = forms.values()

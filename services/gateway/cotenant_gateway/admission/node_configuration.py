@@ -1,8 +1,8 @@
 """The ConfigMap `koordinator-system/slo-controller-config` when it is written.
 
 In: the ConfigMap, as it is, and the nodes. Out: field errors for the sections that are set and that change: text that is no
-JSON object, values that are not what they must be (`node_configuration_ranges`), node entries without a selector or with one that
-cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
+JSON object, values that are not what they must be (`node_configuration_ranges`), node entries without a selector or with one
+that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
 (`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
 Koordinator's webhook: batch-resource-calculator then goes on with the last section that was right, and the writer is told in
 warnings what would have been refused. Policies that are taken and do nothing are warned of as well.
@@ -24,8 +24,8 @@ from cotenant.api.validation.metadata import selector_errors
 from cotenant.kinds.nodes import NODES
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.network_shares import network_share_errors
-from cotenant_gateway.admission.node_configuration_ranges import MAX_ENTRIES, SECTIONS, Section, member, section_errors
-from cotenant_gateway.admission.node_configuration_values import Json, shown
+from cotenant_gateway.admission.node_configuration_ranges import MAX_ENTRIES, SECTIONS, Section, section_errors
+from cotenant_gateway.admission.node_configuration_values import Json, member, shown
 from cotenant_gateway.admission.review import Review
 
 LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"

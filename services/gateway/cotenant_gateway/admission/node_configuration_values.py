@@ -1,7 +1,8 @@
 """Values of the node configuration: what each kind of value may be.
 
-In: a value of a section of the ConfigMap `slo-controller-config` as JSON, and its path. Out: field errors. A check is made where
-the value is set (0 is set, null is not); what goes into a message is cut. Bound: of a list or a map MAX_LISTED are looked at.
+In: a value of a section of the ConfigMap `slo-controller-config` as JSON, and its path. Out: field errors. A check is made
+where the value is set (0 is set, null is not); what goes into a message is cut. Bound: of a list or a map MAX_LISTED are
+looked at.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What an admission function gets and returns.
 
 A mutator takes a `Review` and returns a `Mutation`: the new document, a description of the change, and the facts that it
-follows from; None if it changes nothing. It raises ApiError where it would have to act and cannot. A validator takes a `Review`
-and returns field errors; a warner, asked once there are none, returns texts for the writer. All are pure: what they look up is
-in the read model that the review carries.
+follows from; None if it changes nothing. It raises ApiError where it would have to act and cannot. A validator takes a
+`Review` and returns field errors; a warner, asked once there are none, returns texts for the writer. All are pure: what they
+look up is in the read model that the review carries.
 """
 
 from __future__ import annotations
