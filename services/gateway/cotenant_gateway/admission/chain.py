@@ -16,6 +16,8 @@ from cotenant.kinds.carried import RESERVATIONS
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.node_metrics import NODE_METRICS
+from cotenant.kinds.node_slos import NODE_SLOS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant_gateway.admission.enhanced_rules import enhanced_rules_are_valid, has_required_labels
@@ -24,6 +26,7 @@ from cotenant_gateway.admission.metadata_rules import metadata_is_valid
 from cotenant_gateway.admission.node_configuration import node_configuration_is_valid, node_configuration_warnings
 from cotenant_gateway.admission.node_rules import new_node_warnings, node_figures_are_valid, one_entry_selects_node
 from cotenant_gateway.admission.objects_rules import object_is_valid
+from cotenant_gateway.admission.of_nodes import node_exists, rendered_members_warnings
 from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
 from cotenant_gateway.admission.priority import resolve_priority
 from cotenant_gateway.admission.profiles.applying import (
@@ -52,6 +55,8 @@ class Rules(NamedTuple):
 
 PLAIN = Rules((), (metadata_is_valid, object_is_valid))
 """The rules of a kind that is not listed."""
+OF_NODES = Rules((), (*PLAIN.validators, node_exists), (rendered_members_warnings,))
+"""For what is made of a node's facts."""
 
 NEW: Mapping[Kind, Rules] = {
     PODS: Rules(
@@ -73,6 +78,8 @@ NEW: Mapping[Kind, Rules] = {
         (*PLAIN.validators, node_configuration_is_valid, enhanced_rules_are_valid),
         (node_configuration_warnings,),
     ),
+    NODE_SLOS: OF_NODES,
+    NODE_METRICS: OF_NODES,
     RESERVATIONS: Rules((apply_profiles_to_reservation,), PLAIN.validators),
 }
 """For creations, by kind."""

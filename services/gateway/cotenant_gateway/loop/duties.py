@@ -20,6 +20,7 @@ from cotenant.log.plans import Plan, PlannedWrite
 from cotenant_gateway.loop.waiting_pods import WaitingPods
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
+from cotenant_gateway.planning.declared import documents_of_no_node
 from cotenant_gateway.planning.default_accounts import Seen, missing_default_accounts, seen_accounts
 from cotenant_gateway.planning.endings import endings, registrations
 from cotenant_gateway.planning.leftovers import ended_runs, leftovers
@@ -102,6 +103,10 @@ class Duties:
         if self._budgets.every is not None and core.collections[BUDGETS].slots and self._budgets_are_due(core, now):
             self._budgets_seen = (core.folded, now)
             yield list(budget_updates(core, now))
+        if core.declared:
+            gone = list(documents_of_no_node(core))
+            if gone:
+                yield gone
         waiting = self._waiting_pods.due(now)
         if waiting:
             yield waiting
