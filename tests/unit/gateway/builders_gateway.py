@@ -21,6 +21,8 @@ from cotenant.model.subjects import object_subject, placement_subject, run_subje
 from cotenant_gateway.planning.built_in import BUILT_IN
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.documents import Planned
+from cotenant_gateway.planning.updates import plan_patch
+from cotenant_gateway.statuses import ApiError
 from cotenant_gateway.read_model.core import GatewayCore
 from tests.builders import container, pod_document
 
@@ -36,6 +38,11 @@ def manifest(name: str = "web", **spec: Any) -> dict[str, object]:
     """A pod as a user asks for it; keyword arguments replace members of spec."""
     containers = [container(image="app:1", requests={"cpu": "500m"}, limits={"cpu": "1"})]
     return pod_document(name, namespace="", uid="", labels={"app": name}, **{"containers": containers, **spec})
+
+
+def causes(error: ApiError) -> dict[str, str]:
+    """Field to message of what is refused."""
+    return {cause.field: cause.message for cause in error.status.details.causes} if error.status.details else {}
 
 
 def as_json(document: object) -> bytes:
@@ -93,6 +100,15 @@ class World:
             lambda: "abcde",
         )
         self.store(planned.plan)
+        return planned
+
+    def patch(self, plural: str | Kind, name: str, patch: object, namespace: str = "default") -> Planned:
+        """Change an object as a client does, by a merge patch."""
+        found = kind(plural) if isinstance(plural, str) else plural
+        of = namespace if found.namespaced else ""
+        planned = plan_patch(self.core, found, of, name, "application/merge-patch+json", as_json(patch))
+        if planned.plan is not None:
+            self.store(planned.plan)
         return planned
 
     def show(self, plural: str, name: str, namespace: str = "default") -> dict[str, Any]:

@@ -212,10 +212,7 @@ def section_errors(path: str, section: Section, config: Json) -> list[FieldError
     if len(entries) > MAX_ENTRIES:
         return [*found, invalid(f"{path}.{section.entries}", len(entries), f"must have at most {MAX_ENTRIES} entries")]
     for index, entry in enumerate(entries):
-        where = f"{path}.{section.entries}[{index}]"
-        if entry is None:
-            found.append(wrong_type(where, "must be an object"))
-        found += strategy_errors(where, section.rules, entry)
+        found += strategy_errors(f"{path}.{section.entries}[{index}]", section.rules, entry)
     return found
 
 
