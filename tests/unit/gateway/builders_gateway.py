@@ -20,6 +20,7 @@ from cotenant.log.plans import Plan
 from cotenant.model.subjects import object_subject, placement_subject, run_subject
 from cotenant_gateway.planning.built_in import BUILT_IN
 from cotenant_gateway.planning.creations import plan_creation
+from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.updates import plan_patch
 from cotenant_gateway.statuses import ApiError
@@ -110,6 +111,14 @@ class World:
         if planned.plan is not None:
             self.store(planned.plan)
         return planned
+
+    def delete(self, plural: str, name: str, namespace: str = "default") -> None:
+        """Delete an object as a client does."""
+        found = kind(plural)
+        of = namespace if found.namespaced else ""
+        planned = plan_deletion(self.core, found, of, name, DeletionRequest(), self.now)
+        if planned.plan is not None:
+            self.store(planned.plan)
 
     def show(self, plural: str, name: str, namespace: str = "default") -> dict[str, Any]:
         """The object as the API shows it."""
