@@ -23,8 +23,8 @@ from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.updates import plan_patch
-from cotenant_gateway.statuses import ApiError
 from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.statuses import ApiError
 from tests.builders import container, pod_document
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -25,12 +25,13 @@ def with_document(core: GatewayCore, snapshot: Snapshot) -> Snapshot:
     kind = address.kind
     if snapshot.stored is not None or not core.kinds.of(kind).declarable:
         return snapshot
-    metadata: dict[str, object] = {"name": address.name, "uid": derived_uid(kind.kind, address.name, str(snapshot.version))}
+    sequence = core.own_sequence(kind, address.namespace, address.name)
+    uid = derived_uid(kind.kind, address.name, str(max(sequence, snapshot.version)))
+    metadata: dict[str, object] = {"name": address.name, "uid": uid}
     times = [event.time for event in snapshot.parts.values() if event.time is not None]
     if times:
         metadata["creationTimestamp"] = rfc3339(min(times))
     document = raw({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
-    sequence = core.own_sequence(kind, address.namespace, address.name)
     return Snapshot(address, stored_document(document, sequence, None), snapshot.parts, snapshot.version, snapshot.composer)
 
 
