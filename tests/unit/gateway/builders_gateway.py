@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -39,6 +40,15 @@ def manifest(name: str = "web", **spec: Any) -> dict[str, object]:
     """A pod as a user asks for it; keyword arguments replace members of spec."""
     containers = [container(image="app:1", requests={"cpu": "500m"}, limits={"cpu": "1"})]
     return pod_document(name, namespace="", uid="", labels={"app": name}, **{"containers": containers, **spec})
+
+
+def refusal_of(write: Callable[[], object]) -> ApiError | None:
+    """What a write is refused with; None where it is taken."""
+    try:
+        write()
+    except ApiError as error:
+        return error
+    return None
 
 
 def causes(error: ApiError) -> dict[str, str]:

@@ -150,7 +150,8 @@ def test_what_is_right_is_stored() -> None:
 
 def test_without_the_label_nothing_is_refused_and_the_writer_is_told_what_would_be() -> None:
     told = warnings(config({}, colocation_config='{"degradeTimeMinutes": 0}', system_config="{"))
-    assert [text.partition(": ")[0] for text in told[:2]] == ["data[colocation-config].degradeTimeMinutes", "data[system-config]"]
+    fields = [text.partition(": ")[0] for text in told[:2]]
+    assert fields == ["data[colocation-config].degradeTimeMinutes", "data[system-config]"]
     assert "koordinator.sh/configmap-type: slo-controller-config the ConfigMap would have been refused" in told[2]
     assert not warnings(config({}, colocation_config={"enable": True}))
 
@@ -232,7 +233,8 @@ def test_network_requests_of_an_entry_are_held_against_the_bandwidth_of_its_node
         "clusterStrategy": {"totalNetworkBandwidth": "100M"},
         "nodeStrategies": [fast | {"totalNetworkBandwidth": "1G"}, slow],
     }
-    qos = {"clusterStrategy": network(lsClass="50M"), "nodeStrategies": [fast | network(beClass="500M"), slow | network(beClass="60M")]}
+    entries = [fast | network(beClass="500M"), slow | network(beClass="60M")]
+    qos = {"clusterStrategy": network(lsClass="50M"), "nodeStrategies": entries}
     found = faults(World(), config(resource_qos_config=qos, system_config=system))
     assert [*found] == ["data[resource-qos-config].nodeStrategies[1]"]
 

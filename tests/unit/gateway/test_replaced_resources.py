@@ -21,7 +21,7 @@ FIELD = f"metadata.annotations[{ANNOTATION}]"
 
 def pod(pairs: str | None, requests: dict[str, str], limits: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     containers = [container(image="app:1", requests=requests, limits=limits or requests)]
-    document: Any = manifest("web", containers=containers, **spec)
+    document: dict[str, Any] = {**manifest("web", containers=containers, **spec)}
     if pairs is not None:
         document["metadata"]["annotations"] = {ANNOTATION: pairs}
     return document
@@ -90,7 +90,7 @@ def test_a_megabyte_of_pairs_is_refused() -> None:
 
 def batch_pod(world: World) -> dict[str, Any]:
     amounts = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
-    document: Any = pod(None, amounts, priorityClassName="koord-batch")
+    document = pod(None, amounts, priorityClassName="koord-batch")
     document["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
     world.create("pods", document)
     return document

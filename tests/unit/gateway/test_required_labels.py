@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cotenant.events.objects import ObjectStored
 from cotenant.model.subjects import object_subject
 from cotenant_gateway.statuses import ApiError
-from tests.unit.gateway.builders_gateway import World, causes, manifest, raw
+from tests.unit.gateway.builders_gateway import World, causes, manifest, raw, refusal_of
 
 NAME = "pod-enhanced-validator-config"
 RULE = {"name": "owned", "requiredLabels": ["team"], "namespaceWhitelist": ["kube-system"]}
@@ -30,7 +30,7 @@ def world_with(*rules: object, enable: str = "true") -> World:
 
 
 def pod(namespace: str = "default", **labels: str) -> dict[str, Any]:
-    document: Any = manifest("web")
+    document: dict[str, Any] = {**manifest("web")}
     document["metadata"]["labels"] = labels
     return document
 
@@ -110,8 +110,6 @@ def test_broken_rules_of_another_writer_demand_nothing() -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=40) | st.sampled_from(["[" * 50_000, "[null]", "[[]]", '[{"name": 1}]', "9" * 5_000, '["\\ud800"]']))
 def test_whatever_the_rules_say_is_taken_or_refused_with_a_field(rules: str) -> None:
-    try:
-        World().create("configmaps", config(rules), namespace="koordinator-system")
-    except ApiError as error:
-        assert error.code == 422
-        assert all(field.startswith("data[rules]") for field in causes(error))
+    error = refusal_of(lambda: World().create("configmaps", config(rules), namespace="koordinator-system"))
+    assert error is None or error.code == 422
+    assert error is None or all(field.startswith("data[rules]") for field in causes(error))
