@@ -1,4 +1,4 @@
-"""What the node configuration may say: one table a section, of all members that Koordinator knows.
+"""What the node configuration may say: one table a section.
 
 In: a section of the ConfigMap `slo-controller-config` as JSON values. Out: field errors, for the cluster's strategy and for
 each entry of nodes: values of the wrong type, out of their range, or none of the known ones. Of a pair each side needs the
@@ -121,9 +121,7 @@ _SYSTEM = Rules(
         "watermarkScaleFactor": whole(1, 400),
         "memcgReapBackGround": _SWITCH,
         "totalNetworkBandwidth": amount,
-        "schedGroupIdentityEnabled": _SWITCH,
-        "schedIdleSaverWmark": _FROM_0,
-        "schedFeatures": mapping,
+        "pageCacheLimitEnabled": _SWITCH,
     }
 )
 NETWORK_REQUESTS = ("ingressRequest", "egressRequest")
@@ -131,8 +129,10 @@ _NETWORK = ("ingressRequest", "ingressLimit", "egressRequest", "egressLimit")
 _IO_LIMITS = ("readIOPS", "writeIOPS", "readBPS", "writeBPS", "readLatency", "writeLatency")
 _IO_MODEL = tuple(f"model{way}{what}" for way in ("Read", "Write") for what in ("BPS", "SeqIOPS", "RandIOPS"))
 _IO = {
-    **dict.fromkeys((*_IO_LIMITS, *_IO_MODEL), _FROM_0),
-    **dict.fromkeys(("ioWeightPercent", "readLatencyPercent", "writeLatencyPercent"), _PERCENT),
+    **dict.fromkeys(_IO_LIMITS, _FROM_0),
+    **dict.fromkeys(_IO_MODEL, _FROM_1),
+    **dict.fromkeys(("readLatencyPercent", "writeLatencyPercent"), _PERCENT),
+    "ioWeightPercent": whole(1, 100),
     "enableUserModel": flag,
 }
 _BLOCK = members_of({"name": text, "type": one_of("device", "volumegroup", "podvolume"), "ioCfg": members_of(_IO)})
@@ -154,6 +154,9 @@ _CLASS = Rules(
                 "priorityEnable": _SWITCH,
                 "priority": whole(0, 12),
                 "oomKillGroup": _SWITCH,
+                "pageCacheLimitEnable": _SWITCH,
+                "pageCacheLimitSync": _SWITCH,
+                "pageCacheLimitSize": _FROM_0,
             }
         ),
         "blkioQOS": Rules({"enable": flag, "blocks": each_element(_BLOCK)}),
