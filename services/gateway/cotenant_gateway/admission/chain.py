@@ -105,13 +105,11 @@ WAITING = Rules((reapply_colocation_profiles, write_extended_resource_spec), NEW
 """For a pod that has not been placed when a profile changes: nobody has counted it yet, so it is checked as a new one."""
 
 
-def admit(review: Review) -> list[FieldError]:
-    """Let every mutator change the review's document, then return all field errors of the result."""
-    return admit_by(review, (NEW if review.old is None else LIVE).get(review.kind, PLAIN))
-
-
-def admit_by(review: Review, rules: Rules) -> list[FieldError]:
-    """Admit a review by other rules than those of its kind."""
+def admit(review: Review, rules: Rules | None = None) -> list[FieldError]:
+    """Let every mutator change the review's document, then return all field errors of the result. `rules`: None for those of its
+    kind."""
+    if rules is None:
+        rules = (NEW if review.old is None else LIVE).get(review.definition.kind, PLAIN)
     for mutate in rules.mutators:
         made = mutate(review)
         if made is not None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.api.objects.pod import Pod
 from cotenant.api.splices import EMPTY_OBJECT, Members, elements, is_array, member_object, members, raw
 from cotenant.api.validation.fields import FieldError, invalid, qualified_name
 from cotenant_gateway.admission.review import Mutation, Review
@@ -25,9 +24,10 @@ MAX_PAIRS = 100
 
 def replace_resources(review: Review) -> Mutation | None:
     """Replace what the annotation names. Raises ApiError where it cannot be read."""
-    text = review.view.metadata.annotations.get(ANNOTATION)
-    if text is None or not isinstance(review.view, Pod):
+    annotations = review.view.metadata.annotations
+    if ANNOTATION not in annotations:
         return None
+    text = annotations[ANNOTATION]
     pairs, errors = read_pairs(text)
     if errors:
         raise invalid_object(review.kind, review.view.metadata.name, errors)

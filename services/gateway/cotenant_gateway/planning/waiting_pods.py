@@ -20,7 +20,7 @@ from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.log.plans import Plan, object_write
 from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES
-from cotenant_gateway.admission.chain import WAITING, admit_by
+from cotenant_gateway.admission.chain import WAITING, admit
 from cotenant_gateway.admission.profiles.selection import ready_profiles
 from cotenant_gateway.admission.review import Review
 from cotenant_gateway.planning.updates import with_generation
@@ -57,7 +57,7 @@ def plan_profiles(core: GatewayCore, pod: Snapshot) -> Plan | str | None:
     definition = core.kinds.of(pod.address.kind)
     review = Review(definition, stored.raw, pod.pod, None, core)
     try:
-        errors = admit_by(review, WAITING)
+        errors = admit(review, WAITING)
     except ApiError as refusal:
         return str(refusal)
     except msgspec.ValidationError as error:

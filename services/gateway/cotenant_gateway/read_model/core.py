@@ -234,9 +234,10 @@ class GatewayCore:
     def derived(self, kind: Kind, compute: Callable[[GatewayCore], T]) -> T:
         """Return the result of a function over the objects of this kind alone; cached until one of them changes."""
         known = self.collections[kind].derived
-        if compute not in known:
-            known[compute] = compute(self)
-        found: T = known[compute]
+        try:
+            found: T = known[compute]
+        except KeyError:
+            found = known[compute] = compute(self)
         return found
 
     def cached(self, make: Callable[[], T]) -> T:
