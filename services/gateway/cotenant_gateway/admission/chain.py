@@ -106,7 +106,7 @@ WAITING = Rules((reapply_colocation_profiles, write_extended_resource_spec), NEW
 
 
 def admit(review: Review, rules: Rules | None = None) -> list[FieldError]:
-    """Let every mutator change the review's document, then return all field errors of the result. `rules`: None for those of its
+    """Let every mutator change the review's document, then return all field errors of the result. `rules`: None: those of its
     kind."""
     if rules is None:
         rules = (NEW if review.old is None else LIVE).get(review.definition.kind, PLAIN)
