@@ -7,6 +7,7 @@ from datetime import timedelta
 from cotenant.events.placements import Placement, Waiting
 from cotenant.kinds.pods import PODS
 from cotenant.simulation import START, World
+from cotenant_console.api.client import Document
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_verification.simulate.api import SimulatedGateway
@@ -18,7 +19,7 @@ SERVICE: dict[str, int | str] = {
     "class": "ls", "app": "web", "cpu": 4000, "memory_mib": 256, "use_low": 800, "use_high": 800, "period": 60
 }
 REPORT: dict[str, int | str] = {"class": "ls", "app": "report", "cpu": 4100, "memory_mib": 256, "period": 60}
-PROFILE = {
+PROFILE: Document = {
     "apiVersion": "config.koordinator.sh/v1alpha1",
     "kind": "ClusterColocationProfile",
     "metadata": {"name": "reports", "labels": {"config.koordinator.sh/controller-managed": "true"}},
@@ -42,9 +43,9 @@ def test_a_pod_that_waits_is_placed_on_batch_resources_when_a_profile_makes_it_a
     world.run_until(START + timedelta(seconds=260))
     assert world.history is not None
     told = [event for event in world.history if event.subject.rpartition(".")[2] == "report"]
-    waited = [event for event in told if isinstance(event.data, Waiting) and not event.tombstone]
-    placed = [event for event in told if isinstance(event.data, Placement)]
-    assert waited[0].time < START + timedelta(seconds=200) < placed[0].time < START + timedelta(seconds=210)
+    waited = [event.time for event in told if isinstance(event.data, Waiting) and event.time is not None]
+    placed = [event.time for event in told if isinstance(event.data, Placement) and event.time is not None]
+    assert waited[0] < START + timedelta(seconds=200) < placed[0] < START + timedelta(seconds=210)
     snapshot = gateway.core.get(PODS, "default", "report")
     assert snapshot is not None
     assert snapshot.pod.spec.containers[0].resources.requests["kubernetes.io/batch-cpu"] == "4100"
