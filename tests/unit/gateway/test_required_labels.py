@@ -53,6 +53,13 @@ def test_pods_that_have_it_are_taken_and_exempt_namespaces_too() -> None:
     world.create("pods", pod(), namespace="kube-system")
 
 
+def test_pods_of_the_control_plane_are_left_alone() -> None:
+    world = world_with(RULE)
+    labelled = {"name": "system", "labels": {"control-plane": "koordinator"}}
+    world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
+    world.create("pods", pod(), namespace="system")
+
+
 def test_a_pod_that_says_so_is_left_alone() -> None:
     world = world_with(RULE)
     world.create("pods", pod(**{"pod.koordinator.sh/skip-enhanced-validation": "true"}))

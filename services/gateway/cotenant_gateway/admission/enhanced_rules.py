@@ -2,10 +2,10 @@
 
 In: a pod, and the ConfigMap's members `enable` ("true") and `rules` (JSON: `[{"name", "requiredLabels",
 "namespaceWhitelist"}]`). Out: a field error for each label that a rule demands and the pod lacks. Left alone are pods with
-the label `pod.koordinator.sh/skip-enhanced-validation: "true"`, pods of a rule's whitelisted namespaces, and labels that a
-live pod never had: one that was taken before the rule stays writable. Rules that cannot be read are refused when they are
-written; written by somebody else than a gateway they count as none. Source: Koordinator's pod webhook (gate
-EnablePodEnhancedValidator; here the ConfigMap is the switch).
+the label `pod.koordinator.sh/skip-enhanced-validation: "true"`, pods of a rule's whitelisted namespaces and of namespaces
+with the label `control-plane`, and labels that a live pod never had: one that was taken before the rule stays writable. Rules
+that cannot be read are refused when they are written; written by somebody else than a gateway they count as none. Source:
+Koordinator's pod webhook (gate EnablePodEnhancedValidator; here the ConfigMap is the switch).
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ import msgspec
 from cotenant.api.objects.policies import ConfigMap
 from cotenant.api.validation.fields import FieldError, invalid, qualified_name, required, wrong_type
 from cotenant.kinds.config_maps import CONFIG_MAPS, decode_config_map
+from cotenant.kinds.namespaces import NAMESPACES
 from cotenant_gateway.admission.node_configuration import ConfigurationError, decoded_section
 from cotenant_gateway.admission.node_configuration_values import Json, shown
+from cotenant_gateway.admission.profiles.selection import LABEL_CONTROL_PLANE
 from cotenant_gateway.admission.review import ObjectSource, Review
 
 NAMESPACE, NAME = "koordinator-system", "pod-enhanced-validator-config"
@@ -51,6 +53,9 @@ def has_required_labels(review: Review) -> list[FieldError]:
 def _missing(rules: tuple[LabelRule, ...], review: Review) -> list[FieldError]:
     meta = review.view.metadata
     if meta.labels.get(LABEL_SKIP) == "true":
+        return []
+    namespace = review.objects.get(NAMESPACES, "", meta.namespace)
+    if namespace is not None and LABEL_CONTROL_PLANE in namespace.labels:
         return []
     had = None if review.old is None else review.old.meta.labels
     found: list[FieldError] = []

@@ -16,7 +16,7 @@ from cotenant.api.snapshots import Snapshot, stored_document
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.pods import PODS
 from cotenant_gateway.admission.profiles.applying import changed_by
-from cotenant_gateway.admission.profiles.selection import ReadyProfile, draw, ready_profile
+from cotenant_gateway.admission.profiles.selection import LABEL_CONTROL_PLANE, ReadyProfile, draw, ready_profile
 from cotenant_gateway.admission.review import Review
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.waiting_pods import waits
@@ -62,7 +62,8 @@ def _matches(core: GatewayCore, profile: ReadyProfile, pod: Snapshot) -> bool:
     if not profile.selects_pod(pod.meta.labels):
         return False
     namespace = core.get(NAMESPACES, "", pod.address.namespace)
-    return profile.selects_namespace({} if namespace is None else namespace.labels)
+    labels = {} if namespace is None else namespace.labels
+    return LABEL_CONTROL_PLANE not in labels and profile.selects_namespace(labels)
 
 
 def _try(core: GatewayCore, profile: ReadyProfile, pod: Snapshot, tally: Tally) -> None:

@@ -33,6 +33,9 @@ from cotenant.model.names import (
 from cotenant_gateway.admission.profiles.rules import profile_errors
 from cotenant_gateway.admission.review import ObjectSource, type_error
 
+LABEL_CONTROL_PLANE = "control-plane"
+"""On a namespace, whatever its value: Koordinator's pod webhooks leave it alone."""
+
 
 class ReadyProfile(msgspec.Struct, frozen=True):
     """One profile. `cause` is the fact that declared it; `sets` describes what it sets."""
@@ -62,13 +65,19 @@ class ProfileSet(msgspec.Struct, frozen=True):
     """Whether any is applied to pods that wait."""
 
     def matching(self, pod: Mapping[str, str], namespace: Callable[[], Mapping[str, str]]) -> list[ReadyProfile]:
-        """Return the profiles that select these labels; the namespace's labels are looked up only if a profile needs them."""
+        """Return the profiles that select these labels; the namespace's labels are looked up only if a profile needs them. In a
+        namespace of the control plane none does."""
         places = [*self.others, *(place for label in pod.items() for place in self.by_label.get(label, ()))]
         if not places:
             return []
         found = (self.profiles[place] for place in sorted(places))
         candidates = [profile for profile in found if profile.selects_pod(pod)]
-        return [profile for profile in candidates if profile.selects_namespace(namespace())]
+        if not candidates:
+            return []
+        of_namespace = namespace()
+        if LABEL_CONTROL_PLANE in of_namespace:
+            return []
+        return [profile for profile in candidates if profile.selects_namespace(of_namespace)]
 
 
 def ready_profiles(objects: ObjectSource) -> ProfileSet:
