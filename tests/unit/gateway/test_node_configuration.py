@@ -171,17 +171,17 @@ def test_what_python_reads_and_json_is_not_is_refused(text: str) -> None:
 
 
 def test_a_section_full_of_errors_is_refused_with_some_of_them() -> None:
-    entries = [for_nodes(pool=str(number)) | {"degradeTimeMinutes": 0} for number in range(900)]
+    entries = [for_nodes(pool=str(number)) | {"degradeTimeMinutes": 0} for number in range(200)]
     error = refusal(config(colocation_config={"nodeConfigs": entries}))
     assert error.status.details is not None
     assert len(error.status.details.causes) == MAX_ERRORS + 1
-    assert "has 850 more errors" in error.status.details.causes[-1].message
+    assert "has 150 more errors" in error.status.details.causes[-1].message
 
 
 def test_entries_are_counted() -> None:
     entries = [for_nodes(pool=str(number)) for number in range(MAX_ENTRIES + 1)]
     found = faults(World(), config(system_config={"nodeStrategies": entries}))
-    assert "must have at most 1000 entries" in found["data[system-config].nodeStrategies"]
+    assert "must have at most 256 entries" in found["data[system-config].nodeStrategies"]
 
 
 def test_host_applications_of_one_node_may_stand_in_two_entries_the_first_counts() -> None:

@@ -148,6 +148,30 @@ def test_a_pod_that_would_be_invalid_stays_as_it_is_and_this_is_said_once(caplog
     assert "default/web waits and does not get its profiles" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {
+            "spec": {
+                "runtimeClassName": "process",
+                "securityContext": {"runAsUser": 0},
+                "containers": [{"name": "main", "command": ["run"]}],
+            }
+        },
+        {"spec": {"priority": 1_000_000}},
+    ],
+)
+def test_no_profile_gives_a_pod_that_waits_what_its_writer_might_not_have(
+    patch: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = Waiting("web")
+    process = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "process"}, "handler": "process"}
+    waiting.world.create("runtimeclasses", process)
+    waiting.declare(profile(patch=patch))
+    assert not waiting.look()
+    assert "is forbidden" in caplog.text
+
+
 def test_no_more_than_the_burst_is_changed_at_once_and_ten_a_second_after_it() -> None:
     waiting = Waiting(*(f"web-{number:03}" for number in range(BURST + 25)))
     waiting.declare(profile(labels={"colocated": "yes"}))

@@ -34,7 +34,7 @@ from cotenant_gateway.admission.node_configuration_values import (
     whole,
 )
 
-MAX_ENTRIES = 1_000
+MAX_ENTRIES = 256
 
 
 class Rules(msgspec.Struct, frozen=True):

@@ -13,19 +13,25 @@ import msgspec
 
 from cotenant.api.edits import same_json
 from cotenant.api.snapshots import Snapshot
+from cotenant.api.validation.process_runtime import root_fields
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
 from cotenant.events.runs import RunStatus
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.log.plans import Plan, object_write
-from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES
+from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES, RUNTIME_PROCESS
+from cotenant_gateway.access.pods import refuse_priority, refuse_root
+from cotenant_gateway.access.users import User
 from cotenant_gateway.admission.chain import WAITING, admit
 from cotenant_gateway.admission.profiles.selection import ready_profiles
 from cotenant_gateway.admission.review import Review
+from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.updates import with_generation
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError
+
+NOBODY = User("")
 
 
 def waits(pod: Snapshot) -> bool:
@@ -66,7 +72,20 @@ def plan_profiles(core: GatewayCore, pod: Snapshot) -> Plan | str | None:
         return None
     if errors:
         return "; ".join(map(str, errors[:5]))
+    try:
+        _check_rights(core, pod, review.document)
+    except ApiError as refusal:
+        return str(refusal)
     document = with_generation(review.document, stored.raw, stored.meta.generation)
     payload = ObjectStored(object=document, admission=review.notes)
     causes = (f"LOG:{stored.sequence}", *review.causes)
     return Plan((object_write(pod.address, payload, stored.sequence, causes=causes),))
+
+
+def _check_rights(core: GatewayCore, pod: Snapshot, document: msgspec.Raw) -> None:
+    """Nobody asks for this change, so it must not do what not everybody may. Raises ApiError where it makes a process run as root,
+    or gives the pod a priority that is not its class's."""
+    was_root = pod.pod.spec.runtime_class_name == RUNTIME_PROCESS and bool(root_fields(pod.pod))
+    if not was_root:
+        refuse_root(Planned(pod.address, document, None))
+    refuse_priority(core, NOBODY, Planned(pod.address, document, None, pod))
