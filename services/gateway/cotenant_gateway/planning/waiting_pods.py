@@ -83,8 +83,8 @@ def plan_profiles(core: GatewayCore, pod: Snapshot) -> Plan | str | None:
 
 
 def _check_rights(core: GatewayCore, pod: Snapshot, document: msgspec.Raw) -> None:
-    """Nobody asks for this change, so it must not do what not everybody may. Raises ApiError where it makes a process run as root,
-    or gives the pod a priority that is not its class's."""
+    """Nobody asks for this change, so it must not do what not everybody may. Raises ApiError where it makes a process run as
+    root, or gives the pod a priority that is not its class's."""
     was_root = pod.pod.spec.runtime_class_name == RUNTIME_PROCESS and bool(root_fields(pod.pod))
     if not was_root:
         refuse_root(Planned(pod.address, document, None))
