@@ -97,6 +97,15 @@ CONFIGURATION: dict[str, Any] = {
         "applications": [_APPLICATION],
         "nodeConfigs": [{"nodeSelector": _SELECTOR, "applications": [_APPLICATION]}],
     },
+    "cpu-normalization-config": {
+        "enable": True,
+        "ratioModel": {"Xeon": {"baseRatio": 1.5, "hyperThreadTurboEnabledRatio": 1.2}},
+        "defaultRatio": 1.0,
+        "nodeConfigs": [{"nodeSelector": _SELECTOR, "enable": False}],
+    },
+    "resource-amplification-config": {"enable": True, "resourceAmplificationRatio": {"cpu": 1.2}},
+    "enable": "true",
+    "rules": [{"name": "owned", "requiredLabels": ["app"], "namespaceWhitelist": ["team"]}],
 }
 """Data of the ConfigMap of the node configuration, by key."""
 
@@ -118,6 +127,10 @@ _EXAMPLES: dict[str, tuple[Any, ...]] = {
     "node.koordinator.sh/raw-allocatable": (AMOUNTS,),
     "node.koordinator.sh/cpu-normalization-ratio": ("1.2", "1", "0"),
     "node.koordinator.sh/network-bandwidth": ("10M", "10G"),
+    "node.koordinator.sh/resource-amplification-ratio": ({"cpu": 1.2}, {"cpu": 1.22, "memory": 1}),
+    "node.koordinator.sh/cpu-normalization-enabled": ("true", "T", "0"),
+    "pod.koordinator.sh/replace-resources": ("cpu:kubernetes.io/batch-cpu", "memory:,cpu:kubernetes.io/mid-cpu", "cpu:"),
+    "config.koordinator.sh/controller-managed": ("true", "false"),
     "scheduling.koordinator.sh/usage-thresholds": (THRESHOLDS,),
     "scheduling.koordinator.sh/load-estimated-scaling-factors": ({"cpu": 80, "memory": 70},),
     "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled": ("30",),

@@ -34,6 +34,7 @@ from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.tracing import traced
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
+from cotenant_gateway.shell.dry_run_advice import DryRunAdvice
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
 
@@ -67,14 +68,16 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     gateway.space.on_change = warn
     telemetry = GatewayTelemetry(host, gateway)
 
-    async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:
+    async def ask(subject: str, body: bytes, seconds: float = ANSWER_SECONDS) -> tuple[bytes, int, str]:
         try:
-            reply = await host.log.client.request(subject, body, timeout=ANSWER_SECONDS)
+            reply = await host.log.client.request(subject, body, timeout=seconds)
         except NoRespondersError as error:
             raise TimeoutError from error
         headers = reply.headers or {}
         code = headers.get("Nats-Service-Error-Code", "0")
         return reply.data, int(code) if code.isdigit() else 500, headers.get("Nats-Service-Error", "")
+
+    gateway.advise = DryRunAdvice(lambda: gateway.core, ask)
 
     def is_live(namespace: str, name: str, uid: str) -> bool:
         pod = gateway.core.get(PODS, namespace, name)

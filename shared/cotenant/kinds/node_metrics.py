@@ -1,6 +1,7 @@
 """slo.koordinator.sh/v1alpha1 NodeMetric = metrics: an object without a document, composed of one event.
 
-In: the `metrics.<node>` event. Out: the object as Koordinator's custom resource spells it, and its columns. Read only.
+In: the `metrics.<node>` event. Out: the object as Koordinator's custom resource spells it, and its columns. Labels and
+annotations may be declared; what the event says wins.
 """
 
 from __future__ import annotations
@@ -144,6 +145,6 @@ DEFINITION = Definition(
     compose=compose_node_metric,
     parts={NodeMetricComputed: node_of_subject},
     layout=Layout((NAME, Column("CPU"), Column("Memory"), Column("Updated"), Column("State")), _cells),
-    read_only=True,
+    declarable=True,
     stable_uid=True,
 )

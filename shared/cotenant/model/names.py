@@ -26,8 +26,9 @@ ANNOTATION_EVICTED_BY = "cotenant.io/evicted-by"
 ANNOTATION_TTL_AFTER_FINISHED = "cotenant.io/ttl-seconds-after-finished"
 """On a pod: it is deleted so many seconds after it finished, as `spec.ttlSecondsAfterFinished` does with Jobs."""
 
-# ClusterColocationProfile annotations.
+# ClusterColocationProfile annotations and labels.
 ANNOTATION_SKIP_UPDATE_RESOURCES = "config.koordinator.sh/skip-update-resources"
+LABEL_CONTROLLER_MANAGED = "config.koordinator.sh/controller-managed"
 
 # Node annotations and labels.
 ANNOTATION_NODE_RESERVATION = "node.koordinator.sh/reservation"

@@ -74,6 +74,14 @@ def causes(error: ApiError) -> dict[str, str]:
 # -- what a profile does ---------------------------------------------------------------------------------------------
 
 
+def test_in_a_namespace_of_the_control_plane_no_profile_matches() -> None:
+    world = world_with(profile(labels={"colocated": "yes"}))
+    labelled = {"name": "system", "labels": {"control-plane": ""}}
+    world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
+    world.create("pods", manifest(), namespace="system")
+    assert world.show("pods", "web", "system")["metadata"]["labels"] == {"app": "web"}
+
+
 def test_an_ordinary_pod_becomes_a_batch_pod() -> None:
     world = world_with(
         profile(selector={"matchLabels": {"app": "web"}}, **BATCH, koordinatorPriority=1111, schedulerName="cotenant")

@@ -1,5 +1,5 @@
 """What the gateway stores without a request: endings, registrations, budgets' statuses, built-in objects, service accounts of
-namespaces, finished pods that are to be deleted, and what other services left behind.
+namespaces, profiles of pods that wait, finished pods that are to be deleted, and what other services left behind.
 
 Level-triggered: each look yields what the read model lacks at that moment. The caller stores the plans of one yield before it
 takes the next, as far as it waits for them; a plan that the log refuses is yielded again after a later fold.
@@ -17,8 +17,10 @@ from cotenant.api.times import rfc3339
 from cotenant.events.objects import ObjectStored
 from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.log.plans import Plan, PlannedWrite
+from cotenant_gateway.loop.waiting_pods import WaitingPods
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
+from cotenant_gateway.planning.declared import documents_of_no_node
 from cotenant_gateway.planning.default_accounts import Seen, missing_default_accounts, seen_accounts
 from cotenant_gateway.planning.endings import endings, registrations
 from cotenant_gateway.planning.leftovers import ended_runs, leftovers
@@ -54,6 +56,7 @@ class Duties:
         """`terminated_pods`: so many finished pods are kept; 0: all."""
         self._core = core
         self._terminated_pods = terminated_pods
+        self._waiting_pods = WaitingPods(core)
         self._ended: datetime | None = None
         self._collected: datetime | None = None
         self._new_uid = new_uid
@@ -88,8 +91,8 @@ class Duties:
             yield missing
 
     def due(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield what the read model makes due: endings, then registrations, then budgets, then once a second finished pods and
-        what is left of pods."""
+        """Yield what the read model makes due: endings, then registrations, then budgets, then once a second pods that wait for
+        profiles, finished pods and what is left of pods."""
         core = self._core()
         if (core.may_end or core.orphaned or core.pod_ends.left) and self._endings_are_due(now):
             plans = [*endings(core, now), *ended_runs(core)]
@@ -100,6 +103,13 @@ class Duties:
         if self._budgets.every is not None and core.collections[BUDGETS].slots and self._budgets_are_due(core, now):
             self._budgets_seen = (core.folded, now)
             yield list(budget_updates(core, now))
+        if core.declared:
+            gone = list(documents_of_no_node(core))
+            if gone:
+                yield gone
+        waiting = self._waiting_pods.due(now)
+        if waiting:
+            yield waiting
         ends, collected = core.pod_ends, self._collected
         if (ends.finished or ends.deserted or ends.outcomes) and not (
             collected is not None and collected <= now < collected + COLLECTED_EVERY

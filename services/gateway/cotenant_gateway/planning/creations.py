@@ -56,4 +56,4 @@ def plan_creation(
         raise already_exists(kind, name)
     stored = ObjectStored(object=review.document, admission=review.notes)
     write = object_write(address, stored, core.own_sequence(kind, namespace, name), causes=review.causes)
-    return Planned(address, review.document, Plan((write,), creates=True))
+    return Planned(address, review.document, Plan((write,), creates=True), warnings=review.warnings)

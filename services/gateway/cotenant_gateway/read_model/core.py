@@ -4,10 +4,10 @@ In: facts (`objects.>`, `node.>`, `metrics.>`, `quotas.>`, `waiting.>`, `migrati
 object its document and the parts that other services add, and a ring of the last changes. Out: snapshots for get and
 list, changes for watch; `endings` and `budgets` decide from it what the gateway itself has to store.
 
-resourceVersion of an object is the highest sequence among its parts; parts that carry another uid than the document
-do not belong to it. `apply` is idempotent by (subject, sequence) and commutes across subjects: a slot keeps the last
-fact of each of its subjects, and the snapshot is computed from those alone. Indexes (`ending`, `unregistered`, `pod_ends`) only
-say where to look.
+resourceVersion of an object is the highest sequence among its parts; parts that carry another uid than the document do not
+belong to it. `apply` is idempotent by (subject, sequence) and commutes across subjects: a slot keeps the last fact of each of
+its subjects, and the snapshot is computed from those alone. Indexes (`ending`, `unregistered`, `pod_ends`) only say where to
+look.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ class GatewayCore:
         """Namespaces that have ended and in which an object was stored since, by a gateway that had not folded the end."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
+        self.declared: dict[tuple[str, str], Slot] = {}
+        """Documents of objects that other services' facts make, by resource and name: as many as users wrote."""
         self._ended = EndedObjects()
         self.unreadable = 0
         """Documents that are not valid objects of their kind."""
@@ -148,6 +150,11 @@ class GatewayCore:
             self.ending.pop(key, None)
             self.may_end.discard(key)
         self._index_namespace(slot)
+        if collection.definition.declarable:
+            if stored is not None:
+                self.declared[kind.resource, name] = slot
+            else:
+                self.declared.pop((kind.resource, name), None)
         if kind is PODS:
             self.pod_ends.pod_changed(slot)
         elif kind is NODES and stored is None:
@@ -227,9 +234,10 @@ class GatewayCore:
     def derived(self, kind: Kind, compute: Callable[[GatewayCore], T]) -> T:
         """Return the result of a function over the objects of this kind alone; cached until one of them changes."""
         known = self.collections[kind].derived
-        if compute not in known:
-            known[compute] = compute(self)
-        found: T = known[compute]
+        try:
+            found: T = known[compute]
+        except KeyError:
+            found = known[compute] = compute(self)
         return found
 
     def cached(self, make: Callable[[], T]) -> T:
