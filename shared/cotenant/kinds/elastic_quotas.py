@@ -34,16 +34,21 @@ def _texts(amounts: dict[str, int]) -> dict[str, str]:
     return {name: format_amount(name, amount) for name, amount in sorted(amounts.items())}
 
 
-def compose_quota(snapshot: Snapshot) -> Overlay:
-    """Return what quota-tree publishes of the quota."""
+def published_quota(snapshot: Snapshot) -> QuotaRuntime | None:
+    """Return what quota-tree published last of the quota; None before it has."""
     newest = max(
         (event for event in snapshot.parts.values() if not event.tombstone and isinstance(event.data, QuotaRuntime)),
         key=lambda event: event.sequence,
         default=None,
     )
-    if newest is None or not isinstance(newest.data, QuotaRuntime):
+    return newest.data if newest is not None and isinstance(newest.data, QuotaRuntime) else None
+
+
+def compose_quota(snapshot: Snapshot) -> Overlay:
+    """Return what quota-tree publishes of the quota."""
+    quota = published_quota(snapshot)
+    if quota is None:
         return Overlay()
-    quota = newest.data
     annotations = {
         f"{_PREFIX}{name}": msgspec.json.encode(_texts(amounts)).decode()
         for name, amounts in (

@@ -47,7 +47,9 @@ def _quotas(objects: ObjectSource) -> _Quotas:
 
 
 def quota_of_pod_is_a_leaf(review: Review) -> list[FieldError]:
-    """A pod belongs to a leaf of the tree, not to a parent quota."""
+    """A pod belongs to a leaf of the tree, not to a parent quota, unless a gate lets these take pods."""
+    if review.objects.quota_gates.parents_take_pods:
+        return []
     pod = review.view.metadata
     found = quota_of(review.objects, pod)
     if found is None or found.labels.get(LABEL_IS_PARENT) != "true":
