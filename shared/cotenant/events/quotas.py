@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cotenant.events.envelope import Payload
+from cotenant.model.bounds import Count
 
 
 class QuotaRuntime(Payload, frozen=True, kw_only=True):
@@ -44,3 +45,5 @@ class QuotaRuntime(Payload, frozen=True, kw_only=True):
     total: dict[str, int] = {}
     """On the root only: what the tree distributes, without what the default and the system quota use."""
     reason: str = ""
+    charged_at: Count = 0
+    """The version of the quota's object that admission wrote what pods request into, and that is counted in `child_request`."""

@@ -19,6 +19,7 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import DocumentError, Members, is_object, member_object, members, put_or_drop, raw
 from cotenant.events.objects import ObjectStored
 from cotenant.log.plans import Plan, object_write
+from cotenant_gateway.admission.quotas.charging import charge_quota
 from cotenant_gateway.admission.review import WrongTypes, type_error
 from cotenant_gateway.planning.documents import (
     HEAD,
@@ -133,8 +134,9 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
         if added:
             raise forbidden(kind, name, f"no new finalizers can be added if the object is being deleted: {sorted(added)}")
     payload = ObjectStored(object=document, admission=review.notes)
-    plan = Plan((object_write(address, payload, stored.sequence, causes=(f"LOG:{stored.sequence}", *review.causes)),))
-    return Planned(address, document, plan, snapshot)
+    write = object_write(address, payload, stored.sequence, causes=(f"LOG:{stored.sequence}", *review.causes))
+    charge = charge_quota(review)
+    return Planned(address, document, Plan((write,) if charge is None else (write, charge)), snapshot)
 
 
 def _with_status_of(stored: msgspec.Raw, written: msgspec.Raw) -> msgspec.Raw:

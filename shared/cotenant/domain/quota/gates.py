@@ -22,8 +22,6 @@ class QuotaGates(msgspec.Struct, frozen=True, kw_only=True):
     """`EnableQuotaAdmission`: a new pod is refused when its quota has no room."""
     admission_on_update: bool = False
     """`EnableQuotaAdmissionOnUpdate`: so is a pod that changes its quota."""
-    ignore_pod_overhead: bool = False
-    """`ElasticQuotaIgnorePodOverhead`: the overhead of a pod's runtime class does not count."""
     disable_default_quota: bool = False
     """`DisableDefaultQuota`: a pod that names no quota belongs to none."""
 
@@ -34,7 +32,6 @@ GATES = {
     "SupportParentQuotaSubmitPod": "parents_take_pods",
     "EnableQuotaAdmission": "admission",
     "EnableQuotaAdmissionOnUpdate": "admission_on_update",
-    "ElasticQuotaIgnorePodOverhead": "ignore_pod_overhead",
     "DisableDefaultQuota": "disable_default_quota",
 }
 """The switch of each gate."""

@@ -7,8 +7,8 @@ the texts of Koordinator's quota webhook; a text may go on with the figures. One
     tree id     never changes, and is that of parent and children
                 (a leaf below the root is accepted here)
     parent      exists, is a parent, and is not the quota itself or below it
-    keys        max lists what the parent's max and each child's max list (gate ElasticQuotaEnableUpdateResourceKey: children list
-                no more than their parent); min of a child lists no more than that of its parent
+    keys        max lists what the parent's max and each child's max list (gate ElasticQuotaEnableUpdateResourceKey: children
+                list no more than their parent); min of a child lists no more than that of its parent
     min sums    the mins below one parent fit in the parent's min; not with allow-force-update, and not of a tree's root
     guarantee   (gate ElasticQuotaGuaranteeUsage) what is guaranteed covers the min, here or at some quota above
 """

@@ -7,7 +7,7 @@ checks of the tree (`cotenant.domain.quota.place`) follow only when the quota's 
 rule that fails, as later ones build on earlier ones.
 
 Own fields: no negative amount in min, max, shared weight; every resource of min is in max, and not above it; for the
-keys named strict, used is not above max. Among all: the name is unique in the cluster (namespaces do not count), and a namespace
+keys named strict, used is not above max. Among all: the name is unique in the cluster (namespaces do not count), a namespace
 is bound to one quota.
 """
 

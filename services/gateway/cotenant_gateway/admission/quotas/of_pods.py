@@ -32,7 +32,10 @@ def quota_of(objects: ObjectSource, pod: ObjectMeta) -> ObjectMeta | None:
     quotas = objects.derived(ELASTIC_QUOTAS, _quotas)
     if not quotas.by_name:
         return None
-    found = quotas.by_name.get(pod.labels.get(LABEL_QUOTA) or pod.namespace)
+    named = pod.labels.get(LABEL_QUOTA, "")
+    if objects.quota_gates.disable_default_quota:
+        return quotas.by_name.get(named)
+    found = quotas.by_name.get(named or pod.namespace)
     return found if found is not None else quotas.by_namespace.get(pod.namespace)
 
 
