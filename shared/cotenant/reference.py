@@ -30,6 +30,7 @@ CHANNELS: tuple[tuple[str, str, str, str], ...] = (
     ("LOG", "node.<node>.topology", "cotenant.topology.v1", "node-executor"),
     ("LOG", "waiting.<namespace>.<pod>", "cotenant.waiting.v1", "scheduler"),
     ("LOG", "quotas.<tree>.<quota>", "cotenant.quota.v1", "quota-tree"),
+    ("LOG", "quotas.<tree>.<quota>.profile", "cotenant.quotaprofile.v1", "quota-tree"),
     ("LOG", "migrations.<job>", "cotenant.migration.v1", "descheduler-arbiter"),
     ("LOG", "descheduling.<node>", "cotenant.nodeload.v1", "descheduler-arbiter"),
     ("LOG", "evictions.<namespace>.<pod>", "cotenant.eviction.v1", "gateway"),

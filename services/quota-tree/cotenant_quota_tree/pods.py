@@ -10,7 +10,8 @@ change, every pod's quota is looked up again. Without any quota nothing is count
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 import msgspec
 
@@ -21,6 +22,7 @@ from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.quota.sums import OwnPods, PodSums
 from cotenant.model.amounts import LARGEST_AMOUNT, Amounts, masked
 from cotenant.model.by_identity import by_identity
+from cotenant_quota_tree.revocation import HeldPod
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -44,15 +46,20 @@ class _PodFacts(msgspec.Struct, frozen=True):
     names_node: bool
     ended: bool
     sequence: int
+    priority: int
+    deleting: bool
 
 
 class OnNode(msgspec.Struct, frozen=True):
-    """The state of the pod with this uid by a placement or run: assigned, ended for good, or neither."""
+    """The state of the pod with this uid by a placement or run: assigned, ended for good, or neither; by a placement since when,
+    and whether it is ending."""
 
     uid: str
     assigned: bool
     ended: bool
     sequence: int
+    bound_at: datetime | None = None
+    ending: bool = False
 
 
 class _Pod:
@@ -97,6 +104,8 @@ class PodDemands:
             names_node=bool(pod.spec.node_name),
             ended=pod.status.phase in ENDED_PHASES,
             sequence=sequence,
+            priority=pod.spec.priority or 0,
+            deleting=pod.metadata.deletion_timestamp is not None,
         )
         known = self._pods.get(key)
         if known is None:
@@ -148,6 +157,31 @@ class PodDemands:
     def own(self) -> Mapping[str, OwnPods]:
         """The sums by quota name."""
         return {quota: sums.own for quota, sums in self._sums.items()}
+
+    def held(self, quota: str) -> Iterator[HeldPod]:
+        """Walk the quota's own assigned pods."""
+        for key in sorted(self._members.get(quota, ())):
+            known = self._pods[key]
+            pod, charge = known.facts, known.held
+            if pod is None or charge is None:
+                continue
+            placed = [fact for fact in known.on_nodes.values() if fact.uid == pod.uid and fact.assigned]
+            yield HeldPod(
+                namespace=key[0],
+                name=key[1],
+                uid=pod.uid,
+                priority=pod.priority,
+                bound_at=min((fact.bound_at for fact in placed if fact.bound_at is not None), default=None),
+                request=charge.request,
+                preemptible=charge.preemptible,
+                ending=pod.deleting or any(fact.ending for fact in placed),
+            )
+
+    def is_live(self, key: PodKey, uid: str) -> bool:
+        """Return whether a pod exists, uses its quota, and is not ending already."""
+        known = self._pods.get(key)
+        pod = known.facts if known is not None else None
+        return known is not None and pod is not None and pod.uid == uid and known.held is not None and not pod.deleting
 
     def newest(self, quota: str) -> int:
         """The highest sequence among the events of the quota's own pods, 0 without any."""

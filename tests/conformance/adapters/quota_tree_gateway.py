@@ -13,7 +13,7 @@ from cotenant.domain.quota.gates import GATES, quota_gates
 from cotenant.domain.quota.names import ANNOTATION_CHILD_REQUEST
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
-from cotenant.kinds.carried import QUOTA_PROFILES
+from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
 from cotenant.kinds.pods import PODS
 from cotenant.model.subjects import object_subject

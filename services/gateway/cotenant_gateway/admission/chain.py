@@ -14,6 +14,7 @@ from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
+from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
 from cotenant.kinds.pods import PODS
 from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
@@ -24,7 +25,7 @@ from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
 from cotenant_gateway.admission.priority import resolve_priority
 from cotenant_gateway.admission.profiles.applying import apply_colocation_profiles, translate_again
 from cotenant_gateway.admission.profiles.rules import colocation_profile_is_valid
-from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree
+from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree, name_tree
 from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree, quota_is_valid
 from cotenant_gateway.admission.review import Mutator, Review, Validator
@@ -54,6 +55,7 @@ NEW: Mapping[Kind, Rules] = {
         (metadata_is_valid, unresolved_classes, pod_is_valid, quota_of_pod_is_a_leaf),
     ),
     ELASTIC_QUOTAS: Rules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
+    QUOTA_PROFILES: Rules((name_tree,), PLAIN.validators),
     PROFILES: Rules((), (*PLAIN.validators, colocation_profile_is_valid)),
     CONFIG_MAPS: Rules((), (*PLAIN.validators, node_configuration_is_valid)),
 }

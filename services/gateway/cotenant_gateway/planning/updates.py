@@ -126,7 +126,7 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
         except DocumentError as error:
             raise wrong_types(kind, WrongTypes(type_error(error))) from error
     review = admitted(core, address, document, snapshot)
-    document = _with_generation(review.document, stored.raw, stored.meta.generation)
+    document = with_generation(review.document, stored.raw, stored.meta.generation)
     if same_json(document, stored.raw):
         return Planned(address, document, None, snapshot)
     if stored.meta.deletion_timestamp is not None:
@@ -165,7 +165,7 @@ def _with_immutable_metadata(document: msgspec.Raw, stored: msgspec.Raw) -> msgs
     return raw(top)
 
 
-def _with_generation(document: msgspec.Raw, stored: msgspec.Raw, generation: int) -> msgspec.Raw:
+def with_generation(document: msgspec.Raw, stored: msgspec.Raw, generation: int) -> msgspec.Raw:
     """The document with `generation`, which counts changes of everything but metadata and status."""
     if same_json(spec_of(document), spec_of(stored)):
         return document

@@ -294,6 +294,8 @@ class Gateway:
                 self._take_on(plans)
             for plans in self._duties.default_accounts(now):
                 self._take_on(plans)
+            for plans in self._duties.profiled_quotas(now):
+                self._take_on(plans)
             if self._duties.complete:
                 self.ready.set()
             self.follower.folds.clear()
