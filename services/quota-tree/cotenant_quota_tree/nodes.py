@@ -77,8 +77,8 @@ class NodeOffers:
         Resources that no node offers are missing."""
 
     def declare(self, name: str, node: Node | None, ready: bool | None = None) -> None:
-        """Fold the node's object; None once it is deleted or terminating. On QuantityError the node does not count. `ready`: what
-        its object says."""
+        """Fold the node's object; None once it is deleted or terminating. On QuantityError the node does not count. `ready`:
+        what its object says."""
         if ready is None:
             self._ready.pop(name, None)
         else:

@@ -51,8 +51,8 @@ class _PodFacts(msgspec.Struct, frozen=True):
 
 
 class OnNode(msgspec.Struct, frozen=True):
-    """The state of the pod with this uid by a placement or run: assigned, ended for good, or neither; by a placement since when,
-    and whether it is ending."""
+    """The state of the pod with this uid by a placement or run: assigned, ended for good, or neither. By a placement: since
+    when, and whether it is ending."""
 
     uid: str
     assigned: bool

@@ -6,8 +6,8 @@ runtime, and the pods of its last wave of evictions. The rule:
     streak   begins with the decision that first sees used above runtime in some resource, ends when there is none
     wave     when the streak is longer than the delay; the streak then begins anew, so there is one wave a delay at most
     victims  the quota's own assigned pods, least important first (lower priority, then bound later, then by name), until used
-             fits the runtime; non-preemptible pods never. Then, from the last one taken on, each that fits beside the others stays.
-             Where all of them are not enough all are taken
+             fits the runtime; non-preemptible pods never. Then, from the last one taken on, each that fits beside the others
+             stays. Where all of them are not enough all are taken
     counted  pods that are ending already count as gone
 
 The root and the system quota are not watched. At most MAX_VICTIMS pods a wave. Source: Koordinator's overuse revoke controller.

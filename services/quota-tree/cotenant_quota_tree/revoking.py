@@ -1,9 +1,9 @@
 """The evictions of over-use as requests to the gateway: each pod of a wave is asked for once.
 
 In: the quotas' last events, the pods, the gateway's answers. Out: one request per pod of a wave that still runs and has no
-answer since that event; the next event of the quota does not name those any more. The gateway asks the disruption budgets; a pod
-that it refuses stays until the next wave, which is a delay later. Source: Koordinator's overuse revoke controller (policy Eviction
-API; refusals are skipped).
+answer since that event; the next event of the quota does not name those any more. The gateway asks the disruption budgets; a
+pod that it refuses stays until the next wave, which is a delay later. Source: Koordinator's overuse revoke controller (policy
+Eviction API; refusals are skipped).
 
 Bound: an answer is kept while its subject is on LOG.
 """
