@@ -1,10 +1,11 @@
 """The cluster's total: the fold over node objects, executors' reports and overcommitted resources.
 
 In: Node objects, ExecutorStatus, NodeResources and NodeCondition. Out: the cluster's total by resource, and what each node
-offers to quota profiles. A node counts with its allocatable by `cotenant.domain.node`, the same amounts that the scheduler uses. Cordoned and not-ready nodes count, as in Koordinator. A
-terminating node does not count, whatever is written to it afterwards; this depends on the last message of its object only, so
-the total is the same after a restart. For a profile a node is schedulable if it is not cordoned and ready: as the Ready
-condition in its object says, else as its condition event does, else it is.
+offers to quota profiles. A node counts with its allocatable by `cotenant.domain.node`, the same amounts that the scheduler
+uses. Cordoned and not-ready nodes count, as in Koordinator. A terminating node does not count, whatever is written to it
+afterwards; this depends on the last message of its object only, so the total is the same after a restart. For a profile a node
+is schedulable if it is not cordoned and ready: as the Ready condition in its object says, else as its condition event does,
+else it is.
 """
 
 from __future__ import annotations

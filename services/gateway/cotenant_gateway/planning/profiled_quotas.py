@@ -1,9 +1,9 @@
 """The root quotas that quota profiles ask for, as the gateway keeps their objects.
 
 In: the read model: profiles with what quota-tree made of them. Out: a plan for each ElasticQuota that is missing or differs in
-labels, annotations or spec; what else the object has stays. Each is admitted as a user's write is; a refusal is returned with its
-words instead (Koordinator's events CreateQuotaFailed and UpdateQuotaFailed), and the next look tries again. A quota outlives its
-profile.
+labels, annotations or spec; what else the object has stays. Each is admitted as a user's write is; a refusal is returned in
+Koordinator's words (its events CreateQuotaFailed and UpdateQuotaFailed) instead, and the next look tries again. A quota outlives
+its profile.
 """
 
 from __future__ import annotations
