@@ -6,7 +6,7 @@ runtime, request and guaranteed, as Koordinator's scheduler writes them on the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -20,7 +20,7 @@ from cotenant.api.objects.policies import ElasticQuota
 from cotenant.api.overlay import Overlay
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
-from cotenant.domain.quota.names import LABEL_PARENT
+from cotenant.domain.quota.names import LABEL_PARENT, LABEL_TREE
 from cotenant.events.envelope import Event
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.quantities import format_amount
@@ -90,6 +90,7 @@ class _Shown(View, frozen=True, kw_only=True):
 
 
 _SHOWN = msgspec.json.Decoder(_Shown)
+_AMOUNTS = msgspec.json.Decoder(dict[str, str | int | float])
 
 
 def _amounts(amounts: dict[str, str | int | float]) -> str:
@@ -104,9 +105,20 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
         _amounts(shown.spec.min),
         _amounts(shown.spec.max),
         _amounts(shown.status.used),
+        _noted(shown.metadata.annotations, "runtime"),
+        _noted(shown.metadata.annotations, "request"),
         age(shown.metadata.creation_timestamp, now),
-        shown.metadata.annotations.get(f"{_PREFIX}runtime", "<none>"),
+        shown.metadata.labels.get(LABEL_TREE, "<none>"),
     )
+
+
+def _noted(annotations: Mapping[str, str], name: str) -> str:
+    """What quota-tree published; an annotation that cannot be read is shown as it is."""
+    text = annotations.get(f"{_PREFIX}{name}", "")
+    try:
+        return _amounts(_AMOUNTS.decode(text)) if text else "<none>"
+    except msgspec.DecodeError:
+        return text
 
 
 DEFINITION = Definition(
@@ -114,6 +126,8 @@ DEFINITION = Definition(
     decode=msgspec.json.Decoder(ElasticQuota).decode,
     compose=compose_quota,
     parts={QuotaRuntime: _quota_of},
-    layout=Layout((NAME, Column("Parent"), Column("Min"), Column("Max"), Column("Used"), AGE, *wide("Runtime")), _cells),
+    layout=Layout(
+        (NAME, *map(Column, ("Parent", "Min", "Max", "Used", "Runtime", "Request")), AGE, *wide("Tree")), _cells
+    ),
     has_status=True,
 )

@@ -2,8 +2,8 @@
 
 In: the read model: profiles with what quota-tree made of them. Out: a plan for each ElasticQuota that is missing or differs in
 labels, annotations or spec; what else the object has stays. Each is admitted as a user's write is; a refusal is returned in
-Koordinator's words (its events CreateQuotaFailed and UpdateQuotaFailed) instead, and the next look tries again. A quota outlives
-its profile.
+Koordinator's words (its events CreateQuotaFailed and UpdateQuotaFailed) instead, and the next look tries again. A quota stays
+when its profile goes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Quota admission of pods (gate EnableQuotaAdmission): a pod is refused at its creation when its quota has no room.
 
 In: a new pod, or (gate EnableQuotaAdmissionOnUpdate) one that changes its quota; the ElasticQuotas, with what quota-tree
-published of them. Out: the write that charges the quota, stored in one batch with the pod and expecting the quota as it was read, so that
-neither a burst nor two gateways overshoot; None where nothing is charged; or ApiError 403. The rule:
+published of them. Out: the write that charges the quota, stored in one batch with the pod and expecting the quota as it was
+read, so that neither a burst nor two gateways overshoot; None where nothing is charged; or ApiError 403. The rule:
 
     quota       by label, else the one of the pod's namespace; a pod of no quota, or of a built-in one, is not looked at
     limit       annotation `admission` where it lists anything, else max; a resource that the limit lacks is not limited
