@@ -82,7 +82,7 @@ class QuotaTreeCore:
         self._sequences = LastSequences()
         self._declared: dict[str, dict[str, tuple[ElasticQuotaView, int]]] = {}
         self._nodes = NodeOffers()
-        self._pods = PodDemands()
+        self._pods = PodDemands(self.rules.terminating, ignore_overhead=self.rules.ignore_overhead)
         self._profiles = QuotaProfiles(self._nodes.offers)
         self._revoking = Revoking()
         self._published: dict[str, Published] = {}
@@ -247,6 +247,7 @@ class QuotaTreeCore:
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return new and changed quota events by subject, and tombstones for quotas that are no longer declared."""
+        self._pods.expire(now)
         self._solve()
         events: list[Event] = []
         for subject in self._agenda.due(now):
