@@ -72,7 +72,7 @@ def _amounts(found: Document) -> Amounts:
 def tree_lines(documents: Iterable[Document]) -> Iterator[str]:
     """Yield the lines of all trees, the default tree first."""
     quotas = sorted((drawn(document) for document in documents), key=lambda quota: (quota.tree, quota.name))
-    table = Table(("QUOTA", "RESOURCE", "", "USED", "RUNTIME", "REQUEST", "MIN", "MAX"))
+    table = Table(("QUOTA", "RESOURCE", "SHARE", "USED", "RUNTIME", "REQUEST", "MIN", "MAX"))
     for tree in dict.fromkeys(quota.tree for quota in quotas):
         table.rows.append((f"tree {tree}" if tree else "default tree", *[""] * 7))
         members = [quota for quota in quotas if quota.tree == tree]
