@@ -15,7 +15,7 @@ reason. An unreadable object (a malformed quantity) counts as absent and is list
 Over 300 lines: one method of a few lines for each kind of fact.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -263,6 +263,10 @@ class QuotaTreeCore:
             if len(events) == MAX_EVENTS_PER_DECISION:
                 break
         return events
+
+    def quotas(self) -> Iterable[QuotaRuntime]:
+        """Return all quotas as of the last decision; from any thread."""
+        return tuple(self._desired.values())
 
     def requests(self, _: datetime) -> Sequence[Request]:
         """Return the evictions that are asked for and not answered."""

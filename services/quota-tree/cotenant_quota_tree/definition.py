@@ -8,6 +8,7 @@ import msgspec
 from cotenant.engine.definition import GATHERED, Definition
 from cotenant.model.bounds import MAX_SECONDS
 from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
+from cotenant_quota_tree.gauges import GAUGES
 from cotenant_quota_tree.revocation import Revocation
 from cotenant_quota_tree.solution import Rules
 from cotenant_quota_tree.terminating import Terminating
@@ -54,6 +55,7 @@ DEFINITION = Definition(
     config_type=QuotaTreeConfig,
     make_core=make_core,
     traced=("objects.",),
+    gauges=GAUGES,
     gather=GATHERED,
     summary="shares the cluster among elastic quotas: runtime quota, scaled mins, used, overuse",
 )

@@ -22,7 +22,7 @@ PREFIX = "quota.scheduling.koordinator.sh/"
 def document(
     name: str, parent: str = "", tree: str = "", *, used: str = "0", runtime: str = "0", request: str = "0"
 ) -> Document:
-    noted = {PREFIX + "runtime": json.dumps({"cpu": runtime}), PREFIX + "request": json.dumps({"cpu": request})}
+    noted: Document = {PREFIX + "runtime": json.dumps({"cpu": runtime}), PREFIX + "request": json.dumps({"cpu": request})}
     return {
         "metadata": {
             "name": name,
