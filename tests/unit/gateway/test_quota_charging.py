@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 
 from cotenant.domain.quota.gates import GateError, QuotaGates, quota_gates
+from cotenant.engine.commit import Identity
 from cotenant.events.quotas import QuotaRuntime
+from cotenant.log.memory import MemoryLog
 from cotenant.model.subjects import quota_subject
 from cotenant_gateway.planning.updates import plan_patch
+from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.statuses import ApiError
 from tests.builders import container
 from tests.unit.gateway.builders_gateway import World, as_json, kind, manifest
@@ -117,3 +121,37 @@ def test_gates_are_named_as_koordinator_names_them() -> None:
         quota_gates("Enable=true")
     with pytest.raises(GateError, match="it is true or false"):
         quota_gates("EnableQuotaAdmission=maybe")
+
+
+def test_a_burst_at_two_gateways_takes_exactly_what_the_quota_has_room_for() -> None:
+    async def burst() -> list[str]:
+        log = MemoryLog()
+        gateways = [
+            Gateway(log, Identity(service="gateway", replica=replica), quota_gates=ON) for replica in ("a", "b")
+        ]
+        running = [asyncio.ensure_future(gateway.run()) for gateway in gateways]
+        try:
+            async with asyncio.timeout(60):
+                for gateway in gateways:
+                    await gateway.ready.wait()
+                metadata = {"name": "team"}
+                quota = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota", "metadata": metadata}
+                made = as_json({**quota, "spec": {"max": {"cpu": "7"}}})
+                await gateways[0].create(kind("elasticquotas"), "default", made, "user")
+                await gateways[1].follower.folded(gateways[0].core.folded)
+                return list(await asyncio.gather(*(one(gateways[index % 2], index) for index in range(20))))
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def one(gateway: Gateway, index: int) -> str:
+        try:
+            await gateway.create(kind("pods"), "default", as_json(pod(f"p{index}")), "user")
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    outcomes = asyncio.run(burst())
+    assert outcomes.count("") == 7
+    assert all("exceeded quota: default/team" in outcome for outcome in outcomes if outcome)
