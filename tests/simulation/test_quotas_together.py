@@ -73,8 +73,10 @@ class Cell:
     def pod(self, second: float, name: str, quota: str, cpu: str, priority: int = 0) -> None:
         wanted = {"cpu": cpu, "memory": "1Gi"}
         labels = {PREFIX + "name": quota}
-        asked = {"labels": labels, "requests": wanted, "limits": wanted, "image": "app:1", "priority": priority}
-        self.create(second, pod_document(name, uid="", **asked))
+        document = pod_document(
+            name, uid="", labels=labels, requests=wanted, limits=wanted, image="app:1", priority=priority
+        )
+        self.create(second, document)
 
     def run(self, until: float) -> None:
         self.world.run_until(START + until * SECOND)
