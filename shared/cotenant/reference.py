@@ -31,6 +31,7 @@ CHANNELS: tuple[tuple[str, str, str, str], ...] = (
     ("LOG", "waiting.<namespace>.<pod>", "cotenant.waiting.v1", "scheduler"),
     ("LOG", "podgroups.<namespace>.<name>", "cotenant.podgroup.v1", "scheduler"),
     ("LOG", "quotas.<tree>.<quota>", "cotenant.quota.v1", "quota-tree"),
+    ("LOG", "quotas.<tree>.<quota>.profile", "cotenant.quotaprofile.v1", "quota-tree"),
     ("LOG", "migrations.<job>", "cotenant.migration.v1", "descheduler-arbiter"),
     ("LOG", "descheduling.<node>", "cotenant.nodeload.v1", "descheduler-arbiter"),
     ("LOG", "evictions.<namespace>.<pod>", "cotenant.eviction.v1", "gateway"),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nats.errors import NoRespondersError
 
+from cotenant.domain.quota.gates import GATES, QuotaGates, quota_gates
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT
 from cotenant.kinds.pods import PODS
@@ -55,6 +56,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         terminated_pods=arguments.terminated_pod_gc_threshold,
         store=arguments.store_dir,
         figures=host.telemetry.figures,
+        quota_gates=arguments.feature_gates,
     )
 
     try:
@@ -174,6 +176,13 @@ def main() -> None:
         help="a name or address by which clients reach this gateway, beside the loopback's and --http-host",
     )
     made.add_argument("--allow-root-pods", action="store_true", help="admit pods of the process runtime that run as user 0")
+    made.add_argument(
+        "--feature-gates",
+        type=quota_gates,
+        default=QuotaGates(),
+        metavar="GATE=true,...",
+        help=f"rules of quotas that are off without their gate: {', '.join(sorted(GATES))}",
+    )
     made.add_argument(
         "--requests-per-second",
         type=float,

@@ -35,6 +35,7 @@ from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.preemption import Preemption
 from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
+from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States
@@ -83,6 +84,28 @@ class SchedulerCore:
         self._waiting = WaitingPods(self.queue, self.nodes, self._assumed.holds)
         self._nominations = Nominations(self.nodes)
         self._preemption = Preemption(self.nodes, self.pods.records, self._budgets, self._nominations.leaving)
+        admission = QuotaAdmission(
+            self.ledger,
+            runtime_limits=self.config.quota_runtime_limits,
+            check_ancestors=self.config.quota_check_ancestors,
+        )
+        within_quota = QuotaPreemption(
+            self.nodes,
+            self.pods,
+            admission,
+            self._preemption,
+            self._nominations.leaving,
+            protect_default=self.config.disable_default_quota_preemption,
+        )
+        preempting = Preempting(
+            self.nodes,
+            self._node_cache.facts,
+            self.pods,
+            self._waiting,
+            self._preemption,
+            self._nominations,
+            within_quota,
+        )
         self._placing = Placing(
             self.profile,
             self.nodes,
@@ -90,16 +113,12 @@ class SchedulerCore:
             self.pods,
             self.queue,
             self._quotas,
-            QuotaAdmission(
-                self.ledger,
-                runtime_limits=self.config.quota_runtime_limits,
-                check_ancestors=self.config.quota_check_ancestors,
-            ),
+            admission,
             self._assumed,
             self._endings,
             self._waiting,
             self._nominations,
-            Preempting(self.nodes, self._node_cache.facts, self.pods, self._waiting, self._preemption, self._nominations),
+            preempting,
             self._states,
         )
 

@@ -21,7 +21,7 @@ from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
-from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.events.topology import MachineTopology
@@ -156,7 +156,14 @@ def _quota(data: QuotaRuntime, event: Event) -> str:
     if event.tombstone:
         return f"quota {data.quota} is gone"
     over = f", above it in {', '.join(data.overused)}" if data.overused else ""
-    return f"quota {data.quota} may use {amounts(data.runtime)} and uses {amounts(data.used)}{over}"
+    ends = f"; {len(data.revoke)} of its pods shall end" if data.revoke else ""
+    return f"quota {data.quota} may use {amounts(data.runtime)} and uses {amounts(data.used)}{over}{ends}"
+
+
+def _profiled(data: ProfiledQuota, event: Event) -> str:
+    if event.tombstone:
+        return f"profile {data.namespace}/{data.profile} makes no quota any more"
+    return f"profile {data.namespace}/{data.profile} gives quota {data.quota} of tree {data.tree} {amounts(data.total)}"
 
 
 def _migration(data: Migration, _: Event) -> str:
@@ -232,6 +239,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     NodeMetricComputed: _metric,
     UsageSample: _usage,
     NodeSLORendered: _slo,
+    ProfiledQuota: _profiled,
     QuotaRuntime: _quota,
     Migration: _migration,
     EvictionOutcome: _eviction,

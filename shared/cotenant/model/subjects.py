@@ -103,6 +103,11 @@ def quota_subject(tree: str, quota: str) -> str:
     return f"quotas.{encode_token(tree) if tree else '_'}.{encode_token(quota)}"
 
 
+def profiled_quota_subject(tree: str, quota: str) -> str:
+    """What a profile makes of its tree's root quota."""
+    return f"{quota_subject(tree, quota)}.profile"
+
+
 def migration_subject(job: str) -> str:
     """A migration job."""
     return f"migrations.{encode_token(job)}"

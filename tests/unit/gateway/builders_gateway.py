@@ -11,6 +11,7 @@ import msgspec
 
 from cotenant.api.definitions import Registry
 from cotenant.api.kinds import Kind
+from cotenant.domain.quota.gates import QuotaGates
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
@@ -24,7 +25,7 @@ from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.updates import plan_patch
-from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.read_model.core import ALL_OFF, GatewayCore
 from cotenant_gateway.statuses import ApiError
 from tests.builders import container, pod_document
 
@@ -64,8 +65,10 @@ def as_json(document: object) -> bytes:
 class World:
     """A read model and the log in front of it: what is stored is folded at once."""
 
-    def __init__(self, *, built_in: bool = True, kinds: Registry = REGISTRY) -> None:
-        self.core = GatewayCore(kinds=kinds)
+    def __init__(
+        self, *, built_in: bool = True, kinds: Registry = REGISTRY, gates: QuotaGates = ALL_OFF
+    ) -> None:
+        self.core = GatewayCore(kinds=kinds, quota_gates=gates)
         self.sequence = 0
         self.now = NOW
         self.events: list[Event] = []

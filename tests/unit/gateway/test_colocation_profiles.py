@@ -446,7 +446,7 @@ def test_an_extended_resource_spec_that_cannot_be_read_refuses_the_pod() -> None
 def test_a_pod_of_a_quota_tree_is_kept_on_the_trees_nodes() -> None:
     world = World()
     tree = {"quota.scheduling.koordinator.sh/tree-id": "t1"}
-    nodes = {"nodeSelector": {"matchLabels": {"pool": "a"}}}
+    nodes = {"quotaName": "team-root", "nodeSelector": {"matchLabels": {"pool": "a"}}}
     quota_kind, profile_kind = kind("elasticquotas"), kind("elasticquotaprofiles")
     for found, spec in ((quota_kind, {"max": {"cpu": "4"}}), (profile_kind, nodes)):
         declared = {

@@ -120,7 +120,12 @@ SERVICES = (
     ),
     _service("metrics-ingest", "stores node metrics", "metrics.*"),
     _service("batch-resource-calculator", "stores what batch may use, and NodeSLOs", "node.*.resources", "node.*.slo"),
-    _service("quota-tree", "stores quotas", "quotas.>"),
+    _service(
+        "quota-tree",
+        "stores quotas, asks the gateway for evictions of over-used ones",
+        "quotas.>",
+        "cotenant.gateway.evict.quota-tree",
+    ),
     _service(
         "scheduler",
         "stores placements, why pods wait, and how far PodGroups are",

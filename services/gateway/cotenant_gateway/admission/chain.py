@@ -15,6 +15,7 @@ from cotenant.api.validation.fields import FieldError
 from cotenant.kinds.carried import RESERVATIONS
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
+from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
 from cotenant.kinds.node_metrics import NODE_METRICS
 from cotenant.kinds.node_slos import NODE_SLOS
@@ -36,7 +37,7 @@ from cotenant_gateway.admission.profiles.applying import (
 )
 from cotenant_gateway.admission.profiles.reservations import apply_profiles_to_reservation
 from cotenant_gateway.admission.profiles.rules import colocation_profile_is_valid
-from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree
+from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree, name_tree
 from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree, quota_is_valid
 from cotenant_gateway.admission.replaced_resources import replace_resources
@@ -72,6 +73,7 @@ NEW: Mapping[Kind, Rules] = {
     ),
     ELASTIC_QUOTAS: Rules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
     NODES: Rules((), (*PLAIN.validators, node_figures_are_valid, one_entry_selects_node), (new_node_warnings,)),
+    QUOTA_PROFILES: Rules((name_tree,), PLAIN.validators),
     PROFILES: Rules((), (*PLAIN.validators, colocation_profile_is_valid)),
     CONFIG_MAPS: Rules(
         (),

@@ -20,6 +20,7 @@ from cotenant.api.objects.metadata import Headed
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import DocumentError, without_nulls
 from cotenant.api.validation.fields import FieldError, wrong_type
+from cotenant.domain.quota.gates import QuotaGates
 
 V = TypeVar("V")
 T = TypeVar("T")
@@ -29,6 +30,10 @@ _WRONG = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?
 
 class ObjectSource(Protocol):
     """The read model, as admission reads it."""
+
+    @property
+    def quota_gates(self) -> QuotaGates:
+        """Which rules of quotas are on."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Snapshot | None:
         """Return one object."""

@@ -19,6 +19,7 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import DocumentError, Members, is_object, member_object, members, put_or_drop, raw
 from cotenant.events.objects import ObjectStored
 from cotenant.log.plans import Plan, object_write
+from cotenant_gateway.admission.quotas.charging import charge_quota
 from cotenant_gateway.admission.review import WrongTypes, type_error
 from cotenant_gateway.planning.declared import with_document
 from cotenant_gateway.planning.documents import (
@@ -144,7 +145,9 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
     # An empty document that was put under other services' facts has no time: this write creates it.
     creates = stored.time is None
     causes = review.causes if creates else (f"LOG:{stored.sequence}", *review.causes)
-    plan = Plan((object_write(address, payload, stored.sequence, causes=causes),), creates)
+    write = object_write(address, payload, stored.sequence, causes=causes)
+    charge = charge_quota(review)
+    plan = Plan((write,) if charge is None else (write, charge), creates)
     return Planned(address, document, plan, snapshot, review.warnings)
 
 

@@ -21,6 +21,7 @@ import msgspec
 from cotenant.api.definitions import PartKey, Registry
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot, stored_document
+from cotenant.domain.quota.gates import QuotaGates
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
@@ -40,6 +41,7 @@ from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
 from cotenant_gateway.read_model.slots import Collection, Slot
 
 T = TypeVar("T")
+ALL_OFF = QuotaGates()
 _OBJECTS = frozenset({ObjectStored, ObjectDeleted})
 _OF_SERVICES = frozenset({Commit, ServiceStarted})
 """Facts about the services themselves, of no API object."""
@@ -48,8 +50,12 @@ _OF_SERVICES = frozenset({Commit, ServiceStarted})
 class GatewayCore:
     """Fold of the log into API objects."""
 
-    def __init__(self, ring: ChangeRing | None = None, kinds: Registry = REGISTRY) -> None:
+    def __init__(
+        self, ring: ChangeRing | None = None, kinds: Registry = REGISTRY, quota_gates: QuotaGates = ALL_OFF
+    ) -> None:
         self.kinds = kinds
+        self.quota_gates = quota_gates
+        """Which rules of quotas admission has on: a setting of the gateway."""
         self.ring = ring or ChangeRing()
         self.folded = 0
         """Highest sequence folded: the version of every list."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from cotenant.api.kinds import Kind
+from cotenant.domain.quota.gates import QuotaGates
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.log.contract import Head, Log, NoAnswer, Refused
@@ -34,7 +35,7 @@ from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Step, Stor
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
-from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.read_model.core import ALL_OFF, GatewayCore
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.space import SpaceWatch
 from cotenant_gateway.statuses import ApiError, unavailable
@@ -97,13 +98,14 @@ class Gateway:
         terminated_pods: int = TERMINATED_POD_THRESHOLD,
         store: Path | None = None,
         figures: Figures | None = None,
+        quota_gates: QuotaGates = ALL_OFF,
     ) -> None:
         """`terminated_pods`: so many finished pods are kept; 0: all. `store`: the folder that nats-server stores in, where this
-        machine has it."""
+        machine has it. `quota_gates`: which rules of quotas are on."""
         self.log = log
         self.identity = identity
         self.clock = clock
-        self.follower = ReadModel(log, identity, clock, figures)
+        self.follower = ReadModel(log, identity, clock, figures, lambda: GatewayCore(quota_gates=quota_gates))
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
         self.writer = PlanWriter(
             log, identity.source, incarnation, clock, self.follower.folded, lambda causes: self.follower.traces.of(causes)
@@ -313,6 +315,8 @@ class Gateway:
             for plans in self._duties.built_ins(now):
                 self._take_on(plans)
             for plans in self._duties.default_accounts(now):
+                self._take_on(plans)
+            for plans in self._duties.profiled_quotas(now):
                 self._take_on(plans)
             if self._duties.complete:
                 self.ready.set()

@@ -19,7 +19,7 @@ import msgspec
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import Event
-from cotenant.events.placements import Figure, Placement
+from cotenant.events.placements import Figure, Placement, Waiting
 from cotenant.model.subjects import placement_subject
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
@@ -112,9 +112,8 @@ class Placing:
             if membership is not None:
                 refusal = self._admission.check(shape, membership, charge.preemptible)
                 if refusal is not None:
-                    alike.template = self._waiting.refused_by_quota(alike, refusal, self._quotas.causes(membership))
-                    self._nominations.end(record.key)
-                    walk.close()
+                    previous = None
+                    self._refused_by_quota(walk, record, alike, refusal, now, bound)
                     continue
             if self._nominations.hold(shape.priority, alike.nominated):
                 previous = None
@@ -148,6 +147,27 @@ class Placing:
         walk.finish()
         waiting = self._waiting.decide(now, limit - len(bound), self._preempting.nominated) if top is None else []
         return bound, waiting
+
+    def _refused_by_quota(
+        self, walk: Walk, record: PodRecord, alike: EquivalenceClass, refusal: Waiting, now: datetime, bound: list[Event]
+    ) -> None:
+        """Nominate a pod that its quota refuses, or record why it waits."""
+        charge = alike.charge
+        assert charge.membership is not None
+        causes = self._quotas.causes(charge.membership)
+        if not self._preempting.may_preempt_in_quota(record, alike):
+            alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
+            walk.close()
+            return
+        self._nominations.hold(charge.shape.priority, alike.nominated)
+        evaluation = self._results.evaluation(charge.shape)
+        nominated = self._preempting.refused_by_quota(record, alike, refusal, causes, evaluation, now)
+        if nominated is None:
+            walk.close(by_nodes=True)
+        else:
+            walk.wake()
+            bound.append(nominated)
+            walk.advance()
 
     def _top(self, walk: Walk) -> tuple[Entry, EquivalenceClass] | None:
         """The entry to try next: the first of those that nodes refused earlier in this pass if a room has been released

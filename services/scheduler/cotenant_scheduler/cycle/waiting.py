@@ -81,10 +81,17 @@ class WaitingPods:
         )
         return self._template(alike, waiting, ())
 
-    def refused_by_quota(self, alike: EquivalenceClass, waiting: Waiting, quota_causes: tuple[str, ...]) -> WaitingTemplate:
+    def refused_by_quota(
+        self,
+        alike: EquivalenceClass,
+        waiting: Waiting,
+        quota_causes: tuple[str, ...],
+        nomination: Nomination | None = None,
+    ) -> WaitingTemplate:
         """Return why the pods of a class wait whose quota refused them."""
         alike.stamp = None
-        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=alike.charge.shape.priority)
+        priority = alike.charge.shape.priority
+        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=priority, nomination=nomination)
         return self._template(alike, waiting, quota_causes)
 
     def of_member(self, group: GroupClass, record: PodRecord, placed: int, found: WaitingTemplate) -> WaitingTemplate:

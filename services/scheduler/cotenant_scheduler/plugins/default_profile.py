@@ -32,6 +32,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     """A quota limits by its runtime; false: by its max."""
     quota_check_ancestors: bool = True
     coscheduling: CoschedulingArgs = CoschedulingArgs()
+    disable_default_quota_preemption: bool = True
+    """Pods of the default quota are not preempted for other pods of it that the quota has no room for."""
 
 
 def default_profile(config: SchedulerConfig) -> Profile:
