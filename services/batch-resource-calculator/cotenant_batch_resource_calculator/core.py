@@ -1,7 +1,7 @@
 """batch-resource-calculator: decides how much of each node batch pods may use, and renders its NodeSLO.
 
-Folds node objects, executors' reports, metrics, placements and runs, YARN's usage, NUMA topologies and the ConfigMap
-slo-controller-config. Decides `node.<node>.resources` and `node.<node>.slo`.
+Folds node objects, executors' reports and machines, metrics, placements and runs, YARN's usage, NUMA topologies, devices and
+the ConfigMap slo-controller-config. Decides `node.<node>.resources` and `node.<node>.slo`.
 
 When an event is published again:
 
@@ -22,6 +22,7 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.api.objects.device import decode_device
 from cotenant.api.objects.metadata import ObjectMeta
 from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.objects.policies import ConfigMap
@@ -34,29 +35,33 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.topology import MachineTopology
 from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import ending
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.subjects import object_subject, resources_subject, slo_subject, tokens
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
+from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals, device_totals
 from cotenant_batch_resource_calculator.node_state import NodeState, PlacedPod
-from cotenant_batch_resource_calculator.rendering import render
-from cotenant_batch_resource_calculator.topology import zone_capacities
+from cotenant_batch_resource_calculator.rendering import Renderer
+from cotenant_batch_resource_calculator.topology import DeclaredTopology, declared_topology
 
 FILTERS = (
     "objects.core.nodes._.*",
     object_subject("", "configmaps", SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME),
     "objects.topology%2Enode%2Ek8s%2Eio.noderesourcetopologies._.*",
+    "objects.scheduling%2Ekoordinator%2Esh.devices._.*",
     "metrics.*",
     "node.*.executor",
+    "node.*.topology",
     "node.*.placement.*.*",
     "node.*.run.*.*",
     "node.*.resources",
     "node.*.slo",
     "yarn.*",
 )
-CORE_VERSION = "1"
+CORE_VERSION = "2"
 
 _GONE = PlacementPhase.GONE
 _CONFIG_DECODER = msgspec.json.Decoder(ConfigMap)
@@ -73,6 +78,7 @@ class BatchResourceCalculator:
         self.config = config or CalculatorConfig()
         self._nodes: dict[str, NodeState] = {}
         self._configuration: Configuration = load_configuration(None)
+        self._renderer = Renderer(self._configuration)
         self._sequences = LastSequences()
         self._agenda = Agenda()
         """Nodes that may need an event."""
@@ -128,6 +134,7 @@ class BatchResourceCalculator:
         stored = event.data if isinstance(event.data, ObjectStored) and not event.tombstone else None
         if plural == "configmaps":
             self._configuration = _read_configuration(event, stored)
+            self._renderer = Renderer(self._configuration)
             for state in self._nodes.values():
                 state.changed()
                 state.rendered = None
@@ -139,8 +146,11 @@ class BatchResourceCalculator:
             state.node_ref = event.ref if stored is not None else ""
             state.rendered = None
         elif plural == "noderesourcetopologies":
-            state.zones = zone_capacities(stored.object) if stored is not None else {}
-            state.zones_ref = event.ref if stored is not None else ""
+            state.declared = declared_topology(stored.object) if stored is not None else DeclaredTopology()
+            state.declared_ref = event.ref if stored is not None else ""
+        elif plural == "devices":
+            state.devices = _read_devices(stored) if stored is not None else DeviceTotals()
+            state.devices_ref = event.ref if stored is not None else ""
 
     def _apply_metric(self, event: Event, name: str) -> None:
         state = self._state(name)
@@ -162,13 +172,22 @@ class BatchResourceCalculator:
         state.yarn_ref = event.ref if data is not None else ""
 
     def _apply_node(self, event: Event, name: str, rest: tuple[str, ...]) -> None:
-        state = self._changing(name)
         data = None if event.tombstone else event.data
+        if rest == ("resources",) and isinstance(data, NodeResources):
+            state = self._state(name)
+            if state.published_as_decided(data):
+                state.resources = event
+                self._agenda.mark(name)
+                return
+        state = self._changing(name)
         match rest:
             case ("executor",):
                 state.executor = data if isinstance(data, ExecutorStatus) else None
                 state.executor_ref = event.ref if state.executor is not None else ""
                 state.rendered = None
+            case ("topology",):
+                state.machine = data if isinstance(data, MachineTopology) else None
+                state.machine_ref = event.ref if state.machine is not None else ""
             case ("resources",):
                 state.resources = event if isinstance(data, NodeResources) else None
             case ("slo",):
@@ -236,14 +255,15 @@ class BatchResourceCalculator:
 
     def _rendered(self, state: NodeState) -> NodeSLORendered:
         if state.rendered is None:
-            state.rendered = render(
-                self._configuration, state.name, state.labels, state.annotations, state.reservation(), state.published_slo
+            state.rendered = self._renderer.render(
+                state.name, state.labels, state.annotations, state.reservation(), state.published_slo
             )
         return state.rendered
 
     def _causes(self, state: NodeState, payload: NodeResources) -> tuple[str, ...]:
         """The causes: first the metric, which changes the figures most often, then the other inputs."""
-        refs = [state.metric_ref, state.yarn_ref, state.executor_ref, state.node_ref, payload.config, state.zones_ref]
+        refs = [state.metric_ref, state.yarn_ref, state.executor_ref, state.node_ref, payload.config]
+        refs += [state.declared_ref, state.machine_ref, state.devices_ref]
         refs += [placed.ref for key in payload.assumed if (placed := state.placed.get(key)) is not None]
         return tuple(dict.fromkeys(ref for ref in refs if ref))
 
@@ -256,6 +276,13 @@ def _read_configuration(event: Event, stored: ObjectStored | None) -> Configurat
         return load_configuration(_CONFIG_DECODER.decode(stored.object).data, event.ref)
     except msgspec.DecodeError as error:
         return reject_configuration(f"ConfigMap {SLO_CONFIG_NAMESPACE}/{SLO_CONFIG_NAME}: {error}", event.ref)
+
+
+def _read_devices(stored: ObjectStored) -> DeviceTotals:
+    try:
+        return device_totals(decode_device(stored.object))
+    except msgspec.DecodeError as error:
+        return DeviceTotals(error=f"the node's Device object cannot be read: {error}")
 
 
 def _read_node(stored: ObjectStored | None, name: str) -> tuple[Node | None, str]:

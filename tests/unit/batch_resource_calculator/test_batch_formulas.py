@@ -49,7 +49,7 @@ def mid(
         node_reserved=Amounts(8_000, 50),
         prod_request=prod_request,
         strategy=strategy,
-    )
+    ).mid
 
 
 def measured(key: str, cpu: int, memory: int = 0, priority: str = "") -> MeasuredUsage:
@@ -143,7 +143,7 @@ def test_mid_of_a_node_counts_prod_pods_and_prod_host_applications_only() -> Non
         PodNeed("default/prod", PriorityClass.PROD, False, Amounts(12_000)),
         PodNeed("default/mid", PriorityClass.MID, False, Amounts(30_000)),
     ]
-    found = calculate(node, measurement, pods, ColocationStrategy(mid_unallocated_percent=100)).mid
+    found = calculate(node, measurement, pods, ColocationStrategy(mid_unallocated_percent=100)).mid.mid
     assert found == Amounts(80_000)
 
 

@@ -31,7 +31,7 @@ from cotenant_batch_resource_calculator.formulas.batch import (
     calculate_batch,
     effective_policies,
 )
-from cotenant_batch_resource_calculator.formulas.mid import STATIC_MODE, MidStrategy, calculate_mid
+from cotenant_batch_resource_calculator.formulas.mid import STATIC_MODE, MidStrategy, MidTerms, calculate_mid
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones
 from cotenant_batch_resource_calculator.formulas.synchronise import is_stale
 
@@ -67,7 +67,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     """`terms` None: batch and mid are withdrawn. `zones` are zone-level amounts."""
 
     terms: BatchTerms | None = None
-    mid: Amounts | None = None
+    mid: MidTerms = MidTerms()
     zones: tuple[Amounts, ...] = ()
 
 

@@ -15,6 +15,7 @@ from cotenant.api.validation.fields import FieldError
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
@@ -27,6 +28,7 @@ from cotenant_gateway.admission.profiles.rules import colocation_profile_is_vali
 from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree
 from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree, quota_is_valid
+from cotenant_gateway.admission.raw_allocatable import keep_raw_allocatable
 from cotenant_gateway.admission.review import Mutator, Review, Validator
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.unresolved import unresolved_classes
@@ -65,6 +67,7 @@ LIVE: Mapping[Kind, Rules] = {
         (resolve_priority, merge_runtime_class, translate_again),
         (metadata_is_valid, pod_is_valid, pod_update_is_allowed, quota_of_pod_is_a_leaf, preemptible_label_stays),
     ),
+    NODES: Rules((keep_raw_allocatable,), PLAIN.validators),
 }
 """For updates, by kind."""
 
