@@ -136,7 +136,7 @@ class BatchResourceCalculator:
             self._configuration = _read_configuration(event, stored)
             self._renderer = Renderer(self._configuration)
             for state in self._nodes.values():
-                state.changed()
+                state.configuration_changed()
                 state.rendered = None
             self._agenda.mark_all(self._nodes)
             return

@@ -193,10 +193,10 @@ def _payload(
     unknown_since = state.metric.unknown_since if state.metric is not None else None
     if unknown_since is not None and last is not None:
         return _held(last, _because(situation, METRIC_UNKNOWN), unknown_since), None
-    measurement = state.measurement()
-    assert measurement is not None
+    demand = state.demand()
+    assert demand is not None
     if evaluation is None:
-        evaluation = calculate(node, measurement, state.pods(), strategy, tuple(state.zones().values()))
+        evaluation = calculate(node, demand, strategy, tuple(state.zones().values()))
     return _calculated(state, node, evaluation, situation), evaluation
 
 

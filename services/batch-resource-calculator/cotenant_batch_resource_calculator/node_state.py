@@ -32,7 +32,13 @@ from cotenant_batch_resource_calculator.config.colocation import ColocationStrat
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed
 from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals
-from cotenant_batch_resource_calculator.formulas.evaluation import Evaluation, NodeAmounts, NodeMeasurement
+from cotenant_batch_resource_calculator.formulas.evaluation import (
+    Demand,
+    Evaluation,
+    NodeAmounts,
+    NodeMeasurement,
+    demand_of,
+)
 from cotenant_batch_resource_calculator.formulas.normalization import parse_basic_info
 from cotenant_batch_resource_calculator.topology import DeclaredTopology, machine_zones
 
@@ -142,15 +148,21 @@ class NodeState:
         self.unreadable = ""
         self.situation: Situation | None = None
         self.evaluation: Evaluation | None = None
+        self._demand: Demand | None = None
         self.standing: Standing | None = None
         self.rendered: NodeSLORendered | None = None
         self._zones: dict[str, Amounts] | None = None
 
     def changed(self) -> None:
         """Drop everything computed from the state."""
-        self.situation = None
         self._zones = None
-        self.metric_changed()
+        self.configuration_changed()
+
+    def configuration_changed(self) -> None:
+        """Drop everything that follows from the configuration."""
+        self.situation = None
+        self.evaluation = None
+        self.standing = None
 
     def published_as_decided(self, data: NodeResources) -> bool:
         """Tell whether the event that was folded is the desired one: then it stays the desired one, and nothing is computed."""
@@ -162,11 +174,13 @@ class NodeState:
 
     def metric_changed(self) -> None:
         """Drop everything computed from the metric."""
+        self._demand = None
         self.evaluation = None
         self.standing = None
 
     def pods_changed(self) -> bool:
         """Drop everything computed from the pods; return whether the node's desired event may have changed."""
+        self._demand = None
         self.evaluation = None
         standing = self.standing
         if standing is not None and not standing.calculated:
@@ -236,6 +250,12 @@ class NodeState:
             ),
             prod_reclaimable=amounts(metric.prod_reclaimable) if metric.prod_reclaimable is not None else ZERO,
         )
+
+    def demand(self) -> Demand | None:
+        """Return the node's metric and pods, summed up; None without a metric."""
+        if self._demand is None and (measurement := self.measurement()) is not None:
+            self._demand = demand_of(measurement, self.pods())
+        return self._demand
 
     def zones(self) -> dict[str, Amounts]:
         """Return the NUMA zones' capacities by name, in the order of their numbers."""

@@ -26,6 +26,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     NodeAmounts,
     NodeMeasurement,
     calculate,
+    demand_of,
     withdrawal,
 )
 from cotenant_batch_resource_calculator.formulas.numa import zone_shares
@@ -166,9 +167,8 @@ def _calculate(given: Json) -> object:
     if withdrawal(measurement.update_time, strategy, _time(given["now"]))[0]:
         return {"error": False, "items": _reset(BATCH_CPU, BATCH_MEMORY)}
     zones = declared_topology(msgspec.json.encode(given["nrt"])).zones if given.get("nrt") else {}
-    evaluation = calculate(
-        _figures(_node(given["node"])), measurement, _pod_needs(given["pods"]), strategy, tuple(zones.values())
-    )
+    demand = demand_of(measurement, _pod_needs(given["pods"]))
+    evaluation = calculate(_figures(_node(given["node"])), demand, strategy, tuple(zones.values()))
     return {"error": False, "items": _batch_items(evaluation, zones)}
 
 
@@ -180,7 +180,7 @@ def _calculate_mid(given: Json) -> object:
     if withdrawal(measurement.update_time, strategy, _time(given["now"]))[0]:
         return {"error": False, "items": _reset(MID_CPU, MID_MEMORY)}
     node = _figures(_node(given["node"]))
-    mid = calculate(node, measurement, _pod_needs(given["pods"]), strategy).mid.mid
+    mid = calculate(node, demand_of(measurement, _pod_needs(given["pods"])), strategy).mid.mid
     found = {"error": False, "items": {MID_CPU: _item(str(mid.cpu), {}), MID_MEMORY: _item(str(mid.memory), {})}}
     if given["formula"] == "v1.4" and mid != _mid_before_1_6(given, node, strategy):
         return mended(found, "$.items*", trap=SUPERSEDED)
@@ -238,7 +238,7 @@ def _calculate_node(given: Json) -> object:
     measurement = _measurement(given["nodeMetric"] or {})
     if not enabled or withdrawal(measurement.update_time, strategy, _time(given["now"]))[0]:
         return {"error": False, "items": _reset(BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)}
-    evaluation = calculate(_figures(node), measurement, _pod_needs(given["pods"] or []), strategy)
+    evaluation = calculate(_figures(node), demand_of(measurement, _pod_needs(given["pods"] or [])), strategy)
     mid = evaluation.mid.mid
     items = _batch_items(evaluation, {}) | {MID_CPU: _item(str(mid.cpu), {}), MID_MEMORY: _item(str(mid.memory), {})}
     return {"error": False, "items": items}
