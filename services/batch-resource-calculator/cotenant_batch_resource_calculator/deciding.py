@@ -23,11 +23,14 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
+from cotenant.model.bounds import saturated
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_CPU_NORMALIZATION_ENABLED
 from cotenant.model.quantities import QuantityError
+from cotenant.model.tiers import OVERCOMMITTED
 from cotenant.model.times import NEVER
 from cotenant_batch_resource_calculator.composing import compose, compose_withdrawn
 from cotenant_batch_resource_calculator.config import colocation
@@ -35,7 +38,7 @@ from cotenant_batch_resource_calculator.config.colocation import Chosen, Colocat
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonValue
 from cotenant_batch_resource_calculator.config.ratios import AMPLIFICATION_KEY, NORMALIZATION_KEY, select_ratios
-from cotenant_batch_resource_calculator.formulas.amounts import Amounts, of_mapping
+from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.amplification import amplification
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
@@ -47,10 +50,11 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     degrade_minutes,
     withdrawal,
 )
-from cotenant_batch_resource_calculator.formulas.normalization import RatioError, normalization, parse_ratio, ratio_moved
-from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio, offer
-from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, due_from, is_due, stale_from
+from cotenant_batch_resource_calculator.formulas.normalization import RatioError, normalization, parse_ratio
+from cotenant_batch_resource_calculator.formulas.placing import Offer, normalization_ratio, offer
+from cotenant_batch_resource_calculator.formulas.synchronise import due_from, is_due, stale_from
 from cotenant_batch_resource_calculator.node_state import NodeState, Shape, Situation, Standing, amounts
+from cotenant_batch_resource_calculator.publishing import moved
 
 CONFIG_REJECTED = "ConfigRejected"
 DISABLED = "ColocationDisabled"
@@ -101,16 +105,11 @@ def _standing(state: NodeState, configuration: Configuration, now: datetime) -> 
         payload=payload,
         strategy=strategy,
         withdrawal=_withdrawn_by_time(state, strategy, now),
-        news=last is None or _moved(last, payload, strategy.resource_diff_threshold or DEFAULT_DIFF_THRESHOLD),
+        news=last is None or moved(last, payload, strategy.resource_diff_threshold or DEFAULT_DIFF_THRESHOLD),
         differs=last != payload,
         refresh_seconds=strategy.update_time_threshold_seconds or DEFAULT_UPDATE_SECONDS,
         calculated=state.evaluation is not None,
     )
-
-
-def proposed(state: NodeState, configuration: Configuration, now: datetime) -> NodeResources:
-    """Return the event that the node would have under another configuration; the state's own caches are left alone."""
-    return _payload(state, _situation(state, configuration), None, now)[0]
 
 
 def _situation(state: NodeState, configuration: Configuration) -> Situation:
@@ -169,42 +168,86 @@ def _amplification(
         return kept, f"amplification: {error}" + ("; the ratios before stay" if kept else "")
 
 
-def _payload(
+class _Withdrawn(msgspec.Struct, frozen=True):
+    """The node lends nothing: the code, and why in words."""
+
+    reason: str
+    message: str
+    degraded: bool = False
+
+
+class _Unknown(msgspec.Struct, frozen=True):
+    """Nothing is heard from the node: its last figures are held."""
+
+    last: NodeResources
+    since: datetime
+
+
+class _Lent(msgspec.Struct, frozen=True):
+    """What the formula makes of the node."""
+
+    node: NodeAmounts
+    evaluation: Evaluation
+    offer: Offer
+
+
+def _judged(
     state: NodeState, situation: Situation, evaluation: Evaluation | None, now: datetime
-) -> tuple[NodeResources, Evaluation | None]:
-    """Return the event, and the evaluation that it was made from: the given one, where there is one and the formula counts."""
+) -> _Withdrawn | _Unknown | _Lent:
+    """Return what becomes of the node by the first rule that matches. `evaluation`: the formula's, where it is known."""
     strategy = situation.strategy
     if not colocation.is_enabled(situation.cluster_enable, strategy):
         where = "for the node" if situation.cluster_enable else "for the cluster"
-        message = f"colocation is switched off {where}: batch and mid resources are not offered"
-        return compose_withdrawn(state, _because(situation, DISABLED), message), None
+        return _Withdrawn(DISABLED, f"colocation is switched off {where}: batch and mid resources are not offered")
     try:
         node = state.figures()
     except QuantityError as error:
-        return compose_withdrawn(state, _because(situation, UNKNOWN_CAPACITY), f"the node's capacity: {error}"), None
+        return _Withdrawn(UNKNOWN_CAPACITY, f"the node's capacity: {error}")
     if not of_mapping(node.capacity).cpu or not of_mapping(node.capacity).memory:
         message = "neither the executor nor the node object says how much CPU and memory the node has"
         message = f"the node object cannot be read: {state.unreadable}" if state.unreadable else message
-        return compose_withdrawn(state, _because(situation, UNKNOWN_CAPACITY), message), None
+        return _Withdrawn(UNKNOWN_CAPACITY, message)
     code, message = withdrawal(state.metric.update_time if state.metric is not None else None, strategy, now)
     if code:
-        return compose_withdrawn(state, _because(situation, code, degraded=True), message), None
+        return _Withdrawn(code, message, degraded=True)
     last = state.published
     unknown_since = state.metric.unknown_since if state.metric is not None else None
     if unknown_since is not None and last is not None:
-        return _held(last, _because(situation, METRIC_UNKNOWN), unknown_since), None
+        return _Unknown(last, unknown_since)
     demand = state.demand()
     assert demand is not None
     if evaluation is None:
         evaluation = calculate(node, demand, strategy, tuple(state.zones().values()))
-    return _calculated(state, node, evaluation, situation), evaluation
-
-
-def _calculated(state: NodeState, node: NodeAmounts, evaluation: Evaluation, situation: Situation) -> NodeResources:
-    terms = evaluation.terms
-    assert terms is not None
+    assert evaluation.terms is not None
     taken = {BATCH_CPU: situation.foreign.cpu, BATCH_MEMORY: situation.foreign.memory}
-    return compose(state, node, evaluation, offer(terms.batch, situation.ratio, taken), situation)
+    return _Lent(node, evaluation, offer(evaluation.terms.batch, situation.ratio, taken))
+
+
+def _payload(
+    state: NodeState, situation: Situation, evaluation: Evaluation | None, now: datetime
+) -> tuple[NodeResources, Evaluation | None]:
+    """Return the event, and the evaluation that it was made from; None where the formula does not count."""
+    match _judged(state, situation, evaluation, now):
+        case _Withdrawn(reason, message, degraded):
+            return compose_withdrawn(state, _because(situation, reason, degraded=degraded), message), None
+        case _Unknown(last, since):
+            return _held(last, _because(situation, METRIC_UNKNOWN), since), None
+        case _Lent(node, found, offered):
+            return compose(state, node, found, offered, situation), found
+
+
+def lent_under(state: NodeState, configuration: Configuration, now: datetime) -> dict[str, int]:
+    """Return what the node would lend under a configuration, by resource name; the state's own caches are left alone."""
+    situation = _situation(state, configuration)
+    match _judged(state, situation, None, now):
+        case _Lent(_, evaluation, offered):
+            batch, mid = offered.offered or ZERO, evaluation.mid.mid
+            amounts_lent = (batch.cpu, batch.memory, mid.cpu, mid.memory)
+            return {name: max(saturated(amount), 0) for name, amount in zip(OVERCOMMITTED, amounts_lent, strict=True)}
+        case _Unknown(last, _):
+            return overcommitted_amounts(last)
+        case _Withdrawn():
+            return dict.fromkeys(OVERCOMMITTED, 0)
 
 
 def _because(situation: Situation, reason: str, *, degraded: bool = False) -> Situation:
@@ -263,47 +306,3 @@ def _foreign(state: NodeState) -> tuple[Amounts, str]:
         return kept, f"the last known foreign share stays: {error}"
     annotated = Amounts(total.get(BATCH_CPU, 0), total.get(BATCH_MEMORY, 0))
     return (annotated + amounts(state.yarn.used) if state.yarn is not None else annotated), ""
-
-
-def _moved(old: NodeResources, wanted: NodeResources, threshold: float) -> bool:
-    """Whether a code changed, or a figure by more than the dead band."""
-    if _codes(old) != _codes(wanted) or ratio_moved(_ratio(old), _ratio(wanted)):
-        return True
-    before, after = _figures(old), _figures(wanted)
-    return any_differs(sorted({*before, *after}), before, after, threshold)
-
-
-def _codes(resources: NodeResources) -> tuple[object, ...]:
-    return (
-        resources.withdrawn,
-        resources.degraded,
-        resources.reason,
-        resources.cpu_policy,
-        resources.memory_policy,
-        resources.cluster_enable,
-        bytes(resources.strategy),
-        tuple(zone.name for zone in resources.zones),
-        resources.amplification,
-        resources.device_labels,
-    )
-
-
-def _ratio(resources: NodeResources) -> float | None:
-    return float(resources.cpu_normalization) if resources.cpu_normalization else None
-
-
-def _figures(resources: NodeResources) -> dict[str, int]:
-    devices = {f"device {name}": amount for name, amount in resources.devices.items()}
-    if resources.withdrawn:
-        return devices
-    return {
-        **devices,
-        "batch-cpu": resources.batch_cpu_milli,
-        "batch-memory": resources.batch_memory_bytes,
-        "mid-cpu": resources.mid_cpu_milli,
-        "mid-memory": resources.mid_memory_bytes,
-        "origin-cpu": resources.origin.cpu_milli,
-        "origin-memory": resources.origin.memory_bytes,
-        **{f"{zone.name}-cpu": zone.batch_cpu_milli for zone in resources.zones},
-        **{f"{zone.name}-memory": zone.batch_memory_bytes for zone in resources.zones},
-    }

@@ -32,7 +32,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
 from cotenant_batch_resource_calculator.formulas.numa import zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import amplified, normalization_ratio, offer
 from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, is_due, within_band
-from cotenant_batch_resource_calculator.node_state import need_of, zones_of
+from cotenant_batch_resource_calculator.placed_pods import need_of, zones_of
 from cotenant_batch_resource_calculator.topology import declared_topology
 from tests.conformance.mended import mended
 

@@ -116,7 +116,13 @@ SERVICES = (
         subscribe=("cotenant.gateway.evict.*",),
     ),
     _service("metrics-ingest", "stores node metrics", "metrics.*"),
-    _service("batch-resource-calculator", "stores what batch may use, and NodeSLOs", "node.*.resources", "node.*.slo"),
+    _service(
+        "batch-resource-calculator",
+        "stores what batch may use, and NodeSLOs",
+        "node.*.resources",
+        "node.*.slo",
+        subscribe=("cotenant.batch-resource-calculator.*",),
+    ),
     _service("quota-tree", "stores quotas", "quotas.>"),
     _service("scheduler", "stores placements, and why pods wait", "node.*.placement.>", "node.*.reservation.>", "waiting.>"),
     _service(
