@@ -91,7 +91,7 @@ class HostApplication(msgspec.Struct, frozen=True, kw_only=True, rename=camel_na
     priority: str = ""
     qos: str = ""
     cgroup_path: CgroupPath | None = None
-    strategy: msgspec.Raw | None = None
+    strategy: dict[str, msgspec.Raw] | None = None
 
 
 class _HostEntry(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name):
