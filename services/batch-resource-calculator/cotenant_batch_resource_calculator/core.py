@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from operator import itemgetter
 
 import msgspec
 
@@ -257,10 +256,9 @@ class BatchResourceCalculator:
             return overcommitted_amounts(resources_of(state, self._configuration, now).payload)
         return lent_under(state, configuration, now)
 
-    def published(self, most: int) -> list[tuple[str, NodeResources]]:
-        """Return the last resources events of at most so many nodes, by name."""
-        known = [(name, state.published) for name, state in sorted(self._nodes.copy().items(), key=itemgetter(0))[:most]]
-        return [(name, resources) for name, resources in known if resources is not None]
+    def published(self) -> list[NodeResources]:
+        """Return the last resources event of each node."""
+        return [resources for state in list(self._nodes.values()) if (resources := state.published) is not None]
 
     def _end(self, state: NodeState) -> list[Event]:
         return [ending(own.subject, own.data, own.causes) for own in (state.resources, state.slo) if own is not None]

@@ -1,9 +1,8 @@
 """The metrics of Koordinator's slo-controller, by its names: dashboards made for it read this service.
 
 In: the core. Out: values with their labels. Counters start at 0 with each load; they keep Koordinator's names, which do not end
-in `_total`. `nodemetric_reconcile_count` is not among them: NodeMetrics are metrics-ingest's.
-
-Bound: NODES_SHOWN nodes, by name, for the amounts of single nodes.
+in `_total`. `nodemetric_reconcile_count` is not among them: NodeMetrics are metrics-ingest's. Koordinator shows the amounts of
+each node; here they are summed over nodes, because no label has a value for each node.
 """
 
 from __future__ import annotations
@@ -14,41 +13,45 @@ from collections.abc import Callable, Iterable, Iterator
 from cotenant.engine.definition import Gauge
 from cotenant.model.tiers import OVERCOMMITTED
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
+from cotenant_batch_resource_calculator.counts import FAILED, PLUGINS, SUCCEEDED
 
-NODES_SHOWN = 1000
-_CORE, _BYTE = "core", "byte"
+_STATUSES = (FAILED, SUCCEEDED)
+_UNITS = ("core", "byte", "core", "byte")
 
 Value = tuple[float, dict[str, str]]
 
 
 def _of(read: Callable[[BatchResourceCalculator], Counter[str]]) -> Callable[[BatchResourceCalculator], Iterable[Value]]:
     def values(core: BatchResourceCalculator) -> Iterable[Value]:
-        return [(count, {"status": status}) for status, count in sorted(read(core).copy().items())]
+        counts = read(core)
+        return [(counts[status], {"status": status}) for status in _STATUSES]
 
     return values
 
 
 def _reconciled(core: BatchResourceCalculator) -> Iterator[Value]:
-    for (status, reason), count in sorted(core.counts.resources.copy().items()):
+    found = {(SUCCEEDED, ""): 0, **core.counts.resources}
+    for (status, reason), count in sorted(found.items()):
         yield count, {"status": status, "reason": reason}
 
 
 def _plugins(core: BatchResourceCalculator) -> Iterator[Value]:
-    for (plugin, status, reason), count in sorted(core.counts.plugins.copy().items()):
+    found = {**{(plugin, SUCCEEDED, ""): 0 for plugin in PLUGINS}, **core.counts.plugins}
+    for (plugin, status, reason), count in sorted(found.items()):
         yield count, {"plugin": plugin, "status": status, "reason": reason}
 
 
 def _allocatable(core: BatchResourceCalculator) -> Iterator[Value]:
     """Before foreign shares and normalisation: cores and bytes."""
-    for name, resources in core.published(NODES_SHOWN):
+    sums = [0, 0, 0, 0]
+    for resources in core.published():
         terms = {term.name: term for term in resources.terms}
         batch, mid = terms.get("calculated"), terms.get("mid")
-        if batch is None or mid is None:
-            continue
-        amounts = (batch.cpu_milli, batch.memory_bytes, mid.cpu_milli, mid.memory_bytes)
-        for resource, amount, unit in zip(OVERCOMMITTED, amounts, (_CORE, _BYTE, _CORE, _BYTE), strict=True):
-            shown = amount / 1000 if unit == _CORE else float(amount)
-            yield shown, {"node": name, "resource": resource, "unit": unit}
+        if batch is not None and mid is not None:
+            amounts = (batch.cpu_milli, batch.memory_bytes, mid.cpu_milli, mid.memory_bytes)
+            sums = [held + more for held, more in zip(sums, amounts, strict=True)]
+    for resource, amount, unit in zip(OVERCOMMITTED, sums, _UNITS, strict=True):
+        yield amount / 1000 if unit == "core" else float(amount), {"resource": resource, "unit": unit}
 
 
 GAUGES = (
@@ -67,7 +70,7 @@ GAUGES = (
     ),
     Gauge(
         "slo_controller_node_extended_resource_allocatable_internal",
-        "Batch and mid resources of a node before foreign shares and normalisation, in cores and bytes",
+        "Batch and mid resources of all nodes before foreign shares and normalisation, in cores and bytes",
         _allocatable,
     ),
 )

@@ -27,8 +27,8 @@ def test_events_and_configmaps_are_counted_by_outcome() -> None:
         (1, {"status": "succeeded", "reason": ""}),
     ]
     assert values(bench, "nodemetric_spec_parse_count") == [(1, {"status": "failed"}), (1, {"status": "succeeded"})]
-    assert values(bench, "nodeslo_spec_parse_count") == [(2, {"status": "succeeded"})]
-    assert values(bench, "nodeslo_reconcile_count") == [(2, {"status": "succeeded"})]
+    assert values(bench, "nodeslo_spec_parse_count") == [(0, {"status": "failed"}), (2, {"status": "succeeded"})]
+    assert values(bench, "nodeslo_reconcile_count") == [(0, {"status": "failed"}), (2, {"status": "succeeded"})]
 
 
 def test_a_metric_that_is_missing_is_a_failed_calculation() -> None:
@@ -37,7 +37,9 @@ def test_a_metric_that_is_missing_is_a_failed_calculation() -> None:
     bench.node()
     bench.decide()
     assert values(bench, "node_resource_run_plugin_status") == [
-        (1, {"plugin": name, "status": "failed", "reason": "NoMetric"}) for name in ("BatchResource", "MidResource")
+        (count, {"plugin": name, "status": status, "reason": reason})
+        for name in ("BatchResource", "MidResource")
+        for count, status, reason in ((1, "failed", "NoMetric"), (0, "succeeded", ""))
     ]
 
 
