@@ -47,8 +47,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
 
     `views` are what its core takes in the place of payloads, decoded with less effort; it takes the payloads too.
     `pace` and `urgent` save small batches, which are most of what a log costs: within `pace` of its last batch the service
-    stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
-    time has come, or goes with an urgent event.
+    stores only batches that hold an urgent event (none, where `urgent` is None), unless that batch was a full one. What is held
+    back is decided again when its time has come, or goes with an urgent event.
     `gather` is for services whose decisions nobody waits for: while one message follows another they are delivered together,
     once in this time; after a pause of that length the next one comes at once. A delivery by itself costs the server and the
     service more than the message. The simulator does without: a commit record says what was folded, whenever that was read.
