@@ -14,6 +14,8 @@ A rejected section keeps what the node's last event has (the strategy, the ratio
 a foreign share that cannot be read and a ratio that cannot be found keep the last one; each is named in `message`, and a
 rejection in the code too. CPU normalisation, amplification and device totals are decided whether the node lends or not: each
 has a switch of its own (Koordinator stops all of them with colocation).
+
+Over 300 lines: one rule from top to bottom.
 """
 
 from __future__ import annotations
