@@ -22,8 +22,6 @@ HOST_APPLICATIONS = "cgroups of host applications, and layouts of other containe
 NOT_WIRED: dict[str, str] = {
     "cotenant.domain.qos.priority_value_default": EVICTION_THRESHOLD,
     "cotenant.domain.third_party.find_allocation": THIRD_PARTY,
-    "cotenant.domain.third_party.write_allocation": THIRD_PARTY,
-    "cotenant.domain.third_party.write_origin": THIRD_PARTY,
     "cotenant_metrics_ingest.aggregation.Point": METRIC_POLICY,
     "cotenant_metrics_ingest.aggregation.aggregate": METRIC_POLICY,
     "cotenant_metrics_ingest.policy.MemoryPolicy": METRIC_POLICY,
@@ -118,6 +116,6 @@ def test_what_runs_is_found_by_who_names_it() -> None:
     scheduler = "cotenant_scheduler.core"
     assert (scheduler, "SchedulerCore") in running()
     assert ("cotenant_scheduler.plugins.load_aware", "LoadAwareScheduling") in running()
-    assert ("cotenant.domain.third_party", "write_origin") not in running()
+    assert ("cotenant.domain.third_party", "find_allocation") not in running()
     assert "SchedulerCore" in definitions(scheduler)
     assert imports(scheduler)["Profile"] == ("cotenant_scheduler.framework.profile", "Profile")

@@ -129,6 +129,7 @@ def _resources(data: NodeResources, _: Event) -> str:
     if data.withdrawn:
         return f"node {data.node} lends nothing: {data.message or data.reason}"
     lends = f"batch-cpu {data.batch_cpu_milli}m, batch-memory {mebibytes(data.batch_memory_bytes)}"
+    lends += f", mid-cpu {data.mid_cpu_milli}m, mid-memory {mebibytes(data.mid_memory_bytes)}"
     return f"node {data.node} lends {lends}" + (f" ({data.message})" if data.message else "")
 
 
@@ -271,6 +272,12 @@ def figures(event: Event) -> dict[str, str]:
         for term in data.terms:
             source = f" from {term.source}" if term.source else ""
             found[term.name] = f"cpu {term.cpu_milli}m, memory {mebibytes(term.memory_bytes)}{source}"
+        if data.cpu_normalization:
+            found["cpu-normalization-ratio"] = data.cpu_normalization
+        for resource, ratio in data.amplification.items():
+            found[f"amplification of {resource}"] = f"{ratio:.2f}"
+        for resource, amount in data.devices.items():
+            found[resource] = format_amount(resource, amount)
     elif isinstance(data, NodeMetricComputed):
         for window in data.aggregated_node_usages:
             found[f"p95 over {window.duration_seconds}s"] = cores(window.p95.cpu_milli)

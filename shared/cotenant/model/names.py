@@ -10,7 +10,9 @@ BATCH_CPU = "kubernetes.io/batch-cpu"
 BATCH_MEMORY = "kubernetes.io/batch-memory"
 MID_CPU = "kubernetes.io/mid-cpu"
 MID_MEMORY = "kubernetes.io/mid-memory"
+GPU = "koordinator.sh/gpu"
 GPU_CORE = "koordinator.sh/gpu-core"
+RDMA = "koordinator.sh/rdma"
 
 # Pod labels.
 LABEL_QOS_CLASS = "koordinator.sh/qosClass"
@@ -35,9 +37,17 @@ ANNOTATION_NODE_RESERVATION = "node.koordinator.sh/reservation"
 ANNOTATION_COLOCATION_STRATEGY = "node.koordinator.sh/colocation-strategy"
 ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE = "node.koordinator.sh/originExtendedAllocatable"
 ANNOTATION_THIRD_PARTY_ALLOCATIONS = "node.koordinator.sh/thirdPartyAllocations"
+ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+ANNOTATION_AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
+ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+LABEL_CPU_NORMALIZATION_ENABLED = "node.koordinator.sh/cpu-normalization-enabled"
+LABEL_NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
 LABEL_CPU_RECLAIM_RATIO = "node.koordinator.sh/cpu-reclaim-ratio"
 LABEL_MEMORY_RECLAIM_RATIO = "node.koordinator.sh/memory-reclaim-ratio"
 LABEL_HOSTNAME = "kubernetes.io/hostname"
+
+# NodeResourceTopology annotations.
+ANNOTATION_CPU_BASIC_INFO = "node.koordinator.sh/cpu-basic-info"
 
 # The process runtime: the label and the taint of a node that runs processes only, and the RuntimeClass that asks for it.
 RUNTIME_KEY = "cotenant.io/runtime"

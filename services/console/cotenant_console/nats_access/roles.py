@@ -119,7 +119,13 @@ SERVICES = (
         subscribe=("cotenant.gateway.evict.*",),
     ),
     _service("metrics-ingest", "stores node metrics", "metrics.*"),
-    _service("batch-resource-calculator", "stores what batch may use, and NodeSLOs", "node.*.resources", "node.*.slo"),
+    _service(
+        "batch-resource-calculator",
+        "stores what batch may use, and NodeSLOs",
+        "node.*.resources",
+        "node.*.slo",
+        subscribe=("cotenant.batch-resource-calculator.*",),
+    ),
     _service(
         "quota-tree",
         "stores quotas, asks the gateway for evictions of over-used ones",

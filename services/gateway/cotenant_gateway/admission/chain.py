@@ -40,6 +40,7 @@ from cotenant_gateway.admission.profiles.rules import colocation_profile_is_vali
 from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree, name_tree
 from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree, quota_is_valid
+from cotenant_gateway.admission.raw_allocatable import keep_raw_allocatable
 from cotenant_gateway.admission.replaced_resources import replace_resources
 from cotenant_gateway.admission.review import Mutator, Review, Validator, Warner
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
@@ -100,6 +101,7 @@ LIVE: Mapping[Kind, Rules] = {
             has_required_labels,
         ),
     ),
+    NODES: Rules((keep_raw_allocatable,), NEW[NODES].validators),
 }
 """For updates, by kind."""
 

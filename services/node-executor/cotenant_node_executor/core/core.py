@@ -150,6 +150,7 @@ class ExecutorCore:
             self._changed = True
         elif isinstance(data, NodeResources):
             self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
+            self._admission.amplification = {} if event.tombstone else data.amplification
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
