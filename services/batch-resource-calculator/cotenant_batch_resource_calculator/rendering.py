@@ -15,6 +15,7 @@ import msgspec
 
 from cotenant.domain.reservation import Reservation
 from cotenant.events.resources import CpuIdentity, NodeSLORendered
+from cotenant.model.names import ANNOTATION_NODE_RESERVATION, ANNOTATION_SYSTEM_QOS_RESOURCE, LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, parse_value
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonObject, JsonValue, StructT, fit
@@ -91,6 +92,9 @@ def render(
         be_identity=_identity(qos.be_class, -1),
         reserved_cpu_milli=reservation.resources.get("cpu", 0),
         reserved_cpus=cpu_list(reservation.reserved_cpus),
+        reservation_annotation=annotations.get(ANNOTATION_NODE_RESERVATION, ""),
+        system_qos_annotation=annotations.get(ANNOTATION_SYSTEM_QOS_RESOURCE, ""),
+        numa_reservation=labels.get(LABEL_NUMA_RESERVATION) == "true",
         spec=msgspec.Raw(msgspec.json.encode(spec, order="deterministic")),
         config=configuration.source,
     )
