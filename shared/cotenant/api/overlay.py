@@ -27,6 +27,8 @@ from cotenant.api.splices import (
 class Overlay(msgspec.Struct, frozen=True, kw_only=True):
     """Additions to a document. `head` are top-level members for objects without a document (apiVersion, kind, spec)."""
 
+    top: Mapping[str, msgspec.Raw] = {}
+    """Top-level members that are set, for kinds without a spec."""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     spec: Mapping[str, msgspec.Raw] = {}
@@ -66,6 +68,7 @@ def composed_document(document: msgspec.Raw | None, overlay: Overlay, version: i
         _lay_texts(metadata, "annotations", overlay.annotations)
         _lay_spec(top, overlay)
         _lay_status(top, overlay)
+        top.update(overlay.top)
     return msgspec.json.encode({**top, "metadata": metadata})
 
 
@@ -142,6 +145,9 @@ def without_overlay(written: msgspec.Raw, stored: msgspec.Raw, overlay: Overlay)
                 _restore(spec, old_spec, name)
         _take_off_taints(spec, old_spec, overlay)
         top["spec"] = raw(spec)
+    for name, value in overlay.top.items():
+        if name in top and bytes(top[name]).strip() == bytes(value):
+            _restore(top, old, name)
     _restore(top, old, "status")
     return raw(top)
 

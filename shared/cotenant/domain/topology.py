@@ -3,8 +3,8 @@
 In: the parts of a `MachineTopology`. Out: zones and the texts of annotations. Source: koordlet's NodeResourceTopology reporter.
 
 A zone is a NUMA node: `node-<id>`, with its CPUs, hugepages and memory without hugepages. Where the node asks for it, each
-zone's allocatable loses its share of what the node reserves: ceil(reserved / zones) of cpu (milli-cores) and of memory (thousandths of
-a byte), at least 0 is left.
+zone's allocatable loses its share of what the node reserves: ceil(reserved / zones) of cpu (milli-cores) and of memory
+(thousandths of a byte), at least 0 is left.
 """
 
 from __future__ import annotations

@@ -106,4 +106,6 @@ class MachineTopology(Payload, frozen=True, kw_only=True):
     reserved_cpu_milli: Amount = 0
     reserved_memory_bytes: Amount = 0
     """Capacity without allocatable."""
+    reason: str = ""
+    """What differs from the report before it."""
     unavailable: dict[str, str] = {}
