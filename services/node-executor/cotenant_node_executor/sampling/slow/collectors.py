@@ -141,8 +141,10 @@ class SlowCollectors:
         facts = MachineFacts(topology, state)
         if facts != self.facts:
             self.facts = facts
-            self._node_of_cpu = {cpu.cpu: cpu.node for cpu in topology.cpus}
-            self._numa = self._opened(NUMA, lambda: numa.NumaUsage(self._proc, self._sys, self._node_of_cpu))
+            nodes = {cpu.cpu: cpu.node for cpu in topology.cpus}
+            if nodes != self._node_of_cpu or self._numa is None:
+                self._node_of_cpu = nodes
+                self._numa = self._opened(NUMA, lambda: numa.NumaUsage(self._proc, self._sys, nodes))
         return FACTS_SECONDS
 
     def _read_cold(self, asked: Asked, _: float) -> float:
@@ -183,8 +185,8 @@ class SlowCollectors:
         return resctrl.SECONDS
 
     def _read_numa(self, _: Asked, now: float) -> float:
-        if self._numa is not None:
-            self._said(numa=self._numa.read(round(now * 1e9)))
+        if self._numa is not None and (found := self._numa.read(round(now * 1e9))):
+            self._said(numa=found)
         return numa.SECONDS
 
     def close(self) -> None:

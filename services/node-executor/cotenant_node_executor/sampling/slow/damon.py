@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cotenant_node_executor.sampling.slow.page_owners import Range
 from cotenant_node_executor.sampling.slow.readings import Unavailable
-from cotenant_node_executor.targets.tree import read_file, write_file
+from cotenant_node_executor.targets.tree import read_file
 
 SAMPLE_US, AGGREGATION_US, UPDATE_US, APPLY_US = 1_000_000, 20_000_000, 60_000_000, 5_000_000
 AGE = 300_000_000 // AGGREGATION_US
@@ -85,16 +85,16 @@ class Damon:
     def _begin(self, new: bool) -> None:
         self._begun = True
         if new:
-            write_file(self._all / "nr_kdamonds", "1")
+            (self._all / "nr_kdamonds").write_text("1")
             for path, value in self._settings:
                 if path not in _OPTIONAL or (self._own / path).exists():
-                    write_file(self._own / path, value)
+                    (self._own / path).write_text(value)
         if (read_file(self._own / "state") or "").strip() != "on":
-            write_file(self._own / "state", "on")
+            (self._own / "state").write_text("on")
 
     def cold_ranges(self) -> list[Range]:
         """Return the byte ranges that are cold now. Raises OSError where the kdamond has ended meanwhile."""
-        write_file(self._own / "state", "update_schemes_tried_regions")
+        (self._own / "state").write_text("update_schemes_tried_regions")
         folder = self._own / "contexts/0/schemes/0/tried_regions"
         found: list[Range] = []
         for region in sorted(folder.iterdir()):
@@ -102,7 +102,7 @@ class Damon:
                 start, end = ((read_file(region / name) or "").strip() for name in ("start", "end"))
                 if start.isdecimal() and end.isdecimal() and int(end) > int(start):
                     found.append((int(start), int(end)))
-        write_file(self._own / "state", "clear_schemes_tried_regions")
+        (self._own / "state").write_text("clear_schemes_tried_regions")
         return sorted(found)
 
     def close(self) -> None:
@@ -112,6 +112,6 @@ class Damon:
         self._begun = False
         for path, text in ((self._own / "state", "off"), (self._all / "nr_kdamonds", "0")):
             try:
-                write_file(path, text)
+                path.write_text(text)
             except OSError:
                 continue  # it has ended by itself

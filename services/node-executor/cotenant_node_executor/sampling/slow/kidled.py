@@ -12,7 +12,7 @@ from pathlib import Path
 from cotenant_node_executor.sampling.idle_pages import IDLE_STATS, is_supported, parse_idle_page_stats
 from cotenant_node_executor.sampling.slow.readings import Asked, ColdReading, Unavailable
 from cotenant_node_executor.targets.interface import CgroupDriver, Stat
-from cotenant_node_executor.targets.tree import read_file, write_file
+from cotenant_node_executor.targets.tree import read_file
 
 SCAN_SECONDS, HIERARCHY = "5", "1"
 
@@ -28,8 +28,8 @@ class Kidled:
         self._driver = driver
         self._before = [(path, (read_file(path) or "0").strip()) for path in (self._period, self._hierarchy)]
         try:
-            write_file(self._period, SCAN_SECONDS)
-            write_file(self._hierarchy, HIERARCHY)
+            self._period.write_text(SCAN_SECONDS)
+            self._hierarchy.write_text(HIERARCHY)
         except OSError as error:
             self.close()
             raise Unavailable(f"kidled: {error}") from error
@@ -67,6 +67,6 @@ class Kidled:
         """Put the switches back as they were."""
         for path, text in self._before:
             try:
-                write_file(path, text)
+                path.write_text(text)
             except OSError:
                 continue

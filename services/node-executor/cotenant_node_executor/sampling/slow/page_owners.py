@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,10 +22,12 @@ from cotenant_node_executor.targets.tree import read_file
 BLOCK = 512
 """Frames of the largest page of a page cache."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-BUDGET = 131_072
-"""Pages that one round looks at: 2 MiB of text."""
+BUDGET = 1 << 19
+"""Pages that one round looks at: 0.2 s of CPU where all of them are page cache, a tenth of it where memory is free."""
 _LRU, _ANON, _TAIL = 1 << 5, 1 << 12, 1 << 16
 _WORD = 8
+_HAS_LRU = bytes(bool(byte & _LRU) for byte in range(256))
+"""By the lowest byte of a page's flags."""
 
 Range = tuple[int, int]
 """First frame, and the one behind the last."""
@@ -72,6 +75,8 @@ def _blocks(ranges: Sequence[Range]) -> Iterator[Range]:
 def file_pages(flags: bytes, owners: bytes, idle: bytes | None = None) -> Counter[int]:
     """Count the page cache's pages by owner. `idle`: one bit a page, lowest first; only set ones count."""
     counted: Counter[int] = Counter()
+    if sys.byteorder == "little" and not any(flags[::_WORD].translate(_HAS_LRU)):
+        return counted  # free, or the kernel's own
     owned = array("Q", owners) if owners else None
     is_file, owner = False, 0
     for index, flag in enumerate(array("Q", flags)):
