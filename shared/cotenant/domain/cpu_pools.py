@@ -45,7 +45,7 @@ class NodeReserved(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the node's reservation annotation comes to, as NodeResourceTopology shows it."""
 
     reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
-    resources: dict[str, Scalar] = {}
+    resources: dict[str, Scalar] | None = None
     apply_policy: str = msgspec.field(default="", name="applyPolicy")
 
 
@@ -62,7 +62,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _ManagerState(msgspec.Struct, frozen=True):
-    entries: dict[str, dict[str, str]] = {}
+    entries: dict[str, dict[str, str] | None] | None = None
 
 
 def shared_pools(
@@ -141,7 +141,7 @@ def node_reserved(cpus: Sequence[LogicalCPU], text: str) -> NodeReserved:
         if given.reserved_cpus:
             chosen = format_cpu_list(cpus_or_none(given.reserved_cpus))
         else:
-            chosen = _packed(cpus, parse_milli(given.resources.get("cpu", 0)))
+            chosen = _packed(cpus, parse_milli((given.resources or {}).get("cpu", 0)))
     except (msgspec.DecodeError, RecursionError, QuantityError):
         return NodeReserved()
     return msgspec.structs.replace(given, reserved_cpus=chosen)
@@ -172,7 +172,7 @@ def kubelet_allocations(content: str, pods: Iterable[HeldCpus]) -> tuple[PodCpus
     """Return the CPUs that a kubelet gave pods, by uid, from its `cpu_manager_state`. Pods with label LS or BE, and those whose
     CPUs the scheduler chose, are not the kubelet's. Raises ValueError for a text that is no such state."""
     try:
-        entries = msgspec.json.decode(content, type=_ManagerState).entries
+        entries = msgspec.json.decode(content, type=_ManagerState).entries or {}
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"cpu_manager_state: {error}") from error
     known = {pod.uid: pod for pod in pods}
@@ -181,7 +181,7 @@ def kubelet_allocations(content: str, pods: Iterable[HeldCpus]) -> tuple[PodCpus
         pod = known.get(uid)
         if pod is not None and (pod.qos in (LS, BE) or pod.cpus):
             continue
-        given = {cpu for text in containers.values() for cpu in cpus_or_none(text)}
+        given = {cpu for text in (containers or {}).values() for cpu in cpus_or_none(text)}
         if given:
             name = (pod.namespace, pod.name) if pod is not None else ("", "")
             found.append(PodCpus(namespace=name[0], name=name[1], uid=uid, cpuset=format_cpu_list(given)))

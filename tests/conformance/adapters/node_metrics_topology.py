@@ -11,8 +11,7 @@ from cotenant.domain import cpu_packing, cpu_pools, topology
 from cotenant.events.topology import CpuPool, LogicalCPU, NumaNode
 from cotenant.model.cpu_lists import format_cpu_list, parse_cpu_list
 from cotenant.model.quantities import format_milli, parse_milli
-from cotenant_node_executor.sampling import cpu_info, disks
-from cotenant_node_executor.sampling.proc import HUGEPAGE_KB
+from cotenant_node_executor.sampling import cpu_info, disks, proc
 
 Given = dict[str, Any]
 
@@ -61,9 +60,8 @@ def _shared_pools(given: Given) -> object:
 def _zones(given: Given) -> object:
     numa = []
     for each in given["numa"]:
-        pages = each.get("nr_hugepages") or {} if given["gate_HugePageReport"] else {}
-        counts = {resource: pages.get(folder, 0) for folder, (_, resource) in HUGEPAGE_KB.items()}
-        small, large = counts["hugepages-2Mi"], counts["hugepages-1Gi"]
+        found = proc.hugepages_bytes(each.get("nr_hugepages") or {} if given["gate_HugePageReport"] else {})
+        small, large = found["hugepages-2Mi"] >> 21, found["hugepages-1Gi"] >> 30
         memory = each["mem_total_kb"] * 1024
         numa.append(NumaNode(node=each["id"], memory_bytes=memory, hugepages_2mi=small, hugepages_1gi=large))
     return [

@@ -323,3 +323,34 @@ def test_a_failing_collector_is_named_and_the_others_go_on(driver: Driver, tmp_p
     collectors = SlowCollectors(driver, reader, proc=tmp_path, sys=tmp_path)
     collectors.round(Asked(), 0.0)
     assert collectors.readings.unavailable["facts"] == "no such machine"
+
+
+def test_cold_memory_that_somebody_else_took_over_is_tried_again(driver: Driver, tmp_path: Path) -> None:
+    start, end = RAM[0]
+    proc = write(tmp_path / "proc", {"iomem": f"{start:x}-{end - 1:x} : System RAM\n", "self/mountinfo": "", "cpuinfo": ""})
+    (proc / "kpageflags").write_bytes(words(*[0, FILE, FILE, FILE, 0]))
+    (proc / "kpagecgroup").write_bytes(words(*[0] * 5))
+    sys = tmp_path / "sys"
+    folder = kdamonds(sys)
+    whole = GivenMachine(cpus=(0,), capacity_milli=1000, memory_bytes=GIB)
+    reader = MachineReader("n1", whole, proc=proc, sys=sys, kubelet=tmp_path)
+    collectors = SlowCollectors(driver, reader, proc=proc, sys=sys)
+    collectors.round(Asked(), 0.0)
+    assert (folder / "nr_kdamonds").read_text() == "0", "nobody asks"
+    collectors.round(Asked(cold_memory=True), 1.0)
+    assert collectors.readings.cold is not None
+    assert collectors.readings.cold.node_bytes == 3 * PAGE_BYTES
+    (folder / "0/state").unlink()
+    (folder / "0/state").mkdir()
+    collectors.round(Asked(cold_memory=True), 100.0)
+    assert collectors.readings.cold is None
+    assert "cold-memory" in collectors.readings.unavailable
+    (folder / "0/state").rmdir()
+    (folder / "0/state").write_text("off")
+    (folder / "nr_kdamonds").write_text("0")
+    collectors.round(Asked(cold_memory=True), 200.0)
+    assert collectors.readings.cold is not None
+    assert "cold-memory" not in collectors.readings.unavailable
+    collectors.round(Asked(), 201.0)
+    assert (folder / "nr_kdamonds").read_text() == "0"
+    assert collectors.readings.cold is None

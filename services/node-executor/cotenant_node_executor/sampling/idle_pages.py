@@ -13,6 +13,7 @@ import msgspec
 IDLE_STATS = "memory.idle_page_stats"
 COLD_FROM_BUCKET = 5
 _LINES, _FIRST_ROW, _BUCKETS = 31, 14, 8
+_NO_BUCKETS = ("0",) * _BUCKETS
 _COLD_ROWS = ("cfei", "dfei", "cfui", "dfui")
 
 
@@ -54,7 +55,7 @@ def parse_idle_page_stats(content: str) -> IdlePageStats:
         scan_period_in_seconds=_number(said(3)),
         use_hierarchy=_number(said(4)),
         buckets=tuple(_number(word.strip()) for word in said(5).split(",")),
-        rows={name: tuple(_number(word) for word in words[:_BUCKETS]) for name, words in rows.items()},
+        rows={name: tuple(_number(word) for word in [*words, *_NO_BUCKETS][:_BUCKETS]) for name, words in rows.items()},
     )
 
 

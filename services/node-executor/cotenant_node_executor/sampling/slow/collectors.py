@@ -116,21 +116,15 @@ class SlowCollectors:
 
     def _ask_for_cold(self, asked: bool, now: float) -> None:
         """Begin with cold memory, or end it. While nobody asks, nothing is probed: a probe would switch a scan on."""
-        if asked == self._cold_asked:
+        if asked == self._cold_asked or not self._ways:
             return
         self._cold_asked = asked
-        if not self._ways:
-            return
-        if asked:
-            self._cold = self._opened(COLD_MEMORY, lambda: open_cold_memory(self._driver, self._proc, self._sys))
-            self._due[COLD_MEMORY] = now if self._cold is not None else FOREVER
-        else:
-            self._end_cold()
-            self._unavailable.pop(COLD_MEMORY, None)
+        self._end_cold()
+        self._unavailable.pop(COLD_MEMORY, None)
+        self._due[COLD_MEMORY] = now if asked else FOREVER
 
     def _end_cold(self) -> None:
         cold, self._cold = self._cold, None
-        self._due[COLD_MEMORY] = FOREVER
         self._said(cold=None)
         if cold is not None:
             cold.close()
@@ -148,12 +142,14 @@ class SlowCollectors:
         return FACTS_SECONDS
 
     def _read_cold(self, asked: Asked, _: float) -> float:
-        assert self._cold is not None
+        if self._cold is None:
+            self._cold = open_cold_memory(self._driver, self._proc, self._sys)
         try:
             reading = self._cold.read(asked)
         except OSError:
-            self._end_cold()  # somebody else has taken the kernel's scan over
+            self._end_cold()  # somebody else has taken the kernel's scan over: it is tried again
             raise
+        self._unavailable.pop(COLD_MEMORY, None)
         if reading is not None:
             self._said(cold=reading)
         return self._cold.seconds

@@ -64,11 +64,11 @@ class SlowWorker:
     def _run(self) -> None:
         while not self._ending:
             self._wake.clear()
+            pause = LONGEST_SLEEP_SECONDS
             try:
                 self._collectors.round(self._asked, time.monotonic())
-            except Exception:  # the node goes on without slow collectors rather than with none at all
-                logger.exception("slow collectors ended")
-                return
-            pause = min(max(self._collectors.next_due - time.monotonic(), 0.0), LONGEST_SLEEP_SECONDS)
+                pause = min(max(self._collectors.next_due - time.monotonic(), 0.0), pause)
+            except Exception:  # whatever a file makes a collector raise, the node goes on with its last readings
+                logger.exception("slow collectors")
             if not self._ending:
                 self._wake.wait(pause)
