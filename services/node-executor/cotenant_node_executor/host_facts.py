@@ -18,14 +18,17 @@ from cotenant_node_executor.sampling.given import GivenMachine, given_machine
 from cotenant_node_executor.sampling.machine import machine_cpus, processors_of
 from cotenant_node_executor.sampling.proc import parse_busy_ticks_per_cpu, parse_node_meminfo
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor
-from cotenant_node_executor.targets.hierarchy import read_hierarchies
+from cotenant_node_executor.targets.hierarchy import Hierarchies, read_hierarchies
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
 
 
 def host_given(driver: CgroupDriver, *, proc: Path = Path("/proc")) -> GivenMachine:
     """Return the part of this host that a node below the driver's root is given. In a sandbox that is what this process has."""
     memory = parse_node_meminfo((proc / "meminfo").read_text(encoding="ascii"))
-    hierarchies = read_hierarchies(proc)
+    try:
+        hierarchies = read_hierarchies(proc)
+    except OSError:
+        hierarchies = Hierarchies({}, None, (), {})  # hidden from this process: nothing is known of limits
     around = driver.root_group.rpartition("/")[0].rpartition("/")[0]
     groups = hierarchies.own if driver.sandbox else {"": around}
     ticks = parse_busy_ticks_per_cpu((proc / "stat").read_text(encoding="ascii"))
