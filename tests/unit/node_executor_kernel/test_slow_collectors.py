@@ -32,8 +32,10 @@ from cotenant_node_executor.sampling.slow.page_owners import (
 )
 from cotenant_node_executor.sampling.slow.readings import Asked, Unavailable
 from cotenant_node_executor.sampling.slow.resctrl import Resctrl, parse_counter
+from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.targets.interface import CgroupVersion, Stat
 from cotenant_node_executor.targets.sandbox.driver import SandboxDriver
+from tests.integration.node_kernel.waiting import until
 
 GIB = 1 << 30
 RAM = ((4096, 4096 + GIB),)
@@ -354,3 +356,19 @@ def test_cold_memory_that_somebody_else_took_over_is_tried_again(driver: Driver,
     collectors.round(Asked(), 201.0)
     assert (folder / "nr_kdamonds").read_text() == "0"
     assert collectors.readings.cold is None
+
+
+def test_the_worker_reads_beside_the_main_thread_and_puts_everything_back(driver: Driver, tmp_path: Path) -> None:
+    sys = write(tmp_path / "sys", {"kernel/mm/kidled/scan_period_in_seconds": "120", "kernel/mm/kidled/use_hierarchy": "0"})
+    write(folder_of(driver, "") / "host", {IDLE_STATS: idle_stats(cfei=50)})
+    proc = write(tmp_path / "proc", {"self/mountinfo": "", "cpuinfo": "", "stat": "cpu0 0 0 0 0 0 0 0 0\n"})
+    whole = GivenMachine(cpus=(0,), capacity_milli=1000, memory_bytes=GIB)
+    reader = MachineReader("n1", whole, proc=proc, sys=sys, kubelet=tmp_path)
+    worker = SlowWorker(SlowCollectors(driver, reader, proc=proc, sys=sys))
+    worker.start()
+    assert until(lambda: worker.facts is not None)
+    worker.ask(Asked(cold_memory=True))
+    assert until(lambda: worker.readings.cold is not None)
+    assert (sys / "kernel/mm/kidled/scan_period_in_seconds").read_text() == "5"
+    worker.close()
+    assert (sys / "kernel/mm/kidled/scan_period_in_seconds").read_text() == "120"
