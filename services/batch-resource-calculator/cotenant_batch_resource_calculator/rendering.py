@@ -15,6 +15,7 @@ import msgspec
 
 from cotenant.domain.reservation import Reservation
 from cotenant.events.resources import CpuIdentity, NodeSLORendered
+from cotenant.model.names import ANNOTATION_NODE_RESERVATION, ANNOTATION_SYSTEM_QOS_RESOURCE, LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, parse_value
 from cotenant_batch_resource_calculator.config.collecting import CollectPolicy, collect_policy
 from cotenant_batch_resource_calculator.config.in_force import Configuration
@@ -101,6 +102,9 @@ class Renderer:
             reason="; ".join(reason for reason in reasons if reason),
             reserved_cpu_milli=reservation.resources.get("cpu", 0),
             reserved_cpus=cpu_list(reservation.reserved_cpus),
+            reservation_annotation=annotations.get(ANNOTATION_NODE_RESERVATION, ""),
+            system_qos_annotation=annotations.get(ANNOTATION_SYSTEM_QOS_RESOURCE, ""),
+            numa_reservation=labels.get(LABEL_NUMA_RESERVATION) == "true",
             memory_collect_policy=_memory_collect_policy(configuration, labels, annotations, last),
         )
 

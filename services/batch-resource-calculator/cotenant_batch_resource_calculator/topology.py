@@ -14,7 +14,9 @@ from collections import Counter
 import msgspec
 
 from cotenant.api.objects.metadata import ObjectMeta, View
+from cotenant.domain.topology import zones
 from cotenant.events.topology import MachineTopology
+from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import QuantityError, Scalar, parse_milli, parse_value
 from cotenant_batch_resource_calculator.formulas.amounts import THOUSANDTHS, ZERO, Amounts
 
@@ -73,16 +75,11 @@ def _zone_order(name: str) -> tuple[int, int, str]:
 
 
 def machine_zones(machine: MachineTopology, reserved: Amounts = ZERO) -> dict[str, Amounts]:
-    """Return the machine's zones, less their parts of `reserved`."""
-    cpus = Counter(cpu.node for cpu in machine.cpus)
-    count = max(len(machine.numa_nodes), 1)
-    cpu_part = -(-reserved.cpu // count)
-    memory_part = -(-reserved.memory * THOUSANDTHS // count)
+    """Return the machine's zones, less their parts of `reserved`, as its NodeResourceTopology shows them."""
+    whole = {CPU: reserved.cpu, MEMORY: reserved.memory * THOUSANDTHS}
+    found = zones(Counter(cpu.node for cpu in machine.cpus), machine.numa_nodes, whole)
     return {
-        f"node-{zone.node}": Amounts(
-            max(cpus[zone.node] * 1000 - cpu_part, 0),
-            max(zone.memory_bytes * THOUSANDTHS - memory_part, 0) // THOUSANDTHS,
-        )
-        for zone in sorted(machine.numa_nodes, key=lambda zone: zone.node)
-        if cpus[zone.node] or zone.memory_bytes
+        zone.name: Amounts(zone.allocatable_milli[CPU], zone.allocatable_milli[MEMORY] // THOUSANDTHS)
+        for zone in found
+        if zone.capacity_milli[CPU] or zone.capacity_milli[MEMORY]
     }

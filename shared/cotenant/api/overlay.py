@@ -28,6 +28,8 @@ from cotenant.api.splices import (
 class Overlay(msgspec.Struct, frozen=True, kw_only=True):
     """Additions to a document."""
 
+    top: Mapping[str, msgspec.Raw] = {}
+    """Top-level members that are set, for kinds without a spec."""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     spec: Mapping[str, msgspec.Raw] = {}
@@ -72,6 +74,7 @@ def composed_document(document: msgspec.Raw | None, overlay: Overlay, version: i
         _lay_texts(metadata, "annotations", overlay.annotations)
         _lay_spec(top, overlay)
         _lay_status(top, overlay)
+        top.update(overlay.top)
     return msgspec.json.encode({**top, "metadata": metadata})
 
 
@@ -148,6 +151,9 @@ def without_overlay(written: msgspec.Raw, stored: msgspec.Raw, overlay: Overlay)
                 _restore(spec, old_spec, name)
         _take_off_taints(spec, old_spec, overlay)
         top["spec"] = raw(spec)
+    for name, value in overlay.top.items():
+        if name in top and bytes(top[name]).strip() == bytes(value):
+            _restore(top, old, name)
     if overlay.head:
         _take_off_head(top, old, overlay)
     _restore(top, old, "status")

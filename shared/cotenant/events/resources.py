@@ -105,6 +105,11 @@ class NodeSLORendered(Payload, frozen=True, kw_only=True):
     """CPUs that it keeps from pods, as a list in the kernel's format."""
     memory_collect_policy: str = "usageWithoutPageCache"
     """Which memory NodeMetrics are computed from: `metricMemoryCollectPolicy` of the node's colocation strategy."""
+    reservation_annotation: str = ""
+    system_qos_annotation: str = ""
+    numa_reservation: bool = False
+    """The node's annotations `node.koordinator.sh/reservation` and `system-qos-resource`, and its label
+    `enable-numa-reservation`: its NodeResourceTopology shows them."""
     spec: msgspec.Raw = msgspec.field(default_factory=empty_document)
     """The whole NodeSLO spec as JSON, sections and spelling as Koordinator's."""
     config: str = ""

@@ -6,7 +6,5 @@ from cotenant.api.definitions import Definition
 from cotenant.api.kinds import Kind
 
 RESERVATIONS = Kind("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", False)
-TOPOLOGIES = Kind("topology.node.k8s.io", "v1alpha1", "noderesourcetopologies", "NodeResourceTopology", False, ("nrt",))
 
 RESERVATION = Definition(RESERVATIONS, has_status=True)
-TOPOLOGY = Definition(TOPOLOGIES)

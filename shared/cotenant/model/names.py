@@ -41,13 +41,19 @@ ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-rati
 ANNOTATION_AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
 ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 LABEL_CPU_NORMALIZATION_ENABLED = "node.koordinator.sh/cpu-normalization-enabled"
+ANNOTATION_SYSTEM_QOS_RESOURCE = "node.koordinator.sh/system-qos-resource"
 LABEL_NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
 LABEL_CPU_RECLAIM_RATIO = "node.koordinator.sh/cpu-reclaim-ratio"
 LABEL_MEMORY_RECLAIM_RATIO = "node.koordinator.sh/memory-reclaim-ratio"
 LABEL_HOSTNAME = "kubernetes.io/hostname"
 
-# NodeResourceTopology annotations.
+# NodeResourceTopology annotations, each a JSON text.
 ANNOTATION_CPU_BASIC_INFO = "node.koordinator.sh/cpu-basic-info"
+ANNOTATION_CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
+ANNOTATION_CPU_SHARED_POOLS = "node.koordinator.sh/cpu-shared-pools"
+ANNOTATION_BE_CPU_SHARED_POOLS = "node.koordinator.sh/be-cpu-shared-pools"
+ANNOTATION_POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
+ANNOTATION_KUBELET_CPU_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 
 # The process runtime: the label and the taint of a node that runs processes only, and the RuntimeClass that asks for it.
 RUNTIME_KEY = "cotenant.io/runtime"

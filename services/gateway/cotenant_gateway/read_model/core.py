@@ -13,6 +13,7 @@ look.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -64,11 +65,10 @@ class GatewayCore:
         self.collections[EVENTS] = self._narrator
         self._by_tokens = {(kind.group or "core", kind.plural): of_kind for kind, of_kind in self.collections.items()}
         """The objects of a kind, by two tokens of their subjects."""
-        self._of_parts: dict[type, tuple[Collection, PartKey]] = {
-            payload: (self.collections[definition.kind], key)
-            for definition in kinds
-            for payload, key in definition.parts.items()
-        }
+        self._of_parts: dict[type, list[tuple[Collection, PartKey]]] = defaultdict(list)
+        for definition in kinds:
+            for payload, key_of in definition.parts.items():
+                self._of_parts[payload].append((self.collections[definition.kind], key_of))
         """The kinds to which facts of other services belong, by payload."""
         self._namespaces = self.collections[NAMESPACES].slots
         self._nodes = self.collections[NODES].slots
@@ -181,13 +181,12 @@ class GatewayCore:
                 self.orphaned.add(namespace)
 
     def _apply_part(self, event: Event) -> None:
-        of_parts = self._of_parts.get(type(event.data))
-        if of_parts is None:
-            return
-        collection, key_of = of_parts
-        key = key_of(event)
-        if key is None:
-            return
+        for collection, key_of in self._of_parts.get(type(event.data), ()):
+            key = key_of(event)
+            if key is not None:
+                self._add_part(collection, key, event)
+
+    def _add_part(self, collection: Collection, key: tuple[str, str], event: Event) -> None:
         slot = collection.slots[key]
         existed, before = slot.exists, slot.snapshot if self._live else None
         if slot.add(event, self._live):
