@@ -191,7 +191,7 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     durations_seconds: tuple[Seconds, ...] = ()
     """The percentile windows of the node's collect policy."""
     memory_collect_policy: str = "usageWithoutPageCache"
-    """Which memory counts in the means and percentiles of node, pods and host applications; the system's never has page cache."""
+    """Which memory counts in the figures of node, pods and host applications; the system's never has page cache."""
     numa: tuple[NumaMetric, ...] = ()
     refused_samples: Count = 0
     refused_reason: str = ""

@@ -24,9 +24,9 @@ class HistogramState(Part, frozen=True, kw_only=True):
 class PredictionState(Payload, frozen=True, kw_only=True):
     """Subject `predictions.<node>`: one message a node, which replaces the one before; HISTORY does not take it over.
 
-    `trained_ms`: newest sample that is in it, by the node's clock. `models`: ids of models that are no pods', then `pods`: uids,
-    those that are UUIDs packed into 16 bytes each (`packed_pods`, in the order of the models; they come first). A message is at
-    most 8 KiB: a node of many pods is stored with fewer weights (`heaviest`), then without its smallest pods (`dropped`).
+    `trained_ms`: newest sample that is in it, by the node's clock. The models, in this order: `models`, ids of those that are
+    no pods'; `packed_pods`, uids of pods that are UUIDs, 16 bytes each; `pods`, uids that are none. A message is at most 8 KiB:
+    a node of many pods is stored with fewer weights (`heaviest`), then without its smallest pods (`dropped`).
     """
 
     TYPE = "cotenant.predictions.v1"

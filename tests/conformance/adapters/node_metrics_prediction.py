@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from cotenant_metrics_ingest.prediction.buckets import Buckets
-from cotenant_metrics_ingest.prediction.histogram import YEAR_ONE, HistogramError, Histograms, checkpoint_of
+from cotenant_metrics_ingest.prediction.histogram import YEAR_ONE, Checkpoint, HistogramError, Histograms
 
 Json = dict[str, Any]
 ROW = np.array([0])
@@ -47,7 +47,8 @@ def _apply(made: Histograms, operations: list[Json], given: Json) -> None:
                 if document is None:
                     made.load(None)
                 else:
-                    made.load(checkpoint_of(document["bucketWeights"], document["totalWeight"], _seconds(document)))
+                    weights = {int(bucket): weight for bucket, weight in document["bucketWeights"].items()}
+                    made.load(Checkpoint(weights, document["totalWeight"], _seconds(document)))
             case _:
                 raise NotImplementedError(operation["op"])
 

@@ -22,7 +22,7 @@ MAX_BUCKETS = 1 << 10
 
 
 class Buckets:
-    """The buckets up to `largest`, of which the first is `first` wide and each other `ratio` times as wide as the one before."""
+    """The buckets up to `largest`: the first is `first` wide, each other `ratio` times as wide as the one before."""
 
     def __init__(self, largest: float, first: float, ratio: float = 1.0) -> None:
         if not (0 < first < math.inf and 0 < largest < math.inf and 1 <= ratio < math.inf):
@@ -50,11 +50,12 @@ class Buckets:
 
     def find_all(self, values: Floats) -> Indices:
         """The bucket of each value, int64; NaN is in the first."""
-        if self.ratio == 1:
-            found = np.trunc(np.nan_to_num(values, nan=0.0) / self.first)
-        else:
-            found = np.searchsorted(self.starts, np.nan_to_num(values, nan=0.0), side="right") - 1
-        return np.clip(found, 0, self.count - 1).astype(np.int64)
+        unknown = np.isnan(values)
+        if unknown.any():
+            values = np.where(unknown, 0.0, values)
+        if self.ratio > 1:
+            return np.maximum(self.starts.searchsorted(values, side="right") - 1, 0)
+        return np.minimum(np.maximum(np.trunc(values / self.first), 0), self.count - 1).astype(np.int64)
 
     def same_as(self, other: "Buckets") -> bool:
         """Whether both divide values alike."""

@@ -1,12 +1,12 @@
 """Prediction models as one small event, for a restart; and whose turn it is to be stored.
 
-In: a node's models. Out: `PredictionState`, at most MAX_BYTES, and models from it. Weights are scaled so that the heaviest bucket
-of a model is 10000, as in Koordinator's checkpoint files; where that is too large 1000, then 120; then the pods with the smallest
-peaks are left out. A restored weight is off by at most half of such a part, so a restored percentile is one of a rank that is off
-by at most (buckets in use) / 2 / heaviest. The heaviest bucket counts as such a part too few or too many at most.
+In: a node's models. Out: `PredictionState`, at most MAX_BYTES, and models from it. Weights are scaled so that the heaviest
+bucket of a model is 10000, as in Koordinator's checkpoint files; where that is too large 1000, then 120; then the pods with the
+smallest peaks are left out. A weight is then off by at most half of such a part, so a restored percentile is one whose rank is
+off by at most (buckets in use) / (2 · heaviest).
 
-At most one message a node in INTERVAL_SECONDS, oldest first, MAX_AT_ONCE at once. A damaged state is as none. Source: Koordinator
-pkg/koordlet/prediction (checkpoints), which writes a file a model.
+At most one message a node in INTERVAL_SECONDS, oldest first, MAX_AT_ONCE at once. A damaged state is as none. Source:
+Koordinator pkg/koordlet/prediction (checkpoints), which writes a file a model.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -47,8 +47,13 @@ def state_of(node: str, models: PeakModels, trained_ms: int, now: datetime) -> P
         state = _state(node, models, own, pods, heaviest, trained_ms, now)
         if _size(state) <= MAX_BYTES:
             return state
-    peaks = models.peaks()
-    pods.sort(key=lambda pod: (peaks[pod].peak.cpu_milli, peaks[pod].peak.memory_bytes) if pod in peaks else (0, 0))
+    predicted = models.predicted()
+
+    def size(pod: str) -> tuple[int, int]:
+        peak = predicted.peak(pod)
+        return (peak.cpu_milli, peak.memory_bytes) if peak is not None else (0, 0)
+
+    pods.sort(key=size)
     everyone = len(pods)
     while pods and _size(state) > MAX_BYTES:
         pods = pods[max(len(pods) - int(len(pods) * MAX_BYTES / _size(state)), 1) :]
@@ -123,7 +128,7 @@ def restored(state: PredictionState, pods: Collection[str]) -> PeakModels | None
     except (varints.VarintError, HistogramError, OverflowError):
         return None
     seconds = state.trained_ms / 1000
-    models.updated = [seconds] * len(names)
+    models.updated[:] = seconds
     models.trained_at = seconds
     unknown = set(unknown_models(names, pods))
     if unknown:

@@ -2,8 +2,8 @@
 
 In: samples with a weight and a time, of any rows; checkpoints. Out: percentiles, checkpoints. The rules:
 
-- A sample's weight is multiplied by 2^((t - reference)/halfLife), which is the same as letting all earlier ones decay. Without a
-  half-life weights stay. A row whose reference is more than 100 half-lives old gets a new one, a multiple of the half-life
+- A sample's weight is multiplied by 2^((t - reference)/halfLife), which is the same as letting all earlier ones decay. Without
+  a half-life weights stay. A row whose reference is more than 100 half-lives old gets a new one, a multiple of the half-life
   counted from year 1, half up; its weights are scaled by a power of two.
 - A bucket counts as used from a weight of epsilon on; a row without a used bucket is empty.
 - Percentile p: 0 for an empty row, else the end of the first bucket, from the lowest used one on, up to which the weights
@@ -15,7 +15,7 @@ Memory: one integer and one float a bucket in use (12 bytes), four numbers a row
 Source: Koordinator pkg/util/histogram.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -155,9 +155,11 @@ class Histograms:
             return
         old = self.references[rows] + MAX_EXPONENT * self.half_life < seconds
         if old.any():
-            half_lives = np.floor((seconds - YEAR_ONE) / self.half_life + 0.5)
-            for row in rows[old].tolist():
-                self._shift(row, YEAR_ONE + float(half_lives) * self.half_life)
+            reference = YEAR_ONE + float(np.floor((seconds - YEAR_ONE) / self.half_life + 0.5)) * self.half_life
+            empty = old & (self.totals[rows] == 0)
+            self.references[rows[empty]] = reference
+            for row in rows[old & ~empty].tolist():
+                self._shift(row, reference)
 
     def _shift(self, row: int, reference: float) -> None:
         """Give a row another reference."""
@@ -192,9 +194,8 @@ class Histograms:
 
     def percentiles(self, wanted: Sequence[float]) -> Floats:
         """Percentiles of all rows, float64 (rows, wanted), in the unit of the buckets."""
-        found = np.zeros((self.rows, len(wanted)))
         if not len(self._keys):
-            return found
+            return np.zeros((self.rows, len(wanted)))
         rows = self._keys >> _ROW_SHIFT
         starts = np.searchsorted(rows, np.arange(self.rows))
         columns = np.arange(len(rows)) - starts[rows]
@@ -205,16 +206,15 @@ class Histograms:
         used = table >= self.epsilon
         lowest = used.argmax(axis=1)
         highest = table.shape[1] - 1 - used[:, ::-1].argmax(axis=1)
-        everywhere = np.arange(table.shape[1])
-        table[everywhere < lowest[:, np.newaxis]] = 0.0
-        reached = table.cumsum(axis=1)
         every = np.arange(self.rows)
-        filled = used[every, lowest]
-        for column, percentile in enumerate(wanted):
-            enough = reached >= (percentile * self.totals)[:, np.newaxis]
-            first = np.where(enough.any(axis=1), enough.argmax(axis=1), table.shape[1])
-            at = buckets[every, np.clip(first, lowest, highest)]
-            found[:, column] = np.where(filled, self.buckets.results[at], 0.0)
+        table[np.arange(table.shape[1]) < lowest[:, np.newaxis]] = 0.0
+        reached = table.cumsum(axis=1)
+        thresholds = self.totals[:, np.newaxis] * np.array(wanted)
+        # The first column that reaches the threshold; beyond the last one where none does.
+        first = (reached[:, :, np.newaxis] < thresholds[:, np.newaxis, :]).sum(axis=1)
+        at = np.minimum(np.maximum(first, lowest[:, np.newaxis]), highest[:, np.newaxis])
+        found: Floats = self.buckets.results[buckets[every[:, np.newaxis], at]]
+        found[~used[every, lowest]] = 0.0
         return found
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
@@ -269,11 +269,3 @@ class Histograms:
         totals = np.array([checkpoint.total_weight])
         self.restore(np.zeros(len(buckets), dtype=np.int64), buckets, weights, totals, checkpoint.reference_seconds)
 
-
-def checkpoint_of(document: Mapping[str, float], total_weight: float, reference_seconds: float = YEAR_ONE) -> Checkpoint:
-    """A checkpoint from its document: bucket numbers as text, and their weights. Raises HistogramError."""
-    try:
-        weights = {int(bucket): int(weight) for bucket, weight in document.items()}
-    except (TypeError, ValueError) as error:
-        raise HistogramError(f"a bucket's number or weight cannot be read: {error}") from error
-    return Checkpoint(weights, total_weight, reference_seconds)

@@ -21,7 +21,7 @@ import numpy as np
 
 from cotenant.events.metrics import Usage
 from cotenant.model.tiers import PriorityClass
-from cotenant_metrics_ingest.prediction.buckets import Buckets
+from cotenant_metrics_ingest.prediction.buckets import Buckets, Floats
 from cotenant_metrics_ingest.prediction.histogram import Histograms
 from cotenant_metrics_ingest.prediction.predictors import Peaks
 
@@ -84,7 +84,7 @@ class PeakModels:
         """A model's row in both histograms; ascending."""
         self.cpu = Histograms(CPU_BUCKETS, CPU_HALF_LIFE_SECONDS, EPSILON)
         self.memory = Histograms(MEMORY_BUCKETS, MEMORY_HALF_LIFE_SECONDS, EPSILON)
-        self.updated: list[float] = []
+        self.updated: Floats = np.zeros(0)
         """When each row was trained last."""
         self.trained_at = 0.0
         self.trainings = 0
@@ -95,12 +95,14 @@ class PeakModels:
         found = [rows.setdefault(model, len(rows)) for model in models]
         more = len(rows) - len(self.updated)
         if more:
-            self.updated += [0.0] * more
+            self.updated = np.concatenate((self.updated, np.zeros(more)))
             self.cpu.widen(len(rows))
             self.memory.widen(len(rows))
         return found
 
-    def train(self, pods: Sequence[PodSample], node: tuple[int, int] | None, seconds: float) -> None:
+    def train(
+        self, pods: Sequence[PodSample], node: tuple[int, int] | None, seconds: float, *, weight: float = 1.0
+    ) -> None:
         """Add one interval's samples, of pods with distinct uids and of the node (milli-cores, bytes)."""
         sums = {tier.value: [0, 0] for tier in TIERS}
         for pod in pods:
@@ -118,18 +120,18 @@ class PeakModels:
         memory_values = np.array([*memory, *(pod.memory_bytes for pod in pods)], dtype=np.float64)
         order = rows.argsort()
         rows = rows[order]
-        self.cpu.add(rows, cpu_values[order], 1.0, seconds)
-        self.memory.add(rows, memory_values[order], 1.0, seconds)
-        for row in rows.tolist():
-            self.updated[row] = seconds
+        self.cpu.add(rows, cpu_values[order], weight, seconds)
+        self.memory.add(rows, memory_values[order], weight, seconds)
+        self.updated[rows] = seconds
         self.trained_at = seconds
         self.trainings += 1
         self._drop_expired(seconds)
 
     def _drop_expired(self, seconds: float) -> None:
-        if min(self.updated) >= seconds - EXPIRED_SECONDS:
+        if self.updated.min() >= seconds - EXPIRED_SECONDS:
             return
-        self.keep(living({model: seconds - self.updated[row] for model, row in self.rows.items()}))
+        ages = (seconds - self.updated).tolist()
+        self.keep(living({model: ages[row] for model, row in self.rows.items()}))
 
     def keep(self, models: Iterable[str]) -> None:
         """Drop all models but these."""
@@ -137,17 +139,34 @@ class PeakModels:
         names = {row: model for model, row in self.rows.items()}
         self.cpu.keep(rows)
         self.memory.keep(rows)
-        self.updated = [self.updated[row] for row in rows]
+        self.updated = self.updated[rows]
         self.rows = {names[row]: place for place, row in enumerate(rows)}
 
-    def peaks(self) -> dict[str, Peaks]:
-        """The percentiles of each model that is not empty."""
+    def predicted(self) -> "Predicted":
+        """The percentiles of all models."""
         cpu = np.trunc(self.cpu.percentiles(PERCENTILES) * 1000).astype(np.int64).tolist()
         memory = np.trunc(self.memory.percentiles(PERCENTILES)).astype(np.int64).tolist()
-        return {
-            model: Peaks(
-                *(Usage(cpu_milli=milli, memory_bytes=size) for milli, size in zip(cpu[row], memory[row], strict=True))
-            )
-            for model, row in self.rows.items()
-            if cpu[row][-1] or memory[row][-1]
-        }
+        return Predicted(self.rows, cpu, memory)
+
+
+class Predicted(msgspec.Struct, frozen=True):
+    """Percentiles by row, in the order of PERCENTILES: milli-cores, bytes. A model without samples has none."""
+
+    rows: Mapping[str, int]
+    cpu: list[list[int]]
+    memory: list[list[int]]
+
+    def peak(self, model: str) -> Usage | None:
+        """The peak of a model: p95 of CPU, p98 of memory."""
+        row = self.rows.get(model)
+        if row is None or not self.cpu[row][0]:
+            return None
+        return Usage(cpu_milli=self.cpu[row][2], memory_bytes=self.memory[row][3])
+
+    def peaks(self, model: str) -> Peaks | None:
+        """All percentiles of a model."""
+        row = self.rows.get(model)
+        if row is None or not self.cpu[row][0]:
+            return None
+        usages = zip(self.cpu[row], self.memory[row], strict=True)
+        return Peaks(*(Usage(cpu_milli=milli, memory_bytes=size) for milli, size in usages))

@@ -4,7 +4,7 @@
 |---|---|
 | LOG | 8 GiB, less on a small disk (`StreamSizes`), where writes are refused; KEEP_PER_SUBJECT versions a subject; tombstones
 and fleeting facts by message TTL; 1 MiB a message; MAX_LOG_CONSUMERS |
-| HISTORY | 30 days and 1 GiB, less on a small disk (`StreamSizes`), compressed, asynchronous, sourced from LOG but for PASSING |
+| HISTORY | 30 days and 1 GiB, less on a small disk (`StreamSizes`), compressed, asynchronous, from LOG but for PASSING |
 | USAGE | 4 messages a subject, 10 minutes, asynchronous |
 | EXECUTION | 1 day and 256 MiB, less on a small disk, asynchronous |
 
