@@ -1,7 +1,7 @@
 """Decaying histograms against a plain reference, and their states.
 
-Tolerance: both add the same weights in another order and scale, so sums differ by a relative 1e-9 at most. A percentile may then
-be that of a neighbouring rank only where the threshold falls on a sum to within that; it must lie between the reference's
+Tolerance: both add the same weights in another order and scale, so sums differ by a relative 1e-9 at most. A percentile may
+then be that of a neighbouring rank only where the threshold falls on a sum to within that; it must lie between the reference's
 percentiles at ranks 1e-9 lower and higher.
 """
 
