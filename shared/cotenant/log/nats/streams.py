@@ -101,7 +101,7 @@ def stream_configs(*, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> 
                 {
                     "name": LOG,
                     "subject_transforms": [
-                        {"src": subject, "dest": subject} for subject in LOG_SUBJECTS if subject not in PASSING
+                        {"src": subject, "dest": ""} for subject in LOG_SUBJECTS if subject not in PASSING
                     ],
                 }
             ],
