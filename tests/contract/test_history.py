@@ -120,7 +120,9 @@ async def test_history_takes_over_all_but_the_state_of_predictions_of_which_log_
     await log.declare()
     for number in range(3):
         state = PredictionState(node="n", trained_ms=number)
-        stored = Event(subject="predictions.n", data=state, id=f"p/{number}", source="/x", time=datetime.now(UTC), replaces=True)
+        stored = Event(
+            subject="predictions.n", data=state, id=f"p/{number}", source="/x", time=datetime.now(UTC), replaces=True
+        )
         metric = Event(
             subject="metrics.n", data=NodeMetricComputed(node="n"), id=f"m/{number}", source="/x", time=datetime.now(UTC)
         )

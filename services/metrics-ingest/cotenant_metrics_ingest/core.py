@@ -44,7 +44,7 @@ from cotenant.model.times import NEVER
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.counted_memory import counted
 from cotenant_metrics_ingest.node_report import DueReport, reports_of
-from cotenant_metrics_ingest.node_state import NO_STRATEGY, ExecutorView, NodeState, StrategyView
+from cotenant_metrics_ingest.node_state import NO_STRATEGY, ExecutorView, NodeState, Published, StrategyView
 from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
 from cotenant_metrics_ingest.policy import MemoryPolicy, PolicyInForce, policy_in_force
 from cotenant_metrics_ingest.prediction.checkpoints import MAX_AT_ONCE, due_checkpoints
@@ -166,7 +166,7 @@ class MetricsIngestCore:
             self._forget(name)
             return
         metric = event.data
-        node.published, node.published_at = metric, event.time
+        node.published, node.published_at = Published.of(metric), event.time
         if self._early is not None:
             node.to_restore = metric
             node.refused, node.refused_reason = metric.refused_samples, metric.refused_reason
@@ -220,7 +220,7 @@ class MetricsIngestCore:
             node.accepted(event, self._log_time)
             node.predict_from(sample, first)
             published = node.published
-            if published is None or published.digest is None or published.unknown_since is not None:
+            if published is None or not published.measured or published.unknown_since is not None:
                 self._urgent.add(sample.node)
                 self._agenda.mark(sample.node)
         elif refused.reason != REPEATED:
@@ -338,7 +338,7 @@ class MetricsIngestCore:
         if node.news and windows is not None and windows.last_ms:
             heard = node.heard or now
             again = unknown and (published is None or published.update_time is None or heard > published.update_time)
-            if published is None or published.digest is None or again or self._interval_passed(node, now):
+            if published is None or not published.measured or again or self._interval_passed(node, now):
                 return DueReport(
                     node=name,
                     windows=windows,
@@ -355,7 +355,7 @@ class MetricsIngestCore:
         # Silence counts only while this service was running, as it receives nothing during its own downtime.
         if now - max(since, self._listening_since or now) < self.silent_after(node):
             return None
-        last = published or self._never_heard(name, node)
+        last = published.metric() if published is not None else self._never_heard(name, node)
         metric = msgspec.structs.replace(
             last, unknown_since=since, refused_samples=node.refused, refused_reason=node.refused_reason
         )
@@ -388,7 +388,7 @@ class MetricsIngestCore:
     def _ended(name: str, node: NodeState) -> Event | None:
         if node.published is None:
             return ending(predictions_subject(name), PredictionState(node=name)) if node.stored_at is not None else None
-        last = msgspec.structs.replace(node.published, digest=None)
+        last = msgspec.structs.replace(node.published.metric(), digest=None)
         return ending(metrics_subject(name), last)
 
     @staticmethod
