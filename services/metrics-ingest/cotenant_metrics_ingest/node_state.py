@@ -27,7 +27,7 @@ from cotenant.model.names import ANNOTATION_COLOCATION_STRATEGY, CPU, MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.contention import ContentionMessages
-from cotenant_metrics_ingest.node_windows import NodeWindows
+from cotenant_metrics_ingest.node_windows import LONGEST_MS, NodeWindows
 from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy
 from cotenant_metrics_ingest.prediction.node import Forecast, NodePrediction, PlacedPod
 
@@ -58,7 +58,7 @@ _METRIC = msgspec.json.Decoder(NodeMetricComputed)
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
-    """The node's last report, encoded, which takes a third of the memory: all of it is needed only when the node falls silent."""
+    """The node's last report, encoded, which takes a third of the memory: it is needed as a whole only of a silent node."""
 
     update_time: datetime | None
     unknown_since: datetime | None
@@ -137,6 +137,10 @@ class NodeState(msgspec.Struct):
         if stored is None or windows is None:
             return
         ref, state = stored
+        if state.trained_ms > windows.last_ms + LONGEST_MS:
+            # No clock of the node has been there.
+            self.stored_ms = 0
+            return
         placed = self.placed_by_uid()
         prediction, self.contention = NodePrediction(state.node), ContentionMessages()
         prediction.restore(state, ref, {*placed, *(member.key for member in windows.pods)})

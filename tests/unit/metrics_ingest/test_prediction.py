@@ -199,14 +199,15 @@ def test_a_state_is_at_most_8_kib_and_says_what_it_left_out(pods: int) -> None:
 
 def test_pods_that_are_gone_are_not_restored() -> None:
     before = models(3)
-    after = restored(state_of("n1", before, 1, START), set())
+    after = restored(state_of("n1", before, int(before.trained_at * 1000), START), set())
     assert after is not None
     assert all(model.startswith("__") for model in after.rows)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x80", b"\xff" * 40, b"\x01" * 9, bytes(range(128)) * 3])
 def test_a_damaged_state_is_as_none(damage: bytes) -> None:
-    state = state_of("n1", models(2), 1, START)
+    state = state_of("n1", models(2), int(START.timestamp() * 1000), START)
+    assert restored(state, set()) is not None
     assert restored(msgspec.structs.replace(state, cpu=HistogramState(models=damage)), set()) is None
     if len(damage) % 16:
         assert restored(msgspec.structs.replace(state, packed_pods=damage), set()) is None
@@ -254,3 +255,9 @@ def test_only_samples_that_are_new_are_trained_with() -> None:
     pods, node = interval.samples()
     assert node == (1, 1)
     assert pods[0].cpu_milli == 3
+
+
+def test_a_state_of_another_time_than_any_clocks_is_as_none() -> None:
+    state = state_of("n1", models(2), int(START.timestamp() * 1000), START)
+    for trained_ms in (-1, 0, 1 << 53, state.trained_ms + 10**9):
+        assert restored(msgspec.structs.replace(state, trained_ms=trained_ms), set()) is None

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.events.metrics import Usage
+from cotenant.model.bounds import MAX_AMOUNT
 from cotenant_metrics_ingest.prediction.predictors import PodRequest, Prediction, predict
 
 DAY = 86_400
@@ -81,6 +82,13 @@ def test_without_allocatable_or_a_tier_there_is_no_result_but_a_reason() -> None
     assert (missing.reclaimable, unknown.reclaimable) == (None, None)
     assert "__node-sys__" in missing.error
     assert "allocatable" in unknown.error
+
+
+def test_sums_of_the_largest_amounts_stay_within_the_bounds_of_events() -> None:
+    pods = [request(str(number), MAX_AMOUNT) for number in range(20)]
+    found = predicted(pods, {pod.uid: usage(MAX_AMOUNT) for pod in pods})
+    assert found.pod is not None
+    assert found.pod.request.cpu_milli == found.pod.peak.cpu_milli == MAX_AMOUNT
 
 
 amounts = st.integers(min_value=0, max_value=1 << 45)

@@ -28,6 +28,9 @@ INTERVAL_SECONDS = 600.0
 MAX_AT_ONCE = 200
 SCALES = (HEAVIEST, 1_000, 120)
 _UUID_BYTES = 16
+_DAY_SECONDS = 86_400
+_LATEST_MS = 9_000_000_000_000
+"""In the year 2255: beyond any clock, within the bounds of times."""
 _MILLI = 1000
 
 
@@ -120,6 +123,11 @@ def restored(state: PredictionState, pods: Collection[str]) -> PeakModels | None
     names = [*state.models, *uids, *state.pods]
     if not names or len(set(names)) < len(names) or len(state.packed_pods) % _UUID_BYTES:
         return None
+    if not 0 < state.trained_ms < _LATEST_MS:
+        return None
+    seconds = state.trained_ms / 1000
+    if any(abs(each.reference_seconds - seconds) > _DAY_SECONDS for each in (state.cpu, state.memory)):
+        return None
     models = PeakModels()
     models.rows_of(names)
     try:
@@ -127,7 +135,6 @@ def restored(state: PredictionState, pods: Collection[str]) -> PeakModels | None
         _restore(models.memory, state.memory)
     except (varints.VarintError, HistogramError, OverflowError):
         return None
-    seconds = state.trained_ms / 1000
     models.updated[:] = seconds
     models.trained_at = seconds
     unknown = set(unknown_models(names, pods))

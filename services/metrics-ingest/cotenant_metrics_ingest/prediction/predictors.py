@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from cotenant.events.metrics import Usage
+from cotenant.model.bounds import saturated
 
 
 class Peaks(msgspec.Struct, frozen=True):
@@ -71,15 +72,15 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
 def scaled(usage: Usage, margin_percent: int) -> Usage:
     """With the safety margin, truncated."""
     ratio = (100 + margin_percent) / 100
-    return Usage(cpu_milli=int(usage.cpu_milli * ratio), memory_bytes=int(usage.memory_bytes * ratio))
+    return Usage(cpu_milli=saturated(int(usage.cpu_milli * ratio)), memory_bytes=saturated(int(usage.memory_bytes * ratio)))
 
 
 def total(usages: Iterable[Usage]) -> Usage:
-    """The sum."""
+    """The sum, within the bounds of amounts."""
     cpu, memory = 0, 0
     for usage in usages:
         cpu, memory = cpu + usage.cpu_milli, memory + usage.memory_bytes
-    return Usage(cpu_milli=cpu, memory_bytes=memory)
+    return Usage(cpu_milli=saturated(cpu), memory_bytes=saturated(memory))
 
 
 def less(one: Usage, other: Usage) -> Usage:
