@@ -63,8 +63,6 @@ USAGE_FILTERS = ("usage.*",)
 MAX_EARLY = 100_000
 LOOK_EVERY = timedelta(milliseconds=500)
 """How often nodes are evaluated; urgent ones are evaluated in between."""
-STORE_EVERY = timedelta(seconds=5)
-"""How often nodes whose models are to be stored are looked for."""
 SHORTEST_SILENCE = timedelta(seconds=10)
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
@@ -95,7 +93,6 @@ class MetricsIngestCore:
         self._agenda = Agenda()
         """Nodes with an event folded or stored since they last had nothing to report."""
         self._next_look: datetime | None = None
-        self._next_storing: datetime | None = None
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -267,18 +264,17 @@ class MetricsIngestCore:
                 self._agenda.settle(name, self._next_look_at(node))
         if looks:
             self._next_look = now + LOOK_EVERY
-        return [*self._reported(found), *self._stored(now, MAX_EVENTS_PER_DECISION - len(found))]
+        return [*self._reported(found), *self._stored(found, now, MAX_EVENTS_PER_DECISION - len(found))]
 
-    def _stored(self, now: datetime, room: int) -> Sequence[Event]:
-        """The models of nodes whose turn it is; HISTORY does not take them over, so they are the last of a decision."""
-        if self._next_storing is not None and now < self._next_storing:
-            return ()
-        self._next_storing = now + STORE_EVERY
+    def _stored(self, found: Sequence[Event | DueReport], now: datetime, room: int) -> Sequence[Event]:
+        """The models of nodes that are reported and whose turn it is, at most so many; HISTORY does not take them over, so they
+        are the last of a decision."""
         interval = self.config.prediction_checkpoint_seconds
+        reported = [one.node for one in found if isinstance(one, DueReport)]
         ages = {
             name: age
-            for name, node in self._nodes.items()
-            if (age := node.seconds_since_stored(name, now, interval)) is not None
+            for name in reported
+            if (age := self._nodes[name].seconds_since_stored(name, now, interval)) is not None
         }
         due = due_checkpoints(ages, interval, min(room, MAX_AT_ONCE))
         return [self._models(name, self._nodes[name], now) for name in due]
