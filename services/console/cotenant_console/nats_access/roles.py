@@ -118,7 +118,7 @@ SERVICES = (
         f"{_API}.STREAM.UPDATE.{LOG}",
         subscribe=("cotenant.gateway.evict.*",),
     ),
-    _service("metrics-ingest", "stores node metrics", "metrics.*"),
+    _service("metrics-ingest", "stores node metrics, and the state of predictions", "metrics.*", "predictions.*"),
     _service(
         "batch-resource-calculator",
         "stores what batch may use, and NodeSLOs",
