@@ -1,0 +1,260 @@
+"""Decaying histograms of many series, stored together: only buckets that have a weight take memory.
+
+In: samples with a weight and a time, of any rows; checkpoints. Out: percentiles, checkpoints. The rules:
+
+- A sample's weight is multiplied by 2^((t - reference)/halfLife), which is the same as letting all earlier ones decay. Without a
+  half-life weights stay. A row whose reference is more than 100 half-lives old gets a new one, a multiple of the half-life
+  counted from year 1, half up; its weights are scaled by a power of two.
+- A bucket counts as used from a weight of epsilon on; a row without a used bucket is empty.
+- Percentile p: 0 for an empty row, else the end of the first bucket, from the lowest used one on, up to which the weights reach
+  p of the total; at the latest of the highest used one. Of the last bucket it is the start. So it is above the sample by at most
+  one bucket.
+- Checkpoint: weights scaled so that the heaviest is 10000, rounded half up, zeros left out. Loading one adds weight·total/sum.
+
+Memory: one integer and one float a bucket in use (12 bytes), four numbers a row; at most `buckets.count` buckets a row.
+Source: Koordinator pkg/util/histogram.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from cotenant_metrics_ingest.prediction.buckets import Buckets, Floats, Indices
+
+HEAVIEST = 10_000
+"""The weight of the heaviest bucket in a checkpoint."""
+YEAR_ONE = -62_135_596_800.0
+"""The first of January of year 1, as seconds since the epoch: the reference of a row before its first sample."""
+MAX_EXPONENT = 100
+"""A reference older than so many half-lives is renewed."""
+
+_ROW_SHIFT = 10
+_BUCKET_MASK = (1 << _ROW_SHIFT) - 1
+
+
+class HistogramError(ValueError):
+    """A checkpoint that cannot be loaded, or histograms that cannot be merged."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """One row's state, scaled. `reference_seconds`: since the epoch."""
+
+    weights: dict[int, int]
+    total_weight: float
+    reference_seconds: float = YEAR_ONE
+
+
+class Histograms:
+    """Mutable: rows are numbered from 0. Values have the unit of the buckets; times are seconds since the epoch."""
+
+    def __init__(self, buckets: Buckets, half_life_seconds: float | None = None, epsilon: float = 1e-4, rows: int = 0) -> None:
+        self.buckets, self.half_life, self.epsilon = buckets, half_life_seconds, epsilon
+        self._keys: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
+        """Row and bucket of each weight, ascending."""
+        self._weights: Floats = np.zeros(0)
+        self.totals: Floats = np.zeros(rows)
+        self.references: Floats = np.full(rows, YEAR_ONE)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.totals)
+
+    @property
+    def used_buckets(self) -> int:
+        """Number of weights that are stored."""
+        return len(self._keys)
+
+    def widen(self, rows: int) -> None:
+        """Have at least so many rows."""
+        more = rows - self.rows
+        if more > 0:
+            self.totals = np.concatenate((self.totals, np.zeros(more)))
+            self.references = np.concatenate((self.references, np.full(more, YEAR_ONE)))
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drop all rows but these, ascending; they are numbered anew from 0."""
+        kept = np.array(rows, dtype=np.int64)
+        numbers = np.full(self.rows, -1, dtype=np.int64)
+        numbers[kept] = np.arange(len(kept))
+        places = numbers[self._keys >> _ROW_SHIFT]
+        held = places >= 0
+        self._keys = ((places[held] << _ROW_SHIFT) | (self._keys[held] & _BUCKET_MASK)).astype(np.int32)
+        self._weights = self._weights[held]
+        self.totals, self.references = self.totals[kept], self.references[kept]
+
+    # -- samples -------------------------------------------------------------------------------------------------
+
+    def add(self, rows: Indices, values: Floats, weight: float, seconds: float) -> None:
+        """Add one sample to each of distinct rows, ascending."""
+        if not len(rows):
+            return
+        self._renew(rows, seconds)
+        weights = weight * self._growth(rows, seconds)
+        self.totals[rows] += weights
+        self._put(self._keys_of(rows, values), weights)
+
+    def subtract(self, row: int, value: float, weight: float, seconds: float) -> None:
+        """Take a sample back; what is left below epsilon counts as nothing."""
+        rows = np.array([row])
+        self._renew(rows, seconds)
+        taken = weight * float(self._growth(rows, seconds)[0])
+        total = self.totals[row] - taken
+        self.totals[row] = total if total >= self.epsilon else 0.0
+        key = self._keys_of(rows, np.array([value]))[0]
+        place = int(np.searchsorted(self._keys, key))
+        if place < len(self._keys) and self._keys[place] == key:
+            left = self._weights[place] - taken
+            self._weights[place] = left if left >= self.epsilon else 0.0
+
+    def merge(self, other: "Histograms") -> None:
+        """Add the weights of histograms of the same buckets, row by row. Raises HistogramError."""
+        alike = self.buckets.same_as(other.buckets) and (self.half_life, self.epsilon) == (other.half_life, other.epsilon)
+        if not alike:
+            raise HistogramError("histograms of different buckets, half-lives or epsilons cannot be merged")
+        self.widen(other.rows)
+        theirs = Histograms(other.buckets, other.half_life, other.epsilon)
+        theirs._keys, theirs._weights = other._keys, other._weights.copy()
+        theirs.totals, theirs.references = other.totals.copy(), other.references.copy()
+        for row in range(theirs.rows):
+            younger = max(self.references[row], theirs.references[row])
+            self._shift(row, younger)
+            theirs._shift(row, younger)
+        self.totals[: theirs.rows] += theirs.totals
+        self._put(theirs._keys, theirs._weights)
+
+    def _keys_of(self, rows: Indices, values: Floats) -> npt.NDArray[np.int32]:
+        return ((rows << _ROW_SHIFT) | self.buckets.find_all(values)).astype(np.int32)
+
+    def _put(self, keys: npt.NDArray[np.int32], weights: Floats) -> None:
+        """Add weights to buckets; `keys` ascend."""
+        places = np.searchsorted(self._keys, keys)
+        if len(self._keys):
+            there = self._keys[np.minimum(places, len(self._keys) - 1)] == keys
+            if there.all():
+                self._weights[places] += weights
+                return
+            self._weights[places[there]] += weights[there]
+            keys, weights, places = keys[~there], weights[~there], places[~there]
+        self._keys = np.insert(self._keys, places, keys)
+        self._weights = np.insert(self._weights, places, weights)
+
+    def _growth(self, rows: Indices, seconds: float) -> Floats:
+        """By how much a weight of this time counts more than one of each row's reference."""
+        if self.half_life is None:
+            return np.ones(len(rows))
+        references = self.references[rows]
+        if (references == references[0]).all():
+            return np.full(len(rows), 2.0 ** ((seconds - float(references[0])) / self.half_life))
+        return np.array([2.0 ** ((seconds - reference) / self.half_life) for reference in references.tolist()])
+
+    def _renew(self, rows: Indices, seconds: float) -> None:
+        if self.half_life is None:
+            return
+        old = self.references[rows] + MAX_EXPONENT * self.half_life < seconds
+        if old.any():
+            half_lives = np.floor((seconds - YEAR_ONE) / self.half_life + 0.5)
+            for row in rows[old].tolist():
+                self._shift(row, YEAR_ONE + float(half_lives) * self.half_life)
+
+    def _shift(self, row: int, reference: float) -> None:
+        """Give a row another reference."""
+        if self.half_life is None or reference == self.references[row]:
+            return
+        exponent = int(np.floor((self.references[row] - reference) / self.half_life + 0.5))
+        start, stop = self._span(row)
+        scale = 2.0**exponent if exponent > -1100 else 0.0
+        self._weights[start:stop] *= scale
+        self.totals[row] *= scale
+        self.references[row] = reference
+        faded = np.flatnonzero(self._weights[start:stop] == 0.0) + start
+        if len(faded):
+            self._keys, self._weights = np.delete(self._keys, faded), np.delete(self._weights, faded)
+
+    def _span(self, row: int) -> tuple[int, int]:
+        start, stop = np.searchsorted(self._keys, [row << _ROW_SHIFT, (row + 1) << _ROW_SHIFT]).tolist()
+        return start, stop
+
+    # -- figures -------------------------------------------------------------------------------------------------
+
+    def is_empty(self, row: int) -> bool:
+        """Whether a row has no used bucket."""
+        return not (self.weights(row) >= self.epsilon).any()
+
+    def weights(self, row: int) -> Floats:
+        """A row's weight of each bucket, float64 (buckets,)."""
+        found = np.zeros(self.buckets.count)
+        start, stop = self._span(row)
+        found[self._keys[start:stop] & _BUCKET_MASK] = self._weights[start:stop]
+        return found
+
+    def percentiles(self, wanted: Sequence[float]) -> Floats:
+        """Percentiles of all rows, float64 (rows, wanted), in the unit of the buckets."""
+        found = np.zeros((self.rows, len(wanted)))
+        if not len(self._keys):
+            return found
+        rows = self._keys >> _ROW_SHIFT
+        starts = np.searchsorted(rows, np.arange(self.rows))
+        columns = np.arange(len(rows)) - starts[rows]
+        table = np.zeros((self.rows, int(columns.max()) + 1))
+        buckets = np.zeros(table.shape, dtype=np.int64)
+        table[rows, columns] = self._weights
+        buckets[rows, columns] = self._keys & _BUCKET_MASK
+        used = table >= self.epsilon
+        lowest = used.argmax(axis=1)
+        highest = table.shape[1] - 1 - used[:, ::-1].argmax(axis=1)
+        everywhere = np.arange(table.shape[1])
+        table[everywhere < lowest[:, np.newaxis]] = 0.0
+        reached = table.cumsum(axis=1)
+        every = np.arange(self.rows)
+        filled = used[every, lowest]
+        for column, percentile in enumerate(wanted):
+            enough = reached >= (percentile * self.totals)[:, np.newaxis]
+            first = np.where(enough.any(axis=1), enough.argmax(axis=1), table.shape[1])
+            at = buckets[every, np.clip(first, lowest, highest)]
+            found[:, column] = np.where(filled, self.buckets.results[at], 0.0)
+        return found
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------
+
+    def checkpoint(self, row: int, heaviest: int = HEAVIEST) -> Checkpoint:
+        """A row's state."""
+        start, stop = self._span(row)
+        weights = self._weights[start:stop]
+        most = float(weights.max()) if len(weights) else 0.0
+        scaled = np.floor(weights / most * heaviest + 0.5).astype(np.int64) if most > 0 else np.zeros(len(weights), np.int64)
+        kept = scaled > 0
+        buckets = (self._keys[start:stop] & _BUCKET_MASK)[kept].tolist()
+        return Checkpoint(
+            dict(zip(buckets, scaled[kept].tolist(), strict=True)), float(self.totals[row]), float(self.references[row])
+        )
+
+    def load(self, row: int, checkpoint: Checkpoint | None) -> None:
+        """Add a checkpoint's weights to a row. Raises HistogramError, and leaves the row as it is."""
+        if checkpoint is None:
+            raise HistogramError("there is no checkpoint")
+        given, total = checkpoint.weights, checkpoint.total_weight
+        if not 0 <= total < float("inf"):
+            raise HistogramError(f"the total weight is {total}: must not be negative")
+        if beyond := [bucket for bucket in given if not 0 <= bucket < self.buckets.count]:
+            raise HistogramError(f"bucket {beyond[0]} is beyond the last one, {self.buckets.count - 1}")
+        if any(weight < 0 for weight in given.values()):
+            raise HistogramError("a weight is negative")
+        if self.half_life is not None:
+            self.references[row] = checkpoint.reference_seconds
+        if everything := sum(given.values()):
+            keys = np.array(sorted(given), dtype=np.int64)
+            weights = np.array([given[bucket] * total / everything for bucket in keys.tolist()])
+            self._put(((row << _ROW_SHIFT) | keys).astype(np.int32), weights)
+            self.totals[row] += total
+
+
+def checkpoint_of(document: Mapping[str, float], total_weight: float, reference_seconds: float = YEAR_ONE) -> Checkpoint:
+    """A checkpoint from its document: bucket numbers as text, and their weights. Raises HistogramError."""
+    try:
+        weights = {int(bucket): int(weight) for bucket, weight in document.items()}
+    except (TypeError, ValueError) as error:
+        raise HistogramError(f"a bucket's number or weight cannot be read: {error}") from error
+    return Checkpoint(weights, total_weight, reference_seconds)
