@@ -21,6 +21,7 @@ CHANNELS: tuple[tuple[str, str, str, str], ...] = (
     ("LOG", "objects.<group>.<plural>.<namespace>.<name>", "cotenant.object.v1", "gateway"),
     ("LOG", "objects.<group>.<plural>.<namespace>.<name>", "cotenant.object.deleted.v1", "gateway"),
     ("LOG", "metrics.<node>", "cotenant.nodemetric.v1", "metrics-ingest"),
+    ("LOG", "predictions.<node>", "cotenant.predictions.v1", "metrics-ingest"),
     ("LOG", "node.<node>.resources", "cotenant.noderesources.v1", "batch-resource-calculator"),
     ("LOG", "node.<node>.slo", "cotenant.nodeslo.v1", "batch-resource-calculator"),
     ("LOG", "node.<node>.condition", "cotenant.node.condition.v1", "descheduler-arbiter"),

@@ -16,6 +16,7 @@ from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, Waiting
+from cotenant.events.predictions import PredictionState
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
@@ -45,6 +46,7 @@ __all__ = [
     "ObjectStored",
     "Payload",
     "Placement",
+    "PredictionState",
     "QuotaRuntime",
     "RunStatus",
     "ServiceStarted",

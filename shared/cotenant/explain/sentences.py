@@ -16,10 +16,11 @@ from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.metrics import NodeMetricComputed, ProdPrediction, Usage
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
+from cotenant.events.predictions import PredictionState
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
@@ -128,7 +129,19 @@ def _metric(data: NodeMetricComputed, _: Event) -> str:
     usage = f"cpu {cores(data.node_usage.cpu_milli)}, memory {mebibytes(data.node_usage.memory_bytes)}"
     if data.unknown_since is not None:
         return f"node {data.node} is not heard of since {data.unknown_since.isoformat()}; last known {usage}"
-    return f"node {data.node} uses {usage}, of it the system {cores(data.system_usage.cpu_milli)}"
+    lent = data.prod_reclaimable
+    said = f"node {data.node} uses {usage}, of it the system {cores(data.system_usage.cpu_milli)}"
+    if lent is None:
+        return said
+    return f"{said}; prod pods are predicted not to need {cores(lent.cpu_milli)} and {mebibytes(lent.memory_bytes)}"
+
+
+def _prediction(data: PredictionState, event: Event) -> str:
+    if event.tombstone:
+        return f"the predictions of node {data.node} are gone"
+    dropped = f", without its {data.dropped} smallest pods" if data.dropped else ""
+    pods = len(data.packed_pods) // 16 + len(data.pods)
+    return f"the prediction models of node {data.node} were stored: {pods} pods{dropped}"
 
 
 def _usage(data: UsageSample, _: Event) -> str:
@@ -221,6 +234,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     NodeCondition: _condition,
     NodeResources: _resources,
     NodeMetricComputed: _metric,
+    PredictionState: _prediction,
     UsageSample: _usage,
     NodeSLORendered: _slo,
     QuotaRuntime: _quota,
@@ -244,6 +258,23 @@ def sentence(event: Event) -> str:
     return say(event.data, event) if say is not None else f"{event.data.TYPE} on {event.subject}"
 
 
+def _of_prediction(prediction: ProdPrediction) -> dict[str, str]:
+    """What is reclaimable of prod pods, by predictor, and the percentiles of the models that it rests on."""
+    found: dict[str, str] = {}
+    for terms in prediction.predictors:
+        parts = (("requests", terms.request), ("peak", terms.peak), ("at most", terms.cap), ("gives", terms.reclaimable))
+        found[f"{terms.predictor} predictor"] = ", ".join(f"{word} {_usage_text(usage)}" for word, usage in parts)
+    for model in prediction.models:
+        found[f"model {model.model}"] = f"p95 {_usage_text(model.p95)}, p98 {_usage_text(model.p98)}"
+    if prediction.error:
+        found["prediction"] = prediction.error
+    return found
+
+
+def _usage_text(usage: Usage) -> str:
+    return f"{cores(usage.cpu_milli)}/{mebibytes(usage.memory_bytes)}"
+
+
 def figures(event: Event) -> dict[str, str]:
     """Return the figures that the event carries, at most MAX_FIGURES, in the order in which it names them."""
     data = event.data
@@ -257,6 +288,8 @@ def figures(event: Event) -> dict[str, str]:
     elif isinstance(data, NodeMetricComputed):
         for window in data.aggregated_node_usages:
             found[f"p95 over {window.duration_seconds}s"] = cores(window.p95.cpu_milli)
+        if data.prediction is not None:
+            found |= _of_prediction(data.prediction)
         for pod in data.pods:
             found[f"pod {pod.namespace}/{pod.name}"] = f"{cores(pod.usage.cpu_milli)}, {mebibytes(pod.usage.memory_bytes)}"
     elif isinstance(data, UsageSample):

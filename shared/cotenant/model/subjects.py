@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import unquote
 
+PREDICTIONS = "predictions"
+"""First token of subjects whose messages are only of use to who wrote them: HISTORY does not take them over."""
+
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_~/:@=+,;!$&'()")
 _SAFE_TOKEN = re.compile(r"[a-zA-Z0-9\-_~/:@=+,;!$&'()]*")
 
@@ -51,6 +54,11 @@ def node_subject(name: str) -> str:
 def metrics_subject(node: str) -> str:
     """NodeMetric of a node."""
     return f"metrics.{encode_token(node)}"
+
+
+def predictions_subject(node: str) -> str:
+    """State of a node's prediction models."""
+    return f"{PREDICTIONS}.{encode_token(node)}"
 
 
 def resources_subject(node: str) -> str:

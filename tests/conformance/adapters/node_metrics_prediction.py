@@ -45,9 +45,9 @@ def _apply(made: Histograms, operations: list[Json], given: Json) -> None:
             case "load":
                 document = operation["checkpoint"]
                 if document is None:
-                    made.load(0, None)
+                    made.load(None)
                 else:
-                    made.load(0, checkpoint_of(document["bucketWeights"], document["totalWeight"], _seconds(document)))
+                    made.load(checkpoint_of(document["bucketWeights"], document["totalWeight"], _seconds(document)))
             case _:
                 raise NotImplementedError(operation["op"])
 

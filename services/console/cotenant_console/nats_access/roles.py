@@ -115,7 +115,7 @@ SERVICES = (
         f"{_API}.STREAM.UPDATE.{LOG}",
         subscribe=("cotenant.gateway.evict.*",),
     ),
-    _service("metrics-ingest", "stores node metrics", "metrics.*"),
+    _service("metrics-ingest", "stores node metrics, and the state of predictions", "metrics.*", "predictions.*"),
     _service("batch-resource-calculator", "stores what batch may use, and NodeSLOs", "node.*.resources", "node.*.slo"),
     _service("quota-tree", "stores quotas", "quotas.>"),
     _service("scheduler", "stores placements, and why pods wait", "node.*.placement.>", "node.*.reservation.>", "waiting.>"),

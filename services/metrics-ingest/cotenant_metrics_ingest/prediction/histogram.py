@@ -6,9 +6,9 @@ In: samples with a weight and a time, of any rows; checkpoints. Out: percentiles
   half-life weights stay. A row whose reference is more than 100 half-lives old gets a new one, a multiple of the half-life
   counted from year 1, half up; its weights are scaled by a power of two.
 - A bucket counts as used from a weight of epsilon on; a row without a used bucket is empty.
-- Percentile p: 0 for an empty row, else the end of the first bucket, from the lowest used one on, up to which the weights reach
-  p of the total; at the latest of the highest used one. Of the last bucket it is the start. So it is above the sample by at most
-  one bucket.
+- Percentile p: 0 for an empty row, else the end of the first bucket, from the lowest used one on, up to which the weights
+  reach p of the total; at the latest of the highest used one. Of the last bucket it is the start. So it is above the sample by
+  at most one bucket.
 - Checkpoint: weights scaled so that the heaviest is 10000, rounded half up, zeros left out. Loading one adds weight·total/sum.
 
 Memory: one integer and one float a bucket in use (12 bytes), four numbers a row; at most `buckets.count` buckets a row.
@@ -219,36 +219,55 @@ class Histograms:
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
-    def checkpoint(self, row: int, heaviest: int = HEAVIEST) -> Checkpoint:
-        """A row's state."""
-        start, stop = self._span(row)
-        weights = self._weights[start:stop]
-        most = float(weights.max()) if len(weights) else 0.0
-        scaled = np.floor(weights / most * heaviest + 0.5).astype(np.int64) if most > 0 else np.zeros(len(weights), np.int64)
-        kept = scaled > 0
-        buckets = (self._keys[start:stop] & _BUCKET_MASK)[kept].tolist()
-        return Checkpoint(
-            dict(zip(buckets, scaled[kept].tolist(), strict=True)), float(self.totals[row]), float(self.references[row])
-        )
+    def scaled(self, heaviest: int = HEAVIEST) -> tuple[Indices, Indices, Indices]:
+        """Row, bucket and scaled weight of every bucket whose weight does not vanish, by row and bucket."""
+        rows = (self._keys >> _ROW_SHIFT).astype(np.int64)
+        most = np.zeros(self.rows)
+        np.maximum.at(most, rows, self._weights)
+        shares = np.divide(self._weights, most[rows], out=np.zeros(len(rows)), where=most[rows] > 0)
+        weights = np.floor(shares * heaviest + 0.5).astype(np.int64)
+        kept = weights > 0
+        return rows[kept], (self._keys[kept] & _BUCKET_MASK).astype(np.int64), weights[kept]
 
-    def load(self, row: int, checkpoint: Checkpoint | None) -> None:
-        """Add a checkpoint's weights to a row. Raises HistogramError, and leaves the row as it is."""
+    def totals_at(self, seconds: float) -> Floats:
+        """Each row's total weight, in samples of this time."""
+        return self.totals / self._growth(np.arange(self.rows), seconds) if self.rows else self.totals
+
+    def restore(self, rows: Indices, buckets: Indices, weights: Floats, totals: Floats, seconds: float) -> None:
+        """Add scaled weights to rows, by row and bucket ascending: in each row `weights` make up its total of `totals`, which
+        counts samples of this time. Raises HistogramError, and leaves everything as it is."""
+        if len(totals) != self.rows or not (np.isfinite(totals).all() and (totals >= 0).all()):
+            raise HistogramError("a total weight is negative, or of no row")
+        if len(buckets) and (int(buckets.min()) < 0 or int(buckets.max()) >= self.buckets.count):
+            raise HistogramError(f"a bucket is beyond the last one, {self.buckets.count - 1}")
+        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self.rows or not (weights >= 0).all()):
+            raise HistogramError("a weight is negative, or of no row")
+        keys = (rows << _ROW_SHIFT) | buckets
+        if (keys[1:] <= keys[:-1]).any():
+            raise HistogramError("a bucket comes twice")
+        if self.half_life is not None:
+            self.references[:] = seconds
+        sums = np.zeros(self.rows)
+        np.add.at(sums, rows, weights)
+        held = sums[rows] > 0
+        self._put(keys[held].astype(np.int32), weights[held] * totals[rows[held]] / sums[rows[held]])
+        self.totals += np.where(sums > 0, totals, 0.0)
+
+    def checkpoint(self, row: int) -> Checkpoint:
+        """A row's state."""
+        rows, buckets, weights = self.scaled()
+        own = rows == row
+        scaled = dict(zip(buckets[own].tolist(), weights[own].tolist(), strict=True))
+        return Checkpoint(scaled, float(self.totals[row]), float(self.references[row]))
+
+    def load(self, checkpoint: Checkpoint | None) -> None:
+        """Add a checkpoint to a histogram of one row. Raises HistogramError, and leaves the row as it is."""
         if checkpoint is None:
             raise HistogramError("there is no checkpoint")
-        given, total = checkpoint.weights, checkpoint.total_weight
-        if not 0 <= total < float("inf"):
-            raise HistogramError(f"the total weight is {total}: must not be negative")
-        if beyond := [bucket for bucket in given if not 0 <= bucket < self.buckets.count]:
-            raise HistogramError(f"bucket {beyond[0]} is beyond the last one, {self.buckets.count - 1}")
-        if any(weight < 0 for weight in given.values()):
-            raise HistogramError("a weight is negative")
-        if self.half_life is not None:
-            self.references[row] = checkpoint.reference_seconds
-        if everything := sum(given.values()):
-            keys = np.array(sorted(given), dtype=np.int64)
-            weights = np.array([given[bucket] * total / everything for bucket in keys.tolist()])
-            self._put(((row << _ROW_SHIFT) | keys).astype(np.int32), weights)
-            self.totals[row] += total
+        buckets = np.array(sorted(checkpoint.weights), dtype=np.int64)
+        weights = np.array([checkpoint.weights[bucket] for bucket in buckets.tolist()], dtype=np.float64)
+        totals = np.array([checkpoint.total_weight])
+        self.restore(np.zeros(len(buckets), dtype=np.int64), buckets, weights, totals, checkpoint.reference_seconds)
 
 
 def checkpoint_of(document: Mapping[str, float], total_weight: float, reference_seconds: float = YEAR_ONE) -> Checkpoint:
