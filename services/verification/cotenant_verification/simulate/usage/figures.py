@@ -3,13 +3,13 @@
 In: a load, a loan, the steps from and to. Out: `Figures`.
 
     lent         what batch pods may request, published: core-hours, and percent of the capacity
-    used         what batch work really gets of it: the loan, or what services and the system leave of the machine; there is always
-                 enough work
+    used         what batch work really gets of it: the loan, or what services and the system leave of the machine; there is
+                 always enough work
     taken back   how often a machine's loan was made smaller, for each hour of a machine, and by how much each time, in percent
                  of its capacity
     withheld     lent and not usable at that moment, because services used it: core-hours that suppression holds back
-    broken       node-hours in which services and the system used at any moment (15 s) more than the loan left of the machine, of
-                 all node-hours; a node-hour is one machine in one full hour
+    broken       node-hours in which services and the system used at any moment (15 s) more than the loan left of the machine,
+                 of all node-hours; a node-hour is one machine in one full hour
     starved      node-hours in which services got less than they wanted and had requested. Services go before batch and mid, and
                  suppression takes the loan back within a second, so that it is 0
 """

@@ -1,13 +1,13 @@
 """Forecasts of what services will use at most, as the services run them: none, the histogram's, and the one by time of day.
 
-In: a `NodeLoad`. Out: for each report and machine the forecast of its services' peak (NaN: none), and what mid may have of prod's
-requests. The histograms, the profiles, the choice between them and the predictors are those of metrics-ingest; a `Predictor` is
-given each report's peaks before it is asked, and never one that lies ahead.
+In: a `NodeLoad`. Out: for each report and machine the forecast of its services' peak (NaN: none), and what mid may have of
+prod's requests. The histograms, the profiles, the choice between them and the predictors are those of metrics-ingest; a
+`Predictor` is given each report's peaks before it is asked, and never one that lies ahead.
 
-- histogram: p95 of the models of tiers prod and none, plus the safety margin of 10 % (of which mid's priority predictor takes the
-  system's in addition). Trained once a minute.
-- by time of day: the seasonal profile of the services' peak, where it has been the better of the two on this machine of late, else
-  the histogram.
+- histogram: p95 of the models of tiers prod and none, plus the safety margin of 10 % (of which mid's priority predictor takes
+  the system's in addition). Trained once a minute.
+- by time of day: the seasonal profile of the services' peak, where it has been the better of the two on this machine of late,
+  else the histogram.
 - mid by histogram: the smaller of pod and priority predictor. Pods younger than COLD_START_SECONDS lend nothing; the default of
   24 h is longer than the trace, so one hour stands for it.
 - mid by time of day: the priority predictor with the forecast in place of the histogram's peak.
@@ -57,7 +57,7 @@ class NoPrediction:
     def observe(self, seconds: float, peaks: Floats) -> None:
         """Forget it."""
 
-    def forecast(self, seconds: float) -> Floats:
+    def forecast(self, seconds: float) -> Floats:  # noqa: ARG002
         """NaN for each."""
         return np.full(self._machines, np.nan)
 
@@ -76,7 +76,7 @@ class ByHistogram:
         self._none.add(self._machines, np.zeros(len(peaks)), 1.0, seconds)
         self._known = True
 
-    def forecast(self, seconds: float) -> Floats:
+    def forecast(self, seconds: float) -> Floats:  # noqa: ARG002
         """p95 with the margin."""
         if not self._known:
             return np.full(len(self._machines), np.nan)
@@ -118,6 +118,13 @@ class BySeason:
         return np.trunc(self._profiles.forecast(seconds) * 1000), self._histogram.forecast(seconds)
 
 
+def predictor_of(prediction: str, machines: int) -> Predictor:
+    """The predictor of this name."""
+    if prediction == HISTOGRAM:
+        return ByHistogram(machines)
+    return BySeason(machines) if prediction == SEASON else NoPrediction(machines)
+
+
 class Forecasts(msgspec.Struct, frozen=True):
     """`peaks`: (machines, reports) milli-CPUs, NaN where there is none. `reclaimable`: of prod's requests, (machines, reports).
     `accuracy`: of each machine at the end, by time of day only."""
@@ -130,7 +137,7 @@ class Forecasts(msgspec.Struct, frozen=True):
 def forecasts_of(load: NodeLoad, prediction: str, begin: float) -> Forecasts:
     """All forecasts of a run; report number k is made from the samples before step k x REPORT_STEPS."""
     machines, reports = load.minutes.shape
-    predictor: Predictor = {NONE: NoPrediction, HISTOGRAM: ByHistogram, SEASON: BySeason}[prediction](machines)
+    predictor = predictor_of(prediction, machines)
     peaks = np.full((machines, reports), np.nan)
     for report in range(1, reports):
         seconds = begin + report * REPORT_SECONDS

@@ -4,9 +4,10 @@ In: a `NodeLoad`, a `Plan` (policy, prediction, threshold), its forecasts. Out: 
 
 Each report (60 s), and each pod that comes or goes, is a decision:
 
-    usage, maxUsageRequest   `formulas.batch.reclaimable`; where there is a forecast, what is known to be used counts at least as
-                             much as the forecast, plus the requests of pods that have not been reported yet
-    request                  the same formula; for CPU a strategy cannot choose it (it means usage there), it is shown to compare
+    usage, maxUsageRequest   `formulas.batch.reclaimable`; where there is a forecast, what is known to be used counts at least
+                             as much as the forecast, plus the requests of pods that have not been reported yet
+    request                  the same formula; for CPU a strategy cannot choose it (it means usage there), it is shown to
+                             compare
     mid                      `formulas.mid.calculate_mid`, with prod's reclaimable requests as predicted
     threshold                60 %, Koordinator's default, or `formulas.risk_budget` with the histories of all machines
 

@@ -4,11 +4,11 @@ In: machines and pods of a trace (openb's, or generated ones of the same form), 
 `Population`: for each pod its machine and its steps.
 
 - Machines: so many of the trace's, drawn by the seed.
-- Services: all pods but best-effort ones (BE). These are the ones that a loan is for; there is always enough batch work, so that
-  a loan is used as far as the machine lets it.
+- Services: all pods but best-effort ones (BE). These are the ones that a loan is for; there is always enough batch work, so
+  that a loan is used as far as the machine lets it.
 - Time: the trace's busy part, from the 2 % quantile of arrivals on, is mapped onto the span; lifetimes stay as they are, and go
-  on from the beginning where they reach beyond the end, so that the first step is as full as any other. Pods of before are there
-  all the time. Of several days each has the same arrivals, turned by another part of a day.
+  on from the beginning where they reach beyond the end, so that the first step is as full as any other. Pods of before are
+  there all the time. Of several days each has the same arrivals, turned by another part of a day.
 - How full: pods are left out at random until services request `fill` of the capacity on average.
 - Where: the machine with the largest free part of its CPU that has room for the request, as the scheduler spreads by default;
   a pod that fits nowhere is left out and counted.
@@ -34,7 +34,8 @@ FILL = 0.8
 
 
 class ServicePod(msgspec.Struct, frozen=True):
-    """A pod on its machine from step `first` on, before step `end`. `number` seeds its noise, and says which service it is of."""
+    """A pod on its machine from step `first` on, before step `end`. `number` seeds its noise, and says which service it is
+    of."""
 
     number: int
     node: int

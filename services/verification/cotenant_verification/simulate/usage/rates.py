@@ -1,15 +1,15 @@
 """Request rates as the load of services: a trace, or one of the same form that is generated.
 
 In: a CSV file with the columns `timestamp_anon` (seconds), `value` (sampled requests a second) and `request_type`, one row a
-container and moment (Alibaba cluster-trace-v2026-GenAI has this form). Out: for each request type, which stands for one service,
-its rate on a grid of STEP_SECONDS, divided by its own 99th percentile over the whole trace.
+container and moment (Alibaba cluster-trace-v2026-GenAI has this form). Out: for each request type, which stands for one
+service, its rate on a grid of STEP_SECONDS, divided by its own 99th percentile over the whole trace.
 
 Rows of one type and moment are summed. A moment holds until the usual distance to the next (the median); where the next is
 further away nobody asked, which a sampled count shows as no row: the rate is 0.
 
 `repeated` makes days of a trace: its smoothed course by time of day, with another level (standard deviation 10 %) and shift (10
-minutes) each day, two thirds of it on the last two days of seven, and the sampling noise drawn anew: a count of quanta, a quantum
-being the smallest value of the trace. These days are made, not measured.
+minutes) each day, two thirds of it on the last two days of seven, and the sampling noise drawn anew: a count of quanta, a
+quantum being the smallest value of the trace. These days are made, not measured.
 
 Bounds: MAX_ROWS rows, MAX_DAYS days.
 """

@@ -8,7 +8,8 @@ judging:
                node-hours of the first half than upstream the one that lent most there
     ratio      what the chosen one lent in the second half, by what upstream lent there
 
-The threshold of a risk budget follows from what was seen so far, also during the second half; nothing ever sees what lies ahead.
+The threshold of a risk budget follows from what was seen so far, also during the second half; nothing ever sees what lies
+ahead.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Table(msgspec.Struct, frozen=True):
-    """All rows at one u. `chosen`: the index of the chosen one. `seasonal`: how many machines use the forecast by time of day at
-    the end; costs are means over machines, in milli-CPUs. `course`: percent of the capacity of all machines at each step: services, lent by
-    upstream, lent by the chosen plan."""
+    """All rows at one u. `chosen`: the index of the chosen one. `seasonal`: how many machines use the forecast by time of day
+    at the end; costs are means over machines, in milli-CPUs. `course`: percent of the capacity of all machines at each step:
+    services, lent by upstream, lent by the chosen plan."""
 
     u: float
     rows: tuple[Row, ...]
