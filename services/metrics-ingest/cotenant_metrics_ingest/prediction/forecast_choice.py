@@ -4,7 +4,7 @@ In: for each row and quarter hour both forecasts, made when it began, and the pe
 figures of `Accuracy`, which an event can carry.
 
     error      forecast - peak of a quarter hour: above 0 it withheld what nobody used, below 0 services used what was lent
-    excess     mean error of the last two hours
+    excess     mean error of the last two hours, at least 0
     shortfall  by how much the forecast was too low in all but 1 in 20 of the last quarter hours, up to a day; at least 0
     cost       excess + shortfall: what the forecast withholds for nothing, once it is raised so far that it is seldom too low
     by_season  a row begins with the histogram. After at least eight quarter hours with both forecasts it changes to the one by
@@ -92,4 +92,4 @@ def _costs(errors: npt.NDArray[np.float32]) -> Floats:
     known = np.isfinite(errors).sum(axis=1)
     place = np.minimum(known // SELDOM, known - 1)
     low = np.take_along_axis(ordered, place[:, np.newaxis], axis=1)[:, 0].astype(np.float64)
-    return np.asarray(np.maximum(excess + np.maximum(-low, 0.0), 0.0))
+    return np.asarray(np.maximum(excess, 0.0) + np.maximum(-low, 0.0))

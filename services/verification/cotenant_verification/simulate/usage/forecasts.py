@@ -15,6 +15,7 @@ prod's requests. The histograms, the profiles, the choice between them and the p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
@@ -28,6 +29,7 @@ from cotenant_metrics_ingest.prediction.models import CPU_BUCKETS, CPU_HALF_LIFE
 from cotenant_metrics_ingest.prediction.predictors import PodRequest, predict
 from cotenant_metrics_ingest.prediction.seasonal import QUARTER_SECONDS, SeasonalProfiles, quarter_of
 from cotenant_verification.simulate.usage.load import REPORT_STEPS, NodeLoad
+from cotenant_verification.simulate.usage.population import ServicePod
 from cotenant_verification.simulate.usage.rates import STEP_SECONDS
 
 NONE, HISTOGRAM, SEASON = "none", "histogram", "time of day"
@@ -148,15 +150,81 @@ def forecasts_of(load: NodeLoad, prediction: str, begin: float) -> Forecasts:
         accuracy = tuple(predictor.choice.accuracy(machine) for machine in range(machines))
     if prediction == NONE:
         return Forecasts(peaks, np.zeros((machines, reports)), accuracy)
-    own = _pod_peaks(load, begin) if prediction == HISTOGRAM else None
-    return Forecasts(peaks, _reclaimable(load, peaks, own, begin), accuracy)
+    reclaimable = _by_both(load, peaks, begin) if prediction == HISTOGRAM else _by_priority(load, peaks)
+    return Forecasts(peaks, reclaimable, accuracy)
 
 
-PodPeaks = list[dict[int, int]]
+def _by_both(load: NodeLoad, peaks: Floats, begin: float) -> Floats:
+    """What of prod's requests will not be used: the smaller of pod and priority predictor."""
+    found = np.zeros(peaks.shape)
+    system = _system_peaks(load, begin)
+    everywhere = zip(_living(load), _pod_peaks(load, begin), strict=True)
+    for report, (living, own) in enumerate(everywhere):
+        for machine in np.flatnonzero(np.isfinite(peaks[:, report])).tolist():
+            peak = int(peaks[machine, report] * 100 / (100 + MARGIN_PERCENT)) + int(system[machine])
+            requests = [
+                PodRequest(
+                    uid=str(place),
+                    prod=True,
+                    age_seconds=(report * REPORT_STEPS - pod.first) * STEP_SECONDS,
+                    request=Usage(cpu_milli=pod.request_milli),
+                )
+                for place, pod in living[machine].items()
+            ]
+            known = {str(place): Usage(cpu_milli=milli) for place, milli in own[machine].items()}
+            capacity = int(load.capacities[machine])
+            found[machine, report] = _predicted(requests, known, peak, capacity, MARGIN_PERCENT)
+    return found
 
 
-def _pod_peaks(load: NodeLoad, begin: float) -> list[PodPeaks]:
-    """By report and machine: p95 of each pod's model, by the pod's place on the machine."""
+def _by_priority(load: NodeLoad, peaks: Floats) -> Floats:
+    """What of prod's requests will not be used, by the machine's forecast: pods count with a peak of 0 of their own, so that
+    the priority predictor is the smaller one. The forecast already is one of a peak, so that it has no margin."""
+    found = np.zeros(peaks.shape)
+    for report in range(1, peaks.shape[1]):
+        requested = load.request[:, report * REPORT_STEPS]
+        for machine in np.flatnonzero(np.isfinite(peaks[:, report])).tolist():
+            request = Usage(cpu_milli=int(requested[machine]))
+            pods = [PodRequest(uid="prod", prod=True, age_seconds=COLD_START_SECONDS + 1, request=request)]
+            peak = int(peaks[machine, report]) + int(load.system[machine])
+            found[machine, report] = _predicted(pods, {"prod": Usage()}, peak, int(load.capacities[machine]), 0)
+    return found
+
+
+def _predicted(pods: list[PodRequest], own: dict[str, Usage], peak: int, capacity: int, margin_percent: int) -> int:
+    prediction = predict(
+        pods,
+        own,
+        {"services": Usage(cpu_milli=peak)},
+        allocatable=Usage(cpu_milli=capacity),
+        cold_start_seconds=COLD_START_SECONDS,
+        margin_percent=margin_percent,
+    )
+    return prediction.reclaimable.cpu_milli if prediction.reclaimable is not None else 0
+
+
+def _living(load: NodeLoad) -> Iterator[list[dict[int, ServicePod]]]:
+    """By report: the pods that are on each machine, by their place in `load.pods`."""
+    machines, reports = load.minutes.shape
+    coming = sorted(
+        ((pod.first, machine, place, pod) for machine, pods in enumerate(load.pods) for place, (pod, _) in enumerate(pods)),
+        key=lambda each: each[:3],
+        reverse=True,
+    )
+    living: list[dict[int, ServicePod]] = [{} for _ in range(machines)]
+    for report in range(reports):
+        step = report * REPORT_STEPS
+        while coming and coming[-1][0] <= step:
+            _, machine, place, pod = coming.pop()
+            living[machine][place] = pod
+        for here in living:
+            for place in [place for place, pod in here.items() if pod.end <= step]:
+                del here[place]
+        yield living
+
+
+def _pod_peaks(load: NodeLoad, begin: float) -> Iterator[list[dict[int, int]]]:
+    """By report: p95 of each pod's model, by machine and the pod's place there."""
     machines, reports = load.minutes.shape
     starts: list[list[tuple[int, int, Floats]]] = [[] for _ in range(reports)]
     for machine, pods in enumerate(load.pods):
@@ -164,71 +232,27 @@ def _pod_peaks(load: NodeLoad, begin: float) -> list[PodPeaks]:
             starts[pod.first // REPORT_STEPS].append((machine, place, use))
     histograms = Histograms(CPU_BUCKETS, CPU_HALF_LIFE_SECONDS, EPSILON)
     there: list[tuple[int, int, int, Floats]] = []
-    found: list[PodPeaks] = []
     for report in range(reports):
-        if report:
+        if there:
             values = np.array([use[report - 1 - born] for _, _, born, use in there])
             histograms.add(np.arange(len(there)), values / 1000, 1.0, begin + report * REPORT_SECONDS)
             kept = [row for row, (_, _, born, use) in enumerate(there) if report - born < len(use)]
             if len(kept) < len(there):
                 histograms.keep(kept)
                 there = [there[row] for row in kept]
-        here: PodPeaks = [{} for _ in range(machines)]
+        here: list[dict[int, int]] = [{} for _ in range(machines)]
         if there:
             milli = np.trunc(histograms.percentiles([PEAK_PERCENTILE])[:, 0] * 1000).astype(int).tolist()
             for (machine, place, _, _), peak in zip(there, milli, strict=True):
                 here[machine][place] = peak
-        found.append(here)
+        yield here
         there += [(machine, place, report, use) for machine, place, use in starts[report]]
         histograms.widen(len(there))
-    return found
-
-
-def _reclaimable(load: NodeLoad, peaks: Floats, own: list[PodPeaks] | None, begin: float) -> Floats:
-    """What of prod's requests will not be used, by metrics-ingest's predictors; `own` None: by the machine's forecast alone."""
-    machines, reports = load.minutes.shape
-    found = np.zeros((machines, reports))
-    system = _system_peaks(load, begin) if own is not None else None
-    for machine in range(machines):
-        allocatable = Usage(cpu_milli=int(load.capacities[machine]))
-        pods = [(place, pod) for place, (pod, _) in enumerate(load.pods[machine])]
-        for report in range(1, reports):
-            if not np.isfinite(peaks[machine, report]):
-                continue
-            step = report * REPORT_STEPS
-            here = [(place, pod) for place, pod in pods if pod.first <= step < pod.end]
-            requests = [
-                PodRequest(
-                    uid=str(place),
-                    prod=True,
-                    age_seconds=(step - pod.first) * STEP_SECONDS if own is not None else COLD_START_SECONDS + 1,
-                    request=Usage(cpu_milli=pod.request_milli),
-                )
-                for place, pod in here
-            ]
-            milli = int(peaks[machine, report])
-            if own is not None and system is not None:
-                milli = int(milli * 100 / (100 + MARGIN_PERCENT)) + int(system[machine, report])
-                known = {str(place): Usage(cpu_milli=peak) for place, peak in own[report][machine].items()}
-            else:
-                milli += int(load.system[machine])
-                known = {str(place): Usage() for place, _ in here}
-            prediction = predict(
-                requests,
-                known,
-                {"services": Usage(cpu_milli=milli)},
-                allocatable=allocatable,
-                cold_start_seconds=COLD_START_SECONDS,
-                margin_percent=MARGIN_PERCENT if own is not None else 0,
-            )
-            found[machine, report] = prediction.reclaimable.cpu_milli if prediction.reclaimable is not None else 0
-    return found
 
 
 def _system_peaks(load: NodeLoad, begin: float) -> Floats:
-    """p95 of the system's model, by machine and report."""
-    machines, reports = load.minutes.shape
+    """p95 of the system's model of each machine; what the system uses does not change."""
+    machines = len(load.capacities)
     histograms = Histograms(CPU_BUCKETS, CPU_HALF_LIFE_SECONDS, EPSILON, machines)
     histograms.add(np.arange(machines), load.system / 1000, 1.0, begin)
-    milli = np.trunc(histograms.percentiles([PEAK_PERCENTILE])[:, 0] * 1000)
-    return np.repeat(milli[:, np.newaxis], reports, axis=1)
+    return np.trunc(histograms.percentiles([PEAK_PERCENTILE])[:, 0] * 1000)

@@ -108,8 +108,10 @@ def lend(load: NodeLoad, plan: Plan, forecasts: Forecasts, begin: float) -> Loan
             old = standing.lent
             late = old != amount and step - standing.at > _UPDATE_STEPS
             if differs(old, amount, DEFAULT_DIFF_THRESHOLD) or late:
+                lent[machine, max(standing.at, 0) : step] = old or 0
                 standing.lent, standing.at, standing.assumed = amount, step, assumed
-                lent[machine, step:] = amount
+    for machine, standing in enumerate(standings):
+        lent[machine, max(standing.at, 0) :] = standing.lent or 0
     return Loan(lent, thresholds)
 
 

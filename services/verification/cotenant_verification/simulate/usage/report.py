@@ -70,6 +70,7 @@ def _verdict(table: Table) -> list[str]:
         f"  * lends {table.ratio:.2f} times what upstream's default lends; it broke {chosen.broken_node_hours} of"
         f" {chosen.node_hours} node-hours, upstream's default {upstream.broken_node_hours}: the goal of {GOAL} at the same or a"
         f" lower rate is {reached}.",
+        f"  Over the whole trace, first hours without a history included, it lends {table.ratio_of_all:.2f} times as much.",
         f"  Services got less than they had requested and wanted in {_starved(table)} node-hours, under all plans together.",
         f"  By time of day on {table.seasonal} machines at the end; cost of both forecasts there: {table.season_cost}"
         f" and {table.histogram_cost} (histogram) milli-CPUs a machine.",
@@ -112,6 +113,7 @@ def _table_document(table: Table) -> Document:
         "u": table.u,
         "chosen": table.chosen,
         "ratio": round(table.ratio, 4),
+        "ratioOfAll": round(table.ratio_of_all, 4),
         "holds": table.holds,
         "seasonalMachines": table.seasonal,
         "seasonCostMilli": table.season_cost,

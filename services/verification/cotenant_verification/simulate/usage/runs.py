@@ -4,8 +4,9 @@ In: rates, machines and pods, a seed. Out: a `Table` for each u. The first half 
 judging:
 
     upstream   Koordinator's default (`loans.UPSTREAM`)
-    chosen     policy usage with a risk budget of 2, 5, 10 or 20 thousandths and a forecast: of those that broke no more
-               node-hours of the first half than upstream the one that lent most there
+    chosen     policy usage with the forecast by time of day and a risk budget of 2, 5 or 10 thousandths: of those that broke no
+               more node-hours of the first half than upstream the one that lent most there; 20 thousandths are shown, not
+               chosen
     ratio      what the chosen one lent in the second half, by what upstream lent there
 
 The threshold of a risk budget follows from what was seen so far, also during the second half; nothing ever sees what lies
@@ -30,7 +31,7 @@ from cotenant_verification.simulate.usage.rates import Rates
 
 UTILISATIONS = (0.3, 0.5, 0.7)
 BUDGETS_PERMILLE = (2, 5, 10, 20)
-SHOWN_BUDGET_PERMILLE = 10
+LARGEST_BUDGET_PERMILLE = 10
 USAGE, REQUEST, LARGER = (policy.value for policy in CalculatePolicy)
 
 PLANS: tuple[Plan, ...] = (
@@ -40,7 +41,7 @@ PLANS: tuple[Plan, ...] = (
     *(Plan(MID, prediction) for prediction in PREDICTIONS),
     Plan(USAGE, HISTOGRAM),
     Plan(USAGE, SEASON),
-    *(Plan(USAGE, prediction, RiskBudget(broken_permille=SHOWN_BUDGET_PERMILLE)) for prediction in (NONE, HISTOGRAM)),
+    *(Plan(USAGE, prediction, RiskBudget(broken_permille=LARGEST_BUDGET_PERMILLE)) for prediction in (NONE, HISTOGRAM)),
     *(Plan(USAGE, SEASON, RiskBudget(broken_permille=permille)) for permille in BUDGETS_PERMILLE),
 )
 
@@ -73,6 +74,14 @@ class Table(msgspec.Struct, frozen=True):
         """Lent by the chosen plan, by what upstream's default lends."""
         upstream = self.rows[0].second.lent_core_hours
         return self.rows[self.chosen].second.lent_core_hours / upstream if upstream else 0.0
+
+    @property
+    def ratio_of_all(self) -> float:
+        """The same of both halves together, the hours in which the budget had nothing to go by included."""
+        upstream, chosen = (
+            row.first.lent_core_hours + row.second.lent_core_hours for row in (self.rows[0], self.rows[self.chosen])
+        )
+        return chosen / upstream if upstream else 0.0
 
     @property
     def holds(self) -> bool:
@@ -116,14 +125,18 @@ def run_usage(
 
 
 def choose(rows: Sequence[Row]) -> int:
-    """The row of a risk budget and a forecast that lent most in the first half without breaking more of it than the first row;
-    the one with the smallest budget where all break more."""
-    candidates = [place for place, row in enumerate(rows) if row.plan.budget is not None and row.plan.prediction == SEASON]
+    """The row of a risk budget and the forecast by time of day that lent most in the first half without breaking more of it
+    than the first row; the one with the smallest budget where all break more."""
+    candidates = [place for place, row in enumerate(rows) if _is_candidate(row.plan)]
     if not candidates:
         return 0
     allowed = rows[0].first.broken_node_hours
     within = [place for place in candidates if rows[place].first.broken_node_hours <= allowed]
     return max(within, key=lambda place: (rows[place].first.lent_core_hours, -place)) if within else candidates[0]
+
+
+def _is_candidate(plan: Plan) -> bool:
+    return plan.budget is not None and plan.budget.broken_permille <= LARGEST_BUDGET_PERMILLE and plan.prediction == SEASON
 
 
 def _table(
