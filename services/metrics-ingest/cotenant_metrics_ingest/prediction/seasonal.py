@@ -124,8 +124,8 @@ class SeasonalProfiles:
     def forecast(self, seconds: float, horizon_seconds: float = CPU_HORIZON_SECONDS, quantile: float = 0.95) -> Floats:
         """The highest value of each row expected until the horizon, float64 (rows,)."""
         now, until = quarter_of(seconds), quarter_of(seconds + max(horizon_seconds, 0.0))
-        until = min(until, now + QUARTERS_A_DAY - 1)
-        usual = np.fmax.reduce([self.usual(np.full(self.rows, quarter), quantile) for quarter in range(now, until + 1)])
+        ahead = np.arange(now, min(until, now + QUARTERS_A_DAY - 1) + 1)
+        usual = np.fmax.reduce(self.usual(np.tile(ahead, (self.rows, 1)), quantile), axis=1)
         recent = self.recent()
         expected = np.fmax(recent, usual * self.level())
         silent = (self._latest < 0) | (abs(now - self._latest) > SILENT_QUARTERS)
@@ -137,28 +137,28 @@ class SeasonalProfiles:
         return np.where(codes > 0, self._results[codes], np.nan)
 
     def usual(self, quarters: Indices, quantile: float) -> Floats:
-        """The quantile of a quarter hour of each row over the seven days before it; NaN for a row without one."""
-        slots = (quarters[:, np.newaxis] + (_EPOCH_WEEKDAY - _AGES) * QUARTERS_A_DAY) % QUARTERS_A_WEEK
-        codes = np.take_along_axis(self._peaks, slots, axis=1)
-        replaced = (quarters <= self._latest)[:, np.newaxis] & (_AGES == DAYS)
-        weekdays = (quarters // QUARTERS_A_DAY + _EPOCH_WEEKDAY) % DAYS
+        """The quantile of quarter hours (rows, any number) over the seven days before each; NaN where there is none."""
+        shape, rows = quarters.shape, np.repeat(np.arange(self.rows), quarters.shape[1])
+        asked = quarters.reshape(-1, 1)
+        codes = self._peaks[rows[:, np.newaxis], (asked + (_EPOCH_WEEKDAY - _AGES) * QUARTERS_A_DAY) % QUARTERS_A_WEEK]
+        replaced = (asked <= self._latest[rows, np.newaxis]) & (_AGES == DAYS)
+        weekdays = (asked[:, 0] // QUARTERS_A_DAY + _EPOCH_WEEKDAY) % DAYS
         weights = np.where((codes > 0) & ~replaced, _WEIGHTS[weekdays], 0.0)
+        each = np.arange(len(rows))
         order = np.argsort(codes, axis=1, kind="stable")
-        reached = np.take_along_axis(weights, order, axis=1).cumsum(axis=1)
-        total = reached[:, -1:]
-        first = (reached >= quantile * total).argmax(axis=1)[:, np.newaxis]
-        found = self._results[np.take_along_axis(np.take_along_axis(codes, order, axis=1), first, axis=1)[:, 0]]
-        return np.where(total[:, 0] > 0, found, np.nan)
+        reached = weights[each[:, np.newaxis], order].cumsum(axis=1)
+        total = reached[:, -1]
+        first = (reached >= quantile * total[:, np.newaxis]).argmax(axis=1)
+        found = self._results[codes[each, order[each, first]]]
+        return np.where(total > 0, found, np.nan).reshape(shape)
 
     def level(self) -> Floats:
         """By how much each row is above (or below) its usual median of late; 1 where there is none."""
-        today, usual = np.zeros(self.rows), np.zeros(self.rows)
         codes = self._back(LEVEL_QUARTERS)
-        for back in range(LEVEL_QUARTERS):
-            median = self.usual(self._latest - back, 0.5)
-            both = np.isfinite(median) & (codes[:, back] > 0)
-            today += np.where(both, self._results[codes[:, back]], 0.0)
-            usual += np.where(both, median, 0.0)
+        medians = self.usual(self._latest[:, np.newaxis] - np.arange(LEVEL_QUARTERS), 0.5)
+        both = np.isfinite(medians) & (codes > 0)
+        today = np.where(both, self._results[codes], 0.0).sum(axis=1)
+        usual = np.where(both, medians, 0.0).sum(axis=1)
         known = usual > 0
         return np.where(known, np.clip(today / np.where(known, usual, 1.0), _LOWEST_LEVEL, _HIGHEST_LEVEL), 1.0)
 

@@ -68,22 +68,22 @@ class ByHistogram:
     """The models of tiers prod and none, which here has no pods."""
 
     def __init__(self, machines: int) -> None:
-        self._machines = np.arange(machines)
-        self._prod, self._none = (Histograms(CPU_BUCKETS, CPU_HALF_LIFE_SECONDS, EPSILON, machines) for _ in range(2))
+        self._count = machines
+        self._rows = np.arange(2 * machines)
+        self._models = Histograms(CPU_BUCKETS, CPU_HALF_LIFE_SECONDS, EPSILON, 2 * machines)
         self._known = False
 
     def observe(self, seconds: float, peaks: Floats) -> None:
-        """Train both."""
-        self._prod.add(self._machines, peaks / 1000, 1.0, seconds)
-        self._none.add(self._machines, np.zeros(len(peaks)), 1.0, seconds)
+        """Train the models of prod and none of each machine."""
+        self._models.add(self._rows, np.concatenate((peaks / 1000, np.zeros(self._count))), 1.0, seconds)
         self._known = True
 
     def forecast(self, seconds: float) -> Floats:  # noqa: ARG002
         """p95 with the margin."""
         if not self._known:
-            return np.full(len(self._machines), np.nan)
-        both = [np.trunc(each.percentiles([PEAK_PERCENTILE])[:, 0] * 1000) for each in (self._prod, self._none)]
-        return np.trunc((both[0] + both[1]) * ((100 + MARGIN_PERCENT) / 100))
+            return np.full(self._count, np.nan)
+        milli = np.trunc(self._models.percentiles([PEAK_PERCENTILE])[:, 0] * 1000)
+        return np.trunc((milli[: self._count] + milli[self._count :]) * ((100 + MARGIN_PERCENT) / 100))
 
 
 class BySeason:
@@ -136,8 +136,9 @@ class Forecasts(msgspec.Struct, frozen=True):
     accuracy: tuple[Accuracy, ...] = ()
 
 
-def forecasts_of(load: NodeLoad, prediction: str, begin: float) -> Forecasts:
-    """All forecasts of a run; report number k is made from the samples before step k x REPORT_STEPS."""
+def forecasts_of(load: NodeLoad, prediction: str, begin: float, *, mid: bool = True) -> Forecasts:
+    """All forecasts of a run; report number k is made from the samples before step k x REPORT_STEPS. `mid` False: without
+    what is reclaimable."""
     machines, reports = load.minutes.shape
     predictor = predictor_of(prediction, machines)
     peaks = np.full((machines, reports), np.nan)
@@ -148,7 +149,7 @@ def forecasts_of(load: NodeLoad, prediction: str, begin: float) -> Forecasts:
     accuracy: tuple[Accuracy, ...] = ()
     if isinstance(predictor, BySeason):
         accuracy = tuple(predictor.choice.accuracy(machine) for machine in range(machines))
-    if prediction == NONE:
+    if prediction == NONE or not mid:
         return Forecasts(peaks, np.zeros((machines, reports)), accuracy)
     reclaimable = _by_both(load, peaks, begin) if prediction == HISTOGRAM else _by_priority(load, peaks)
     return Forecasts(peaks, reclaimable, accuracy)

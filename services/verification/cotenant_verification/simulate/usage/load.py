@@ -50,13 +50,13 @@ class NodeLoad(msgspec.Struct, frozen=True):
         return int(self.real.shape[1])
 
 
-def load_of(rates: Rates, population: Population, u: float, seed: int) -> NodeLoad:
-    """The load of a run."""
+def load_of(rates: Rates, population: Population, u: float, seed: int, deviation: float = NOISE) -> NodeLoad:
+    """The load of a run; `deviation`: standard deviation of the noise."""
     shape = len(population.capacities), rates.steps
     real, request, used, assumed, max_used = (np.zeros(shape) for _ in range(5))
     pods: list[list[tuple[ServicePod, Floats]]] = [[] for _ in population.capacities]
     for pod in population.pods:
-        use = _use(pod, rates, u, seed)
+        use = use_of(pod, rates, u, seed, deviation)
         real[pod.node, pod.first : pod.end] += use
         request[pod.node, pod.first : pod.end] += pod.request_milli
         assumed[pod.node, pod.first : min(first_report(pod), pod.end)] += pod.request_milli
@@ -70,13 +70,14 @@ def load_of(rates: Rates, population: Population, u: float, seed: int) -> NodeLo
     return NodeLoad(population.capacities, system, real, request, used, assumed, max_used, _highest(real), by_node)
 
 
-def _use(pod: ServicePod, rates: Rates, u: float, seed: int) -> Floats:
+def use_of(pod: ServicePod, rates: Rates, u: float, seed: int, deviation: float = NOISE) -> Floats:
+    """What a pod uses, step by step from its first one on."""
     length = pod.end - pod.first
     random = np.random.default_rng([seed, 5, pod.number])
     drawn = random.standard_normal(length + _NOISE_STEPS - 1)
     noise = np.convolve(drawn, np.full(_NOISE_STEPS, _NOISE_STEPS**-0.5), mode="valid")
     rate = rates.rates[pod.number % len(rates.services), pod.first : pod.end]
-    return np.clip(pod.request_milli * u * rate * np.maximum(1 + NOISE * noise, 0.0), 0.0, pod.request_milli)
+    return np.clip(pod.request_milli * u * rate * np.maximum(1 + deviation * noise, 0.0), 0.0, pod.request_milli)
 
 
 def first_report(pod: ServicePod) -> int:

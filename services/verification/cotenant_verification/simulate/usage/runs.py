@@ -99,13 +99,15 @@ def run_usage(
 ) -> list[Table]:
     """The tables, by u; `progress` is told the completed fraction. The first plan must be upstream's."""
     tables = []
-    total = len(utilisations) * (len(plans) + len(PREDICTIONS))
+    predictions = [prediction for prediction in PREDICTIONS if any(plan.prediction == prediction for plan in plans)]
+    total = len(utilisations) * (len(plans) + len(predictions))
     done = 0
     for u in utilisations:
         load = load_of(rates, population, u, seed)
         forecasts = {}
-        for prediction in PREDICTIONS:
-            forecasts[prediction] = forecasts_of(load, prediction, rates.begin)
+        for prediction in predictions:
+            mid = any((plan.policy, plan.prediction) == (MID, prediction) for plan in plans)
+            forecasts[prediction] = forecasts_of(load, prediction, rates.begin, mid=mid)
             done += 1
             progress(done / total)
         middle = load.steps // 2
@@ -120,7 +122,7 @@ def run_usage(
             done += 1
             progress(done / total)
         chosen = choose(rows)
-        tables.append(_table(u, load, rows, loans, chosen, forecasts[SEASON].accuracy))
+        tables.append(_table(u, load, rows, loans, chosen, forecasts[SEASON].accuracy if SEASON in forecasts else ()))
     return tables
 
 
