@@ -319,7 +319,7 @@ def test_a_trace_that_is_not_there_is_an_error_with_its_name(tmp_path: Path) -> 
 @pytest.mark.skipif(not (DATA / "genai" / "qps.csv").exists(), reason="needs the rate trace and the openb trace")
 def test_on_the_real_traces_a_budget_lends_a_quarter_more_than_upstream_and_breaks_no_more() -> None:
     rates = read_rates(DATA / "genai" / "qps.csv")
-    population = populate(read_trace(DATA / "openb"), 12, rates.steps, seed=0)
+    population = populate(read_trace(DATA / "openb"), 8, rates.steps, seed=0)
     plans = (UPSTREAM, Plan("usage", SEASON, RiskBudget(broken_permille=10)))
     table = run_usage(rates, population, 0, utilisations=(0.5,), plans=plans)[0]
     assert table.holds

@@ -90,7 +90,7 @@ def _known(pod: ServicePod, use: Floats, steps: int) -> tuple[Floats, Floats]:
     length = pod.end - pod.first
     first = first_report(pod)
     last_report = (pod.end - 1) // REPORT_STEPS * REPORT_STEPS + REPORT_STEPS
-    until = min(last_report + REPORT_STEPS, steps) - pod.first if first <= min(pod.end, steps) else length
+    until = min(last_report + REPORT_STEPS, steps) - pod.first if first < steps else length
     known = np.full(max(until, length), float(pod.request_milli))
     reports = np.arange(first, min(last_report + 1, steps), REPORT_STEPS)
     if not len(reports):
