@@ -25,6 +25,7 @@ from cotenant.model.names import (
     MEMORY,
 )
 from cotenant.model.quantities import QuantityError, parse_value, resource_amount
+from cotenant_node_executor.strategies.allocation import resource_status
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 
 ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"
@@ -78,6 +79,12 @@ class PodView(Struct, frozen=True, gc=False):
     bound_cpus: frozenset[int]
     problem: str = ""
     """The error of an unreadable annotation, which counts as absent."""
+    cpu_nodes: tuple[int, ...] = ()
+    """The NUMA nodes that the scheduler gave it CPU of."""
+    priority: int | None = None
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    """Both as the manifest has them; what is read of them is the strategy's."""
 
     @property
     def qos(self) -> QoSClass:
@@ -90,10 +97,6 @@ class PodView(Struct, frozen=True, gc=False):
 
 class _ExtendedSpec(Struct, frozen=True, rename="camel"):
     containers: dict[str, Resources] = {}
-
-
-class _ResourceStatus(Struct, frozen=True, rename="camel"):
-    cpuset: str = ""
 
 
 def pod_group(uid: str, qos: KubeQoS) -> str:
@@ -110,12 +113,13 @@ def pod_view(pod: Pod) -> PodView:
     group = pod_group(pod.metadata.uid, kubernetes)
     containers = _stated(pod.spec)
     bound: frozenset[int] = frozenset()
+    nodes: tuple[int, ...] = ()
     problems: list[str] = []
     if annotations:
         extended = _extended(annotations, problems)
         if extended:
             containers = tuple([_with_batch(*each, extended) for each in zip(pod.spec.containers, containers, strict=True)])
-        bound = _bound(annotations, problems)
+        bound, nodes = _allocated(annotations, problems)
     return PodView(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
@@ -125,6 +129,10 @@ def pod_view(pod: Pod) -> PodView:
         shape=_shape(qos_raw(pod), kubernetes, containers, bool(bound), annotations.get(ANNOTATION_CPU_QOS)),
         bound_cpus=bound,
         problem="; ".join(problems),
+        cpu_nodes=nodes,
+        priority=pod.spec.priority,
+        labels=pod.metadata.labels,
+        annotations=annotations,
     )
 
 
@@ -199,12 +207,13 @@ def _extended(annotations: Mapping[str, str], problems: list[str]) -> dict[str, 
     return found
 
 
-def _bound(annotations: Mapping[str, str], problems: list[str]) -> frozenset[int]:
-    text = annotations.get(ANNOTATION_RESOURCE_STATUS)
-    if text is None:
-        return frozenset()
+def _allocated(annotations: Mapping[str, str], problems: list[str]) -> tuple[frozenset[int], tuple[int, ...]]:
+    """The pod's own CPUs, and the NUMA nodes that it has CPU of."""
     try:
-        return frozenset(parse_cpu_list(msgspec.json.decode(text, type=_ResourceStatus).cpuset))
-    except (msgspec.MsgspecError, ValueError) as error:
-        problems.append(f"annotation {ANNOTATION_RESOURCE_STATUS}: {error}")
-        return frozenset()
+        status = resource_status(annotations)
+        return frozenset(parse_cpu_list(status.cpuset)), status.cpu_nodes
+    except ValueError as error:
+        text = str(error)
+        where = f"annotation {ANNOTATION_RESOURCE_STATUS}: "
+        problems.append(text if text.startswith(where) else f"{where}{text}")
+        return frozenset(), ()

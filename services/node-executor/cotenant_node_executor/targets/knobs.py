@@ -117,8 +117,13 @@ def _resctrl(_proc: Path, sys: Path) -> KnobSupport:
     return _SUPPORTED
 
 
-def _core_scheduling(proc: Path, _sys: Path) -> KnobSupport:
-    if (proc / "sys/kernel/sched_core").exists():
+def core_sched_files(sysctl: str | None, features: str | None) -> bool:
+    """Whether the files of Anolis' kernel show core scheduling, from their texts (None: no such file)."""
+    return sysctl is not None or not {"CORE_SCHED", "NO_CORE_SCHED"}.isdisjoint((features or "").split())
+
+
+def _core_scheduling(proc: Path, sys: Path) -> KnobSupport:
+    if core_sched_files(_text(proc / "sys/kernel/sched_core"), _text(sys / "kernel/debug/sched_features")):
         return _SUPPORTED
     import ctypes  # costs a megabyte of memory, which only this call needs
 
@@ -127,6 +132,13 @@ def _core_scheduling(proc: Path, _sys: Path) -> KnobSupport:
     if libc.prctl(PR_SCHED_CORE, PR_SCHED_CORE_GET, 0, 0, ctypes.byref(cookie)) == 0:
         return _SUPPORTED
     return _unsupported(f"prctl(PR_SCHED_CORE): {os.strerror(ctypes.get_errno())}")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None
 
 
 def _exists(path: str, what: str) -> Callable[[Path, Path], KnobSupport]:
