@@ -86,7 +86,7 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
     driver = open_driver(arguments.cgroup_base, arguments.node, sandbox_dir=folder / "sandbox")
     lock_subtree(driver, arguments.node)
     capabilities = probe(driver)
-    facts = host_facts(arguments.node)
+    facts = host_facts(arguments.node, manages_batch_cpus=arguments.manage_batch_cpus)
     machine = KernelMachine(driver, capabilities, folder / "pods")
     boot = uuid4().hex[:12]
     core = ExecutorCore(facts, capabilities, boot, plain_processes=True, root_pods=arguments.allow_root_pods)
@@ -182,6 +182,11 @@ def main() -> None:
         "--cgroup-base", default=None, metavar="GROUP", help="cgroup below the mount that holds the executor's subtree"
     )
     made.add_argument("--allow-root-pods", action="store_true", help="run pods of user 0; the gateway needs the same flag")
+    made.add_argument(
+        "--manage-batch-cpus",
+        action="store_true",
+        help="bind batch pods to the CPUs of the NUMA nodes that they were given, instead of suppressing them all alike",
+    )
     made.add_argument("--sample-period", type=seconds, default=1.0, metavar="SECONDS", help="how often to sample the node")
     made.add_argument("--report-period", type=seconds, default=15.0, metavar="SECONDS", help="how often usage is published")
     made.add_argument(

@@ -18,7 +18,9 @@ from cotenant_node_executor.strategies.situation import NodeFacts, Processor
 from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion
 
 
-def host_facts(node: str, *, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> NodeFacts:
+def host_facts(
+    node: str, *, manages_batch_cpus: bool = False, proc: Path = Path("/proc"), sys: Path = Path("/sys")
+) -> NodeFacts:
     """Read the facts of this host. Nothing is reserved for the system: its consumption counts as system usage."""
     cpus = sorted(os.sched_getaffinity(0))
     memory = parse_node_meminfo((proc / "meminfo").read_text(encoding="ascii"))
@@ -28,6 +30,7 @@ def host_facts(node: str, *, proc: Path = Path("/proc"), sys: Path = Path("/sys"
         allocatable_milli=len(cpus) * 1000,
         memory_bytes=memory.total_bytes,
         processors=tuple(_processor(cpu, sys) for cpu in cpus),
+        manages_batch_cpus=manages_batch_cpus,
     )
 
 

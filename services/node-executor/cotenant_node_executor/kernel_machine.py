@@ -52,7 +52,7 @@ class KernelMachine:
         self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
         self._writer = Writer(driver, capabilities)
-        self._other_writer = OtherWriter(host_accessors())
+        self._other_writer = OtherWriter(host_accessors(driver.pids))
         self._snapshot: Snapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
         """Values of the last cycle, by file."""

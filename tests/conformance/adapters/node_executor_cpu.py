@@ -12,6 +12,7 @@ from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.qos import QoSClass, qos_raw
 from cotenant.model.names import BATCH_CPU, CPU, LABEL_QOS_CLASS
 from cotenant.model.quantities import parse_milli, parse_value
+from cotenant_node_executor.sampling.usage import best_effort_real_limit_milli
 from cotenant_node_executor.strategies import cpu_normalization as normalization
 from cotenant_node_executor.strategies import cpuset_rule
 from cotenant_node_executor.strategies.allocation import resource_status
@@ -20,9 +21,8 @@ from cotenant_node_executor.strategies.cpu_burst import config as burst
 from cotenant_node_executor.strategies.cpu_burst import kernel_burst, quota_burst, share_pool, token_bucket
 from cotenant_node_executor.strategies.cpu_evict import satisfaction, victims
 from cotenant_node_executor.targets import knobs
-from cotenant_node_executor.targets.cpulist import parse_cpu_list, smallest_cpu_list
+from cotenant_node_executor.targets.cpulist import smallest_cpu_list
 from cotenant_node_executor.targets.other import cookies
-from cotenant_node_executor.sampling.usage import best_effort_real_limit_milli
 
 SECOND_NS = 1_000_000_000
 
@@ -180,7 +180,9 @@ def container_cpuset(given: dict[str, Any], *, name: str) -> object:
     except ValueError:
         return {"cpuset": None, "error": True}
     return {
-        "cpuset": cpuset_rule.container_cpuset(_pool(given), _qos(labels), status, given["cgroupParent"]),
+        "cpuset": cpuset_rule.container_cpuset(
+            _pool(given), _qos(labels), status.cpuset, status.cpu_nodes, given["cgroupParent"]
+        ),
         "error": False,
     }
 
@@ -200,9 +202,7 @@ def cpu_normalization_quota(given: dict[str, Any], *, name: str) -> object:
                 return {"ratio": normalization.OFF, "error": True}
         case "is_cpu_share":
             return {"cpuShare": normalization.is_shared(given["podLabels"], given["podAnnotations"] or {})}
-    if not normalization.is_shared(given["podLabels"], given["podAnnotations"] or {}) or given["ratio"] == normalization.OFF:
-        return {"quota": None}
-    if given["quota"] <= 0:
+    if not normalization.is_shared(given["podLabels"], given["podAnnotations"] or {}):
         return {"quota": None}
     return {"quota": normalization.normalized_quota_us(given["quota"], given["ratio"])}
 

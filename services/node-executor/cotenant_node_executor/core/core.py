@@ -40,7 +40,7 @@ from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, S
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Start, Stop
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
-from cotenant_node_executor.strategies.strategy import Strategy
+from cotenant_node_executor.strategies.strategy import RESTORE, Strategy
 from cotenant_node_executor.targets.interface import Capabilities
 
 MAX_PODS = 110
@@ -89,6 +89,7 @@ class ExecutorCore:
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
+        self._resources: NodeResources | None = None
         self._admission = Admission()
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
@@ -150,6 +151,8 @@ class ExecutorCore:
             self._changed = True
         elif isinstance(data, NodeResources):
             self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
+            self._resources = None if event.tombstone else data
+            self._changed = True
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
@@ -246,7 +249,7 @@ class ExecutorCore:
 
     def figures(self, strategy: str) -> dict[str, int]:
         """The numbers behind a strategy's last decision."""
-        return self.strategies[strategy].figures(self._targets.memory(strategy))
+        return self.strategies.get(strategy, RESTORE).figures(self._targets.memory(strategy))
 
     def orphans(self) -> tuple[str, ...]:
         """The uids of the pods that are on the machine without a placement."""
@@ -270,13 +273,15 @@ class ExecutorCore:
         if self._open or self._orphans != ():
             orders = self._orders(seen, now)
             missing = missing_groups(orders, seen.groups) if orders else NO_GROUPS
-        targets, ordered = self._targets.of_cycle(seen, self.pods.views, self.pods.changed(), missing, self._slo)
+        targets, ordered = self._targets.of_cycle(
+            seen, self.pods.views, self.pods.changed(), missing, self._slo, self._resources
+        )
         evictions = self._evictions.begin(ordered, self.pods, self.runs()) if ordered else ()
         for key, _, _ in evictions:
             self._touch(key)
         if self._targets.faults:
             self._report_strategies()
-        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
+        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions, self._targets.rehearsed)
 
     def _admit(self, seen: Observation) -> None:
         """Refuse the pods that name this node and have no room."""

@@ -1,8 +1,12 @@
 """The desired values of a node's targets, computed again only where an input has changed.
 
-In: the observation, the pods' views, groups about to be created, the node SLO. Out: one composed value for each target, and the
-evictions that strategies order. Every value follows from these inputs and the strategies' memories; all other state is a cache
-of the last cycle. Every cycle returns all values, so the writer can repair a file that another process changed.
+In: the observation, the pods' views, groups about to be created, the node SLO and the node's resources. Out: one composed
+value for each target, and the evictions that strategies order. Every value follows from these inputs and the strategies'
+memories; all other state is a cache of the last cycle. Every cycle returns all values, so the writer can repair a file that
+another process changed.
+
+A target that no strategy desires a value for any more gets its initial value, as long as it is there. What the strategies of a
+dry run decide is rehearsed (`rehearsal`) and desired by nobody.
 
 | source of desired values | computed from | computed again when |
 |---|---|---|
@@ -15,14 +19,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
 from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.rehearsal import Rehearsal, Rehearsed
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_values import burstable_milli
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.registry import STRATEGIES
+from cotenant_node_executor.strategies.sections import is_dry_run
 from cotenant_node_executor.strategies.situation import (
     NodeFacts,
     Situation,
@@ -31,6 +38,7 @@ from cotenant_node_executor.strategies.situation import (
     in_best_effort_tree,
 )
 from cotenant_node_executor.strategies.strategy import (
+    RESTORE,
     Desired,
     DesiredValues,
     Evict,
@@ -40,8 +48,10 @@ from cotenant_node_executor.strategies.strategy import (
     Strategy,
     StrategyOrder,
 )
-from cotenant_node_executor.targets.address import INITIAL_VALUES, Place
-from cotenant_node_executor.targets.interface import Capabilities
+from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Knob, Place, Processes, Thread
+from cotenant_node_executor.targets.cpulist import format_cpu_list
+from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities
+from cotenant_node_executor.targets.knobs import LARGE_BURSTS
 
 
 class DesiredTargets:
@@ -52,20 +62,28 @@ class DesiredTargets:
     ) -> None:
         self._facts = facts
         self._capabilities = capabilities
-        self._composer = Composer(strategies)
+        self._composer = Composer(strategies, large_bursts=capabilities.supports(LARGE_BURSTS))
         self._deciding = {f"node:{strategy.name}": strategy for strategy in strategies if strategy.decide is not None}
         """Strategies that decide, by the source of their values. Pods are sources by their groups, which have no colon."""
-        self._of_pod = [(strategy.name, strategy.of_pod) for strategy in strategies if strategy.of_pod is not None]
+        self._of_pod = [(strategy, strategy.of_pod) for strategy in strategies if strategy.of_pod is not None]
         self._groups: frozenset[str] = frozenset()
         """The groups that the last cycle observed or created."""
         self._sysctl: int | None = None
         self._policy = Policy(capabilities, None)
+        self._resources: NodeResources | None = None
+        self._dry: frozenset[str] = frozenset()
+        """Names of the strategies that are a dry run under the policy."""
+        self._rehearsal = Rehearsal()
+        self.rehearsed: Sequence[Rehearsed] = ()
+        """What strategies of a dry run would have done in the last cycle."""
+        self._initial: dict[Place, dict[Attribute, Desired]] = {}
+        """Initial values of what no strategy desires any more. Bound: the places of strategies."""
         self._there: dict[str, PodView] = {}
         """Placed pods with an existing group, by group, as of their last computed values."""
         self._burstable_milli = 0
         """CPU requests of the burstable pods among them."""
         self._tree = best_effort_tree((), ())
-        self._of_shape: dict[PodShape, tuple[tuple[Desired, ...], ...]] = {}
+        self._of_shape: dict[tuple[PodShape, bool], tuple[tuple[Desired, ...], ...]] = {}
         """Cache of a shape's desired values under the policy, group by group. Bound: REMEMBERED_SHAPES, then it is cleared."""
         self._due: set[str] = {*self._deciding}
         """Strategies that decide in this cycle, by source."""
@@ -82,6 +100,7 @@ class DesiredTargets:
         self._on_tree: Sequence[str] = ()
         self._on_usage: Sequence[str] = ()
         self._on_cycle: Sequence[str] = ()
+        self._on_resources: Sequence[str] = ()
         self._find_takers()
 
     @property
@@ -100,6 +119,7 @@ class DesiredTargets:
         changed: Set[str],
         made: Set[str],
         slo: NodeSLORendered | None,
+        resources: NodeResources | None = None,
     ) -> tuple[Composed, Sequence[tuple[str, Evict]]]:
         """Return the values of a cycle and the evictions ordered, each with its strategy. `placed`: pods by group; `changed`:
         groups whose pod differs from the last cycle; `made`: missing groups that are created before values are written."""
@@ -120,12 +140,43 @@ class DesiredTargets:
                 self._usage = seen
         if self._on_cycle:
             self._due.update(self._on_cycle)
+        if resources is not self._resources:
+            self._resources = resources
+            self._due.update(self._on_resources)
         evictions = self._decide(seen) if self._due else ()
-        return self._composer.composed(), evictions
+        composed = self._composer.composed()
+        if self._composer.dropped:
+            self._restore()
+            again = self._composer.composed()
+            composed = replace(again, changed=(*composed.changed, *again.changed))
+        self.rehearsed = self._rehearsal.report(composed.winner) if self._dry else ()
+        return composed, evictions
+
+    def _restore(self) -> None:
+        """Desire the initial values of what no strategy desires any more. A thread may have ended: it is left as it is."""
+        dropped, self._composer.dropped = self._composer.dropped, {}
+        for place, attribute in dropped:
+            value = INITIAL_VALUES.get(attribute)
+            if attribute is Knob.CPUSET_CPUS:
+                value = format_cpu_list(processor.cpu for processor in self._facts.processors)
+            if value is None or isinstance(place, Thread) or not self._is_there(place):
+                continue
+            self._initial.setdefault(place, {})[attribute] = Desired(attribute, value, RESTORE.name, "nothing else desired")
+        self._put_initial()
+
+    def _is_there(self, place: Place) -> bool:
+        group = place.group if isinstance(place, Processes) else place
+        return not isinstance(group, str) or group == ROOT_GROUP or group in self._groups
+
+    def _put_initial(self) -> None:
+        self._composer.put(RESTORE.name, {place: (*own.values(),) for place, own in self._initial.items()})
 
     def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:
         """Update the values of new and changed pods, and mark the strategies that must decide again."""
         put, there, new_policy = self._composer.put, self._there, self._policy.slo is not slo
+        if self._initial and changed:
+            self._initial = {place: own for place, own in self._initial.items() if self._is_there(place)}
+            self._put_initial()
         came: list[PodView] = []
         of_tree = False
         for group in sorted(changed):
@@ -145,8 +196,11 @@ class DesiredTargets:
             else:
                 del there[group]
                 put(group, {})
+                if self._dry:
+                    self._rehearsal.values(group, {})
         if new_policy:
             self._policy = Policy(self._capabilities, slo)
+            self._find_dry_runs(slo)
             self._of_shape.clear()
             self._faulted.clear()
             self._find_takers()
@@ -157,30 +211,41 @@ class DesiredTargets:
             self._due.update(self._on_tree)
         self._due.update(self._on_pods)
         for pod in came:
-            put(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape), strict=True)))
+            put(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape, dry=False), strict=True)))
+            if self._dry:
+                self._rehearsal.values(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape, dry=True), strict=True)))
+
+    def _find_dry_runs(self, slo: NodeSLORendered | None) -> None:
+        strategies = (*self._deciding.values(), *[strategy for strategy, _ in self._of_pod])
+        self._dry = frozenset([each.name for each in strategies if is_dry_run(slo, each.section)])
+        if not self._dry:
+            self._rehearsal = Rehearsal()
 
     def _find_takers(self) -> None:
         inputs = {source: strategy.inputs(self._policy) for source, strategy in self._deciding.items()}
-        self._on_pods, self._on_tree, self._on_usage, self._on_cycle = (
+        self._on_pods, self._on_tree, self._on_usage, self._on_cycle, self._on_resources = (
             [source for source in inputs if each in inputs[source]]
-            for each in (Input.PODS, Input.TREE, Input.USAGE, Input.CYCLE)
+            for each in (Input.PODS, Input.TREE, Input.USAGE, Input.CYCLE, Input.RESOURCES)
         )
 
-    def _pod_values(self, shape: PodShape) -> tuple[tuple[Desired, ...], ...]:
-        values = self._of_shape.get(shape)
+    def _pod_values(self, shape: PodShape, *, dry: bool) -> tuple[tuple[Desired, ...], ...]:
+        """The values of a pod of this shape, group by group: of the strategies in force, or of the dry runs."""
+        values = self._of_shape.get((shape, dry))
         if values is None:
             if len(self._of_shape) >= REMEMBERED_SHAPES:
                 self._of_shape.clear()
             groups: list[tuple[Desired, ...]] = [()] * (1 + len(shape.containers))
             for strategy, of_pod in self._of_pod:
+                if (strategy.name in self._dry) is not dry:
+                    continue
                 try:
                     own = of_pod(shape, self._policy)
                 except Exception as error:  # noqa: BLE001 - a pod without this strategy's values; the others are desired
-                    self._fault(strategy, error)
+                    self._fault(strategy.name, error)
                     continue
                 for at, desired in enumerate((own.pod, *own.containers)):
                     groups[at] += desired
-            values = self._of_shape[shape] = tuple(groups)
+            values = self._of_shape[shape, dry] = tuple(groups)
         return values
 
     def _situation(self, snapshot: Snapshot | None, seen: Observation) -> Situation:
@@ -195,6 +260,7 @@ class DesiredTargets:
             current=seen.current,
             burstable_milli=self._burstable_milli,
             identity_sysctl=self._sysctl,
+            resources=self._resources,
         )
 
     def _decide(self, seen: Observation) -> Sequence[tuple[str, Evict]]:
@@ -211,9 +277,15 @@ class DesiredTargets:
                 self._fault(strategy.name, error)
                 continue
             self._memories[strategy.name] = decision.memory
-            if decision.orders:
-                evictions += [(strategy.name, order) for order in decision.orders if isinstance(order, Evict)]
-            self._composer.put(source, values)
+            ordered = [order for order in decision.orders if isinstance(order, Evict)] if decision.orders else ()
+            if strategy.name in self._dry:
+                self._rehearsal.values(source, values)
+                self._rehearsal.evictions(strategy.name, ordered)
+                self._composer.put(source, {})
+                continue
+            evictions += [(strategy.name, order) for order in ordered]
+            if not decision.keep:
+                self._composer.put(source, values)
         self._due.clear()
         return evictions
 

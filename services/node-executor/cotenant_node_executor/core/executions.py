@@ -7,6 +7,8 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | suppress | a changed quota or CPU set of the best-effort group: old and new value, the figures behind it |
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
+| cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | what these strategies set, or whom they evict |
+| restore | initial values of what no strategy desires any more |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
 | refusals | the kernel refused a value, or a pod cannot run here; each published once |
 
@@ -25,8 +27,9 @@ from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.core.plan import Plan
+from cotenant_node_executor.core.rehearsal import Rehearsed
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
-from cotenant_node_executor.strategies.strategy import Cause, Desired, Evict
+from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict
 from cotenant_node_executor.targets.address import Place, place_text
 from cotenant_node_executor.targets.interface import Knob, WriteReport, Written
 
@@ -57,6 +60,8 @@ class Executions:
             events += self._orders(core, carried_out, now)
         if plan.evictions:
             events += [self._eviction(core, key, strategy, order, now) for key, strategy, order in plan.evictions]
+        if plan.rehearsed:
+            events += [self._rehearsal(core, rehearsed, now) for rehearsed in plan.rehearsed]
         if report.refused:
             events += self._refused_by_kernel(core, plan, report, now)
         if core.pods.refused or self._refused_pods:
@@ -68,13 +73,14 @@ class Executions:
         for written in report.written:
             winner = plan.targets.winner(written.place, written.attribute)
             if winner is not None:
-                by_topic.setdefault(core.strategies[winner.strategy].topic, []).append((written, winner))
+                topic = core.strategies.get(winner.strategy, RESTORE).topic
+                by_topic.setdefault(topic, []).append((written, winner))
         events: list[Event] = []
         for topic in sorted(by_topic):
             changes = by_topic[topic]
             # Suppression sets the whole best-effort tree by one decision, so its root's file represents the tree.
             first, winner = ([each for each in changes if each[0].attribute in _OF_A_TREE] or changes)[0]
-            strategy = core.strategies[winner.strategy]
+            strategy = core.strategies.get(winner.strategy, RESTORE)
             causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()
             if strategy.cause is Cause.USAGE:
                 causes = (NEWEST_USAGE, *causes)
@@ -125,6 +131,32 @@ class Executions:
             pod=name,
         )
         return self._event(topic, execution, (core.placed[key].ref, *((core.slo_ref,) if core.slo_ref else ())), now)
+
+    def _rehearsal(self, core: ExecutorCore, rehearsed: Rehearsed, now: datetime) -> Event:
+        """What a strategy of a dry run would do."""
+        changes, strategy = rehearsed.changes, core.strategies[rehearsed.strategy]
+        said: list[str] = []
+        if changes:
+            first = changes[0]
+            more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+            file = _target(first.place, first.desired.attribute.value)
+            said.append(f"{file}: {first.old or '?'} -> {first.desired.value}{more}: {first.desired.why}")
+        for order in rehearsed.evictions:
+            placed = core.pods.of_uid(order.uid)
+            name = f"{placed.placement.namespace}/{placed.placement.name}" if placed is not None else f"uid {order.uid}"
+            said.append(f"{name} evicted: {order.why}")
+        execution = Execution(
+            node=self._node,
+            topic=strategy.topic,
+            summary=f"dry run of {strategy.name}, not done: {'; '.join(said)}",
+            changes=tuple([
+                Change(target=_target(each.place, each.desired.attribute.value), old=each.old, new=each.desired.value)
+                for each in changes[:MAX_CHANGES]
+            ]),
+            figures=core.figures(strategy.name),
+        )
+        causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()
+        return self._event(strategy.topic, execution, (NEWEST_USAGE, *causes) if strategy.cause is Cause.USAGE else causes, now)
 
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.placed import Key
+from cotenant_node_executor.core.rehearsal import Rehearsed
 from cotenant_node_executor.runtime.interface import Order, Start
 from cotenant_node_executor.strategies.strategy import Evict
 
@@ -23,6 +24,8 @@ class Plan(Struct, frozen=True, gc=False):
     targets: Composed
     evictions: tuple[tuple[Key, str, Evict], ...] = ()
     """Evictions that begin in this cycle (pod, strategy, order). They are carried out from the next cycle on."""
+    rehearsed: Sequence[Rehearsed] = ()
+    """What strategies of a dry run would do."""
 
 
 NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from cotenant.model.names import ANNOTATION_RESOURCE_STATUS, BATCH_CPU, CPU
 from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
+from cotenant_node_executor.strategies.sections import decoded
 
 
 class NumaShare(Struct, frozen=True):
@@ -41,7 +42,6 @@ class ResourceStatus(Struct, frozen=True, rename="camel"):
         return tuple([share.node for share in self.numa_node_resources if share.has_cpu])
 
 
-_DECODER = msgspec.json.Decoder(ResourceStatus)
 _NOTHING = ResourceStatus()
 
 
@@ -51,7 +51,7 @@ def resource_status(annotations: Mapping[str, str]) -> ResourceStatus:
     if text is None:
         return _NOTHING
     try:
-        return _DECODER.decode(text)
+        return decoded(text, ResourceStatus)
     except msgspec.MsgspecError as error:
         raise ValueError(f"annotation {ANNOTATION_RESOURCE_STATUS}: {error}") from error
 

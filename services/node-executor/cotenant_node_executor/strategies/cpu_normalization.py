@@ -1,13 +1,13 @@
 """Quotas on a node whose CPUs are faster than the cluster's yardstick: limits are divided by the node's ratio.
 
-In: the ratio of `node.<node>.resources` (text in Koordinator's node annotation), pods and their limits. Out: quotas of shared pods
-and their containers; of batch pods too, from their batch-cpu.
+In: the ratio of `node.<node>.resources` (text in Koordinator's node annotation), pods and their limits. Out: quotas of shared
+pods and their containers; of batch pods too, from their batch-cpu.
 
     ratio > 1: ceil(quota / ratio);  otherwise the quota as it is, since a ratio below 1 never raises one
     shared: labelled LS, or without a label and without CPUs of its own
 
-A ratio that is not a positive number is refused, and the one before stays; a change below 0.01 is none. Source: CPU normalisation,
-koordlet rule.
+A ratio that is not a positive number is refused, and the one before stays; a change below 0.01 is none. Source: CPU
+normalisation, koordlet rule.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from cotenant.domain.qos import QoSClass
 from cotenant.events.resources import NodeResources
 from cotenant.model.names import LABEL_QOS_CLASS
 from cotenant_node_executor.strategies.allocation import holds_cpus
-from cotenant_node_executor.strategies.batch_values import batch_values, quota_enabled
-from cotenant_node_executor.strategies.pod_view import BatchAmounts, ContainerShape, PodShape
+from cotenant_node_executor.strategies.batch_pods import has_quota
+from cotenant_node_executor.strategies.batch_values import batch_values
+from cotenant_node_executor.strategies.pod_view import BatchAmounts, ContainerShape, PodView
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.convert import UNLIMITED, milli_to_quota_us
+from cotenant_node_executor.targets.convert import MIN_QUOTA_US, UNLIMITED, milli_to_quota_us
 from cotenant_node_executor.targets.interface import Knob
 
 NAME = "cpu-normalization"
@@ -76,9 +77,11 @@ def shares_cpus(qos: QoSClass, holds_cpus: bool) -> bool:
     return qos is QoSClass.LS or (qos is QoSClass.NONE and not holds_cpus)
 
 
-def normalized_quota_us(quota_us: int, ratio: float) -> int:
-    """The quota on this node's CPUs."""
-    return math.ceil(quota_us / ratio) if quota_us > 0 and ratio > 1 else quota_us
+def normalized_quota_us(quota_us: int, ratio: float) -> int | None:
+    """The quota on this node's CPUs; None for no value of this strategy's."""
+    if ratio == OFF or quota_us <= 0:
+        return None
+    return math.ceil(quota_us / ratio) if ratio > 1 else quota_us
 
 
 def decide(situation: Situation, memory: Struct | None) -> Decision:
@@ -87,24 +90,20 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     ratio = adopted_ratio(before, situation.resources)
     if ratio <= 1:
         return Decision(memory=Adopted(ratio))
-    slo = situation.slo
-    use_quota = quota_enabled(slo.enable, slo.cpu_suppress_policy) if slo is not None else True
+    use_quota = has_quota(situation.slo)
     why = f"limits on CPUs {ratio:g} times as fast"
     desired: dict[Place, tuple[Desired, ...]] = {}
     for _, pod in sorted(situation.pods.items()):
-        quotas = _quotas(pod.shape, ratio, use_quota)
+        quotas = _quotas(pod, ratio, use_quota)
         for group, quota in zip(pod.groups, quotas, strict=False):
             if quota > 0:
-                desired[group] = (Desired(Knob.CPU_QUOTA, str(max(quota, MIN_QUOTA)), NAME, why),)
+                desired[group] = (Desired(Knob.CPU_QUOTA, str(max(quota, MIN_QUOTA_US)), NAME, why),)
     return Decision(desired, memory=Adopted(ratio))
 
 
-MIN_QUOTA = milli_to_quota_us(1)
-"""The kernel's smallest quota."""
-
-
-def _quotas(shape: PodShape, ratio: float, use_quota: bool) -> tuple[int, ...]:
+def _quotas(pod: PodView, ratio: float, use_quota: bool) -> tuple[int, ...]:
     """Quotas of a pod and its containers, UNLIMITED where this strategy leaves one to others."""
+    shape = pod.shape
     if shape.qos is QoSClass.BE:
         amounts = [container.batch or BatchAmounts("") for container in shape.containers]
         if not use_quota or not any(container.batch for container in shape.containers):
@@ -112,11 +111,11 @@ def _quotas(shape: PodShape, ratio: float, use_quota: bool) -> tuple[int, ...]:
         groups = [amounts, *[[amount] for amount in amounts]]
         values = [batch_values(shape.qos, group, use_quota=True, cpu_ratio=ratio) for group in groups]
         return tuple([UNLIMITED if each is None else each.cfs_quota_us for each in values])
-    if not shares_cpus(shape.qos, shape.holds_cpus) or shape.holds_cpus:
+    if shape.holds_cpus or not is_shared(pod.labels, pod.annotations):
         return ()
     limits = [_limit_us(container) for container in shape.containers]
     whole = UNLIMITED if UNLIMITED in limits else milli_to_quota_us(sum(c.limit_cpu_milli or 0 for c in shape.containers))
-    return tuple([normalized_quota_us(quota, ratio) for quota in (whole, *limits)])
+    return tuple([normalized_quota_us(quota, ratio) or UNLIMITED for quota in (whole, *limits)])
 
 
 def _limit_us(container: ContainerShape) -> int:

@@ -1,7 +1,7 @@
 """The CPUs that a container may run on.
 
-In: a pod's allocation, class and group, the node's pools of shared CPUs. Out: a CPU list as it is written, "" for a container that
-is not pinned (and whose file stays as it is), None for no value. The first rule that applies:
+In: a pod's allocation, class and group, the node's pools of shared CPUs. Out: a CPU list as it is written, "" for a container
+that is not pinned (and whose file stays as it is), None for no value. The first rule that applies:
 
     1 CPUs of its own: these
     2 CPU on NUMA nodes: the pools of these nodes; for batch pods, where batch CPUs are managed by NUMA node, the batch pools
@@ -10,8 +10,8 @@ is not pinned (and whose file stays as it is), None for no value. The first rule
     5 the best-effort group: not pinned, suppression sets it
     6 all share pools, except where the kubelet's static policy pins containers itself
 
-Share pools leave out the CPUs of LSE and LSR pods, reserved ones and those kept for system pods; batch pools leave out those of LSE
-pods, reserved and kept ones. Host applications labelled LS get all share pools. Source: cpuset hook, koordlet rule.
+Share pools leave out the CPUs of LSE and LSR pods, reserved ones and those kept for system pods; batch pools leave out those
+of LSE pods, reserved and kept ones. Host applications labelled LS get all share pools. Source: cpuset hook, koordlet rule.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant_node_executor.strategies.allocation import ResourceStatus
 from cotenant_node_executor.strategies.group_identity import kube_qos_of_path
 from cotenant_node_executor.strategies.situation import Processor
 from cotenant_node_executor.targets.cpulist import format_cpu_list
@@ -48,12 +47,11 @@ class CpuPools(Struct, frozen=True):
     manages_batch: bool = False
 
 
-def container_cpuset(pools: CpuPools, qos: QoSClass, status: ResourceStatus, group: str) -> str | None:
-    """The CPU list of a pod's containers."""
-    if status.cpuset:
-        return status.cpuset
+def container_cpuset(pools: CpuPools, qos: QoSClass, bound: str, nodes: Sequence[int], group: str) -> str | None:
+    """The CPU list of a pod's containers. `bound`: its own CPUs; `nodes`: the NUMA nodes that it was given CPU of."""
+    if bound:
+        return bound
     batch = qos is QoSClass.BE
-    nodes = status.cpu_nodes
     if nodes and (pools.manages_batch or not batch):
         return _joined(pools.batch if batch else pools.share, nodes)
     if qos is QoSClass.SYSTEM and pools.system:

@@ -23,6 +23,7 @@ from cotenant.model.names import (
     BATCH_MEMORY,
     CPU,
     MEMORY,
+    MID_CPU,
 )
 from cotenant.model.quantities import QuantityError, parse_value, resource_amount
 from cotenant_node_executor.strategies.allocation import resource_status
@@ -79,16 +80,27 @@ class PodView(Struct, frozen=True, gc=False):
     bound_cpus: frozenset[int]
     problem: str = ""
     """The error of an unreadable annotation, which counts as absent."""
+    manifest: Pod = Pod()
     cpu_nodes: tuple[int, ...] = ()
     """The NUMA nodes that the scheduler gave it CPU of."""
-    priority: int | None = None
-    labels: Mapping[str, str] = {}
-    annotations: Mapping[str, str] = {}
-    """Both as the manifest has them; what is read of them is the strategy's."""
+    mid_cpu_milli: int = 0
+    """The sum of its containers' requests of mid-cpu."""
 
     @property
     def qos(self) -> QoSClass:
         return self.shape.qos
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.manifest.metadata.labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.manifest.metadata.annotations
+
+    @property
+    def priority(self) -> int | None:
+        return self.manifest.spec.priority
 
     @property
     def kube_qos(self) -> KubeQoS:
@@ -130,9 +142,8 @@ def pod_view(pod: Pod) -> PodView:
         bound_cpus=bound,
         problem="; ".join(problems),
         cpu_nodes=nodes,
-        priority=pod.spec.priority,
-        labels=pod.metadata.labels,
-        annotations=annotations,
+        manifest=pod,
+        mid_cpu_milli=_mid(pod.spec),
     )
 
 
@@ -154,6 +165,13 @@ def _shape(
 def _stated(spec: PodSpec) -> tuple[ContainerShape, ...]:
     """The amounts in the containers' own specs."""
     return tuple([_container(container.name, container.resources) for container in spec.containers])
+
+
+@by_identity
+def _mid(spec: PodSpec) -> int:
+    """The requests of mid-cpu in the containers' own specs."""
+    stated = ({**each.resources.limits, **each.resources.requests}.get(MID_CPU, 0) for each in spec.containers)
+    return sum([parse_value(quantity) for quantity in stated])
 
 
 def _container(name: str, own: Resources) -> ContainerShape:

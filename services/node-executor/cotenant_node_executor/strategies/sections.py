@@ -1,8 +1,11 @@
 """Sections of the NodeSLO and JSON documents of pods as typed structs.
 
-In: the NodeSLO's spec, or an annotation's text. Out: a frozen struct, or None for a section that is missing or unreadable. Names
-match in any case and null counts as absent, as in Koordinator's decoder: `MBAPercent` and `mbaPercent`, `iocfg` and `ioCfg` both
-occur. A section is decoded once for each NodeSLO. Bound: that of `by_identity`, and REMEMBERED texts.
+In: the NodeSLO's spec, or an annotation's text. Out: a frozen struct, or None for a section that is missing or unreadable; the
+sections that are a dry run. Names match in any case and null counts as absent, as in Koordinator's decoder: `MBAPercent` and
+`mbaPercent`, `iocfg` and `ioCfg` both occur. A section is decoded once for each NodeSLO. Bound: that of `by_identity`, and
+REMEMBERED texts.
+
+A section with `dryRun: true` is decided by as any other; what its strategies decide is reported and not done.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def decoded(text: str | bytes, kind: type[T]) -> T:
 
 
 def section(field: str, kind: type[T]) -> Callable[[NodeSLORendered], T | None]:
-    """A reader of one section of the spec."""
+    """A reader of one section of the spec; of the whole spec where `field` is empty."""
 
     @lru_cache(maxsize=REMEMBERED)
     def of_text(spec: bytes) -> T | None:
@@ -47,9 +50,41 @@ def section(field: str, kind: type[T]) -> Callable[[NodeSLORendered], T | None]:
     return read
 
 
+THRESHOLD, QOS = "resourceUsedThresholdWithBE", "resourceQOSStrategy"
+"""Sections that several strategies share."""
+_DRY_RUN = "dryrun"
+
+
+def is_dry_run(slo: NodeSLORendered | None, field: str) -> bool:
+    """Whether a section is a dry run; "" is no section."""
+    return bool(field) and slo is not None and field.lower() in _dry_sections(slo)
+
+
+@by_identity
+def _dry_sections(slo: NodeSLORendered) -> frozenset[str]:
+    return _dry_sections_of(bytes(slo.spec))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _dry_sections_of(spec: bytes) -> frozenset[str]:
+    try:
+        document = msgspec.json.decode(spec)
+    except (msgspec.MsgspecError, RecursionError):
+        return frozenset()
+    if not isinstance(document, dict):
+        return frozenset()
+    return frozenset(
+        str(name).lower()
+        for name, part in document.items()
+        if isinstance(part, dict) and any(str(key).lower() == _DRY_RUN and value is True for key, value in part.items())
+    )
+
+
 def _part(spec: bytes, field: str) -> object:
-    """A member of an object, its name in any case; None without it."""
-    document = msgspec.json.decode(spec)
+    """A member of an object, its name in any case; None without it. The object itself for no name."""
+    document: object = msgspec.json.decode(spec)
+    if not field:
+        return document
     if not isinstance(document, dict):
         return None
     return {str(key).lower(): value for key, value in document.items()}.get(field.lower())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.targets.interface import Capabilities, Knob
@@ -35,6 +35,10 @@ class NodeFacts(Struct, frozen=True):
     allocatable_milli: int
     memory_bytes: int
     processors: tuple[Processor, ...]
+    kubelet_cpu_policy: str = ""
+    """CPU manager policy of the kubelet that runs the pods; "" where there is none."""
+    manages_batch_cpus: bool = False
+    """Batch pods are bound to the NUMA nodes that they were given, instead of being suppressed (koordlet's BECPUManager)."""
 
 
 class BestEffortTree(Struct, frozen=True):
@@ -63,6 +67,8 @@ class Situation(Struct, frozen=True):
     """The sum of the burstable pods' CPU requests."""
     identity_sysctl: int | None = None
     """Group identity's sysctl, None where this kernel has none."""
+    resources: NodeResources | None = None
+    """The overcommitted resources of the node, None before they are known."""
 
 
 def holding_cpus(pods: Iterable[PodView]) -> tuple[PodView, ...]:

@@ -72,6 +72,8 @@ class Decision(Struct, frozen=True):
     values: DesiredValues = {}
     orders: tuple[StrategyOrder, ...] = ()
     memory: Struct | None = None
+    keep: bool = False
+    """The values of the last decision stay, whatever `values` says: there is nothing to decide from."""
 
 
 class Input(Enum):
@@ -83,6 +85,8 @@ class Input(Enum):
     """The best-effort tree or the pods' exclusive CPUs changed."""
     USAGE = "usage"
     """The sample or a watched file differs from the last one."""
+    RESOURCES = "resources"
+    """The overcommitted resources of the node changed."""
     CYCLE = "cycle"
     """Every cycle; a node with such a strategy is never idle."""
 
@@ -117,3 +121,9 @@ class Strategy(Struct, frozen=True):
     inputs: Callable[[Policy], frozenset[Input]] = _no_inputs
     cause: Cause = Cause.POLICY
     figures: Callable[[Struct | None], dict[str, int]] = _no_figures
+    section: str = ""
+    """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""
+
+
+RESTORE = Strategy(name="restore", topic="restore", sets=())
+"""Stands for initial values of what no strategy desires any more; every strategy takes precedence."""

@@ -6,6 +6,7 @@
 | `Sysctl`, a file below /proc/sys | `SysctlAttribute` | the file's text |
 | `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list; slice in ns; cookie: a thread's id |
 | `TcClass`, an HTB class of a network device | `TcAttribute` | bits a second |
+| `Processes`, all of a control group | `ProcessAttribute` | name of their core-scheduling group; "" for none |
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids with commas |
 
 Pure: the cgroup drivers and `other.accessors` read and write.
@@ -84,6 +85,19 @@ class ThreadAttribute(Enum):
     COOKIE = "cookie"
 
 
+class Processes(Struct, frozen=True, cache_hash=True):
+    """The processes of a control group below the executor's root, those that come later included."""
+
+    group: str
+
+
+class ProcessAttribute(Enum):
+    """What processes have in common. Those of one core-scheduling group share a cookie."""
+
+    __hash__ = object.__hash__
+    CORE_GROUP = "core-group"
+
+
 class TcClass(Struct, frozen=True, cache_hash=True):
     """An HTB class by its device and class id, e.g. "eth0" and "1:10"."""
 
@@ -113,9 +127,9 @@ class ResctrlAttribute(Enum):
     TASKS = "tasks"
 
 
-NonCgroup = Sysctl | Thread | ResctrlGroup | TcClass
+NonCgroup = Sysctl | Thread | Processes | ResctrlGroup | TcClass
 Place = str | NonCgroup
-Attribute = Knob | SysctlAttribute | ThreadAttribute | ResctrlAttribute | TcAttribute
+Attribute = Knob | SysctlAttribute | ThreadAttribute | ProcessAttribute | ResctrlAttribute | TcAttribute
 
 INITIAL_VALUES: dict[Attribute, str] = {
     Knob.CPU_SHARES: "1024",
@@ -129,6 +143,7 @@ INITIAL_VALUES: dict[Attribute, str] = {
     ThreadAttribute.POLICY: "other",
     ThreadAttribute.SLICE: "0",
     ThreadAttribute.COOKIE: "0",
+    ProcessAttribute.CORE_GROUP: "",
 }
 """Values of a new group or thread; a reset writes these."""
 
@@ -142,6 +157,8 @@ def place_text(place: Place) -> str:
             return f"sysctl/{place.name}"
         case Thread():
             return f"thread/{place.tid}"
+        case Processes():
+            return f"processes/{place.group}"
         case ResctrlGroup():
             return f"resctrl/{place.name}"
         case TcClass():

@@ -29,6 +29,9 @@ _READ_ONLY_PROBE = frozenset(  # a line per device, or a default that may be cha
     )
 )
 PR_SCHED_CORE, PR_SCHED_CORE_GET = 62, 0
+LARGE_BURSTS = "cpu.burst.above_quota"
+"""The capability of kernels that take bursts above the quota."""
+PROBED_QUOTA_US = 10_000
 
 
 def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Capabilities:
@@ -36,6 +39,7 @@ def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path(
     driver.create(SCRATCH)
     try:
         knobs = {knob.value: _probe_knob(driver, knob) for knob in Knob}
+        knobs[LARGE_BURSTS] = _probe_large_bursts(driver)
         knobs["psi.group"] = _probe_group_pressure(driver)
         knobs["cgroup.kill"] = _probe_kill(driver)
     finally:
@@ -75,6 +79,17 @@ def _probe_knob(driver: CgroupDriver, knob: Knob) -> KnobSupport:
     except (OSError, ValueError) as error:
         return _unsupported(f"{path.name}: {error}")
     return _SUPPORTED
+
+
+def _probe_large_bursts(driver: CgroupDriver) -> KnobSupport:
+    """Mainline kernels refuse a burst above the quota."""
+    try:
+        driver.write(SCRATCH, Knob.CPU_QUOTA, str(PROBED_QUOTA_US))
+        driver.write(SCRATCH, Knob.CPU_BURST, str(2 * PROBED_QUOTA_US))
+        large = driver.read(SCRATCH, Knob.CPU_BURST) == str(2 * PROBED_QUOTA_US)
+    except (OSError, ValueError) as error:
+        return _unsupported(f"a burst above the quota: {error}")
+    return _SUPPORTED if large else _unsupported("this kernel has no burst")
 
 
 def _probe_group_pressure(driver: CgroupDriver) -> KnobSupport:

@@ -21,10 +21,9 @@ from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import LABEL_QOS_CLASS
-from cotenant_node_executor.strategies.sections import section
+from cotenant_node_executor.strategies.sections import QOS, section
 
 POLICY = "coreSched"
-SECTION = "resourceQOSStrategy"
 LABEL_GROUP = "koordinator.sh/core-sched-group-id"
 LABEL_POLICY = "koordinator.sh/core-sched-policy"
 EXCLUSIVE, NONE = "exclusive", "none"
@@ -79,7 +78,7 @@ class CoreSchedRule(Struct, frozen=True):
 OFF = CoreSchedRule(enable=False, pod_qos={}, kube_qos_pod={})
 """No pod is in a group."""
 
-qos_strategy = section(SECTION, QosStrategy)
+qos_strategy = section(QOS, QosStrategy)
 
 
 def in_force(slo: NodeSLORendered | None) -> CoreSchedRule:

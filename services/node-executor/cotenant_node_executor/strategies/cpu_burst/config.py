@@ -1,7 +1,7 @@
 """The CPU burst configuration of a pod: the node's section with the fields of the pod's annotation on top.
 
-In: section `cpuBurstStrategy` of the NodeSLO, annotation `koordinator.sh/cpuBurst`. Out: the configuration in force. A field that
-the annotation lacks keeps the node's value, an unreadable annotation changes nothing, and so does an empty policy.
+In: section `cpuBurstStrategy` of the NodeSLO, annotation `koordinator.sh/cpuBurst`. Out: the configuration in force. A field
+that the annotation lacks keeps the node's value, an unreadable annotation changes nothing, and so does an empty policy.
 Source: CPU burst, koordlet rule.
 """
 
@@ -21,8 +21,11 @@ AUTO, KERNEL_ONLY, QUOTA_ONLY = "auto", "cpuBurstOnly", "cfsQuotaBurstOnly"
 
 
 class BurstConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """None: not set. `cpu_burst_percent`: of the limit, for the kernel's burst; `cfs_quota_burst_percent`: the largest quota, of
-    the limit; `cfs_quota_burst_period_seconds`: how long it may be used, negative for always."""
+    """None: not set.
+
+    `cpu_burst_percent`: of the limit, for the kernel's burst; `cfs_quota_burst_percent`: the largest quota, of the limit;
+    `cfs_quota_burst_period_seconds`: how long it may be used, negative for always.
+    """
 
     policy: str | None = None
     cpu_burst_percent: int | None = None

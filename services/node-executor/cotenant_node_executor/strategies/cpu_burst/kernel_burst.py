@@ -1,7 +1,8 @@
 """The kernel's own burst (`cpu.cfs_burst_us`): CPU time that a group may save up and use in one period.
 
-In: a pod's configuration, its containers' CPU limits (milli-CPU). Out: microseconds for each container and, as their sum, for the
-pod: limit * cpuBurstPercent of a 100 ms period, 0 without a limit or with another policy. Source: CPU burst, koordlet rule.
+In: a pod's configuration, its containers' CPU limits (milli-CPU). Out: microseconds for each container and, as their sum, for
+the pod: limit * cpuBurstPercent of a 100 ms period, 0 without a limit or with another policy. Source: CPU burst, koordlet
+rule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One step of a container's CFS quota: up while it is throttled, down while the node is loaded, never outside of its bounds.
 
-In: configuration, state of the share pool, present quota (µs per 100 ms), whether the limiter allows more, the throttled part of
-the last sample's periods. Out: the next quota.
+In: configuration, state of the share pool, present quota (µs per 100 ms), whether the limiter allows more, the throttled part
+of the last sample's periods. Out: the next quota.
 
     up 1.2 times, down 0.8 times, within limit .. limit * cfsQuotaBurstPercent; another policy: the limit
     the limiter denies: down;  throttled: up;  else it remains;  overload turns up and remain into down, cooling and unknown up

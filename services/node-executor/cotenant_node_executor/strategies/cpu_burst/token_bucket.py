@@ -69,8 +69,10 @@ def usage_percent(used_milli: float | None, limit_milli: int) -> int:
 def admit(
     config: BurstConfig, bucket: Bucket | None, usage: int, now_ns: int, initial_ratio: float
 ) -> tuple[bool, Bucket | None]:
-    """Whether a quota may grow now, and the bucket to remember. A bucket of another configuration, or one that was not asked for
-    two periods, begins anew."""
+    """Whether a quota may grow now, and the bucket to remember.
+
+    A bucket of another configuration, or one that was not asked for two periods, begins anew.
+    """
     if not limits(config):
         return True, None
     period, percent = config.cfs_quota_burst_period_seconds or 0, config.cfs_quota_burst_percent

@@ -7,8 +7,8 @@ batch-cpu; the configuration. Out: milli-CPU of requests to release, 0 for none.
     busy         = limit below one CPU, or usage / limit >= usage threshold (90 %)
     satisfaction = limit / request;  release = request * (upper - satisfaction) while it is at or below `lower`
 
-Both the average and the last sample must ask for it, and the smaller amount counts. A window without a third of its samples says
-nothing. Source: BECPUEvict, koordlet rule; the window of one collection interval is v1.7's.
+Both the average and the last sample must ask for it, and the smaller amount counts. A window without a third of its samples
+says nothing. Source: BECPUEvict, koordlet rule; the window of one collection interval is v1.7's.
 """
 
 from __future__ import annotations

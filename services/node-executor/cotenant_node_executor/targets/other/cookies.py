@@ -1,7 +1,7 @@
 """Core-scheduling cookies of processes: the kernel runs threads on one physical core at a time only if their cookies are equal.
 
-In: process ids, and the kernel's calls. Out: which of them carry which cookie afterwards. A process that a call fails for is left
-out, as it may have ended. Source: core scheduling hook, koordlet rule.
+In: process ids, and the kernel's calls. Out: which of them carry which cookie afterwards. A process that a call fails for is
+left out, as it may have ended. Source: core scheduling hook, koordlet rule.
 
     read    the first cookie that is not 0, and the processes with exactly it
     add     a new cookie for the first process, shared to the others
@@ -60,8 +60,8 @@ def add_cookie(calls: CookieCalls, pids: Sequence[int]) -> tuple[int, tuple[int,
 def assign_cookie(
     calls: CookieCalls, pids: Sequence[int], siblings: Sequence[int], target: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-    """The processes that carry the target afterwards, sorted; the siblings that do not carry it; whether no sibling does although
-    one is needed."""
+    """Three answers: the processes that carry the target afterwards, sorted; the siblings that do not carry it; whether no
+    sibling does although one is needed."""
     known = {pid: cookie for pid in pids if (cookie := _cookie(calls, pid)) is not None}
     carrying = [pid for pid, cookie in known.items() if cookie == target]
     lacking = [pid for pid, cookie in known.items() if cookie != target]
