@@ -29,12 +29,19 @@ Key = tuple[str, Knob]
 SIMULATED_KNOBS = (
     Knob.CPU_SHARES,
     Knob.CPU_QUOTA,
+    Knob.CPU_BURST,
     Knob.CPUSET_CPUS,
     Knob.CPU_IDLE,
     Knob.MEMORY_LIMIT,
 )
 _UNCHANGED = WriteReport()
-_START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
+_START = {
+    Knob.CPU_QUOTA: UNLIMITED,
+    Knob.CPU_BURST: "0",
+    Knob.MEMORY_LIMIT: UNLIMITED,
+    Knob.CPU_IDLE: "0",
+    Knob.CPU_SHARES: "1024",
+}
 _FILE_OF = {knob: knob.value for knob in SIMULATED_KNOBS}
 
 
