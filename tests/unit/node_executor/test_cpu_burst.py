@@ -122,7 +122,8 @@ def test_a_pods_annotation_overrides_single_fields_of_the_node_and_an_unreadable
     node = BurstConfig("none", 1000, 300, -1)
     assert pod_config(node, {"koordinator.sh/cpuBurst": '{"policy":"auto"}'}) == BurstConfig("auto", 1000, 300, -1)
     assert pod_config(node, {"koordinator.sh/cpuBurst": '{"CFSQuotaBurstPercent":150}'}) == BurstConfig("none", 1000, 150, -1)
-    for text in ("{", "[]", '{"policy":7}', '{"policy":null}', "null"):
+    numbers = ('{"cpuBurstPercent":1e400}', '{"cpuBurstPercent":99999999999}')
+    for text in (*numbers, "{", "[]", '{"policy":7}', '{"policy":null}', "null"):
         assert pod_config(node, {"koordinator.sh/cpuBurst": text}) == node
     annotated = web(annotations={"koordinator.sh/cpuBurst": '{"policy":"cfsQuotaBurstOnly"}'})
     (found,) = steps(burst_slo(policy="none"), [reading(1, throttled=0.5)], annotated)

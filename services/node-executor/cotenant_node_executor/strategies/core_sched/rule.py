@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.resources import NodeSLORendered
+from cotenant.model.bounds import Int32
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import LABEL_QOS_CLASS
 from cotenant_node_executor.strategies.sections import QOS, section
@@ -34,7 +35,7 @@ class CpuQos(Struct, frozen=True, rename="camel"):
     """The CPU part of a class; None: the class's default."""
 
     enable: bool | None = None
-    sched_idle: int | None = None
+    sched_idle: Int32 | None = None
     core_expeller: bool | None = None
 
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
+from cotenant.model.bounds import Int32
 from cotenant_node_executor.strategies.sections import decoded, section
 
 ANNOTATION = "koordinator.sh/cpuBurst"
@@ -28,9 +29,9 @@ class BurstConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
     """
 
     policy: str | None = None
-    cpu_burst_percent: int | None = None
-    cfs_quota_burst_percent: int | None = None
-    cfs_quota_burst_period_seconds: int | None = None
+    cpu_burst_percent: Int32 | None = None
+    cfs_quota_burst_percent: Int32 | None = None
+    cfs_quota_burst_period_seconds: Int32 | None = None
 
     @property
     def bursts_in_kernel(self) -> bool:
@@ -45,10 +46,10 @@ class BurstStrategy(BurstConfig, frozen=True, rename="camel", omit_defaults=True
     """The section. `share_pool_threshold_percent`: load of the share pool from which quotas shrink."""
 
     policy: str | None = "none"
-    cpu_burst_percent: int | None = 1000
-    cfs_quota_burst_percent: int | None = 300
-    cfs_quota_burst_period_seconds: int | None = -1
-    share_pool_threshold_percent: int = 50
+    cpu_burst_percent: Int32 | None = 1000
+    cfs_quota_burst_percent: Int32 | None = 300
+    cfs_quota_burst_period_seconds: Int32 | None = -1
+    share_pool_threshold_percent: Int32 = 50
 
 
 burst_strategy = section(SECTION, BurstStrategy)

@@ -45,7 +45,7 @@ def operation(config: BurstConfig, state: PoolState, throttled_ratio: float | No
 def ceiling_us(config: BurstConfig, base_us: int) -> int:
     """The largest quota of a container whose limit is `base_us`."""
     percent = config.cfs_quota_burst_percent
-    return int(base_us * percent / 100) if percent is not None and percent > 100 else base_us
+    return base_us * percent // 100 if percent is not None and percent > 100 else base_us
 
 
 def next_quota_us(config: BurstConfig, chosen: Operation, base_us: int, current_us: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from cotenant.events.resources import NodeSLORendered
+from cotenant.model.bounds import Int32
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.cpu_evict.satisfaction import SatisfactionConfig
 from cotenant_node_executor.strategies.sections import THRESHOLD, section
@@ -46,17 +47,17 @@ class EvictConfig(Struct, frozen=True):
 
 class _Section(Struct, frozen=True, rename="camel"):
     enable: bool | None = None
-    upper: int | None = field(default=None, name="cpuEvictBESatisfactionUpperPercent")
-    lower: int | None = field(default=None, name="cpuEvictBESatisfactionLowerPercent")
-    usage_threshold: int | None = field(default=None, name="cpuEvictBEUsageThresholdPercent")
-    cpu_evict_time_window_seconds: int | None = None
+    upper: Int32 | None = field(default=None, name="cpuEvictBESatisfactionUpperPercent")
+    lower: Int32 | None = field(default=None, name="cpuEvictBESatisfactionLowerPercent")
+    usage_threshold: Int32 | None = field(default=None, name="cpuEvictBEUsageThresholdPercent")
+    cpu_evict_time_window_seconds: Int32 | None = None
     cpu_evict_policy: str = "evictByRealLimit"
-    cpu_evict_threshold_percent: int | None = None
-    cpu_evict_lower_percent: int | None = None
-    evict_enabled_priority_threshold: int | None = None
-    cpu_allocatable_evict_threshold_percent: int | None = None
-    cpu_allocatable_evict_lower_percent: int | None = None
-    allocatable_evict_priority_threshold: int | None = None
+    cpu_evict_threshold_percent: Int32 | None = None
+    cpu_evict_lower_percent: Int32 | None = None
+    evict_enabled_priority_threshold: Int32 | None = None
+    cpu_allocatable_evict_threshold_percent: Int32 | None = None
+    cpu_allocatable_evict_lower_percent: Int32 | None = None
+    allocatable_evict_priority_threshold: Int32 | None = None
 
 
 _section = section(THRESHOLD, _Section)
