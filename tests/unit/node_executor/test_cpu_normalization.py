@@ -68,6 +68,7 @@ def test_a_small_change_and_an_impossible_ratio_keep_the_one_before() -> None:
     assert adopted_ratio(1.5, resources(1.52)) == 1.52
     assert adopted_ratio(1.5, resources(0.0)) == 1.5
     assert adopted_ratio(1.5, None) == OFF
+    assert adopted_ratio(1.5, resources(1e300)) == 1e6
 
 
 @pytest.mark.parametrize("text", ["", "x", "[}", "0", "-1", "nan", "inf", "-inf"])

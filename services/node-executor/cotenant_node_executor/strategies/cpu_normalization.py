@@ -33,6 +33,8 @@ from cotenant_node_executor.targets.interface import Knob
 NAME = "cpu-normalization"
 OFF = -1.0
 SMALLEST_CHANGE = 0.01
+MAX_RATIO = 1_000_000.0
+"""A larger ratio counts as this one, as in the calculator."""
 _QOS: dict[str, QoSClass] = {qos.value: qos for qos in QoSClass}
 
 
@@ -61,6 +63,7 @@ def adopted_ratio(before: float, resources: NodeResources | None) -> float:
         ratio = stated_ratio(resources.cpu_normalization_ratio if resources is not None else None)
     except ValueError:
         return before
+    ratio = min(ratio, MAX_RATIO)
     return ratio if abs(ratio - before) >= SMALLEST_CHANGE else before
 
 
