@@ -8,7 +8,7 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
 | cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | what these strategies set, or whom they evict |
-| restore | initial values of what no strategy desires any more |
+| restored | initial values of what no strategy desires any more |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
 | refusals | the kernel refused a value, or a pod cannot run here; each published once |
 
@@ -130,7 +130,10 @@ class Executions:
             namespace=namespace,
             pod=name,
         )
-        return self._event(topic, execution, (core.placed[key].ref, *((core.slo_ref,) if core.slo_ref else ())), now)
+        causes = [core.placed[key].ref]
+        if core.strategies[strategy].cause is Cause.USAGE:
+            causes.append(NEWEST_USAGE)
+        return self._event(topic, execution, (*causes, *((core.slo_ref,) if core.slo_ref else ())), now)
 
     def _rehearsal(self, core: ExecutorCore, rehearsed: Rehearsed, now: datetime) -> Event:
         """What a strategy of a dry run would do."""

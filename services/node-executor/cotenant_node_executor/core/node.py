@@ -146,9 +146,8 @@ class ExecutorNode:
         """Replace the placeholder NEWEST_USAGE in an event's causes by the last stored usage message."""
         if NEWEST_USAGE not in event.causes:
             return event
-        known = (self._usage_ref,) if self._usage_ref else ()
-        others = tuple(cause for cause in event.causes if cause != NEWEST_USAGE)
-        return msgspec.structs.replace(event, causes=known + others)
+        known = (cause if cause != NEWEST_USAGE else self._usage_ref for cause in event.causes)
+        return msgspec.structs.replace(event, causes=tuple(cause for cause in known if cause))
 
     def step(self, now: datetime, *, sample: bool = True) -> list[Event]:
         """Run one cycle; no events before the load is complete. Usage comes first, so that its reference can be a cause."""

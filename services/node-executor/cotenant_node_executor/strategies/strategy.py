@@ -125,5 +125,5 @@ class Strategy(Struct, frozen=True):
     """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""
 
 
-RESTORE = Strategy(name="restore", topic="restore", sets=())
+RESTORE = Strategy(name="restore", topic="restored", sets=())
 """Stands for initial values of what no strategy desires any more; every strategy takes precedence."""
