@@ -42,7 +42,6 @@ WINDOW_NS = 5_000_000_000
 """The share pool's load is an average over this time: five reconcile intervals of a second."""
 MOST_SAMPLES = 20
 _NOT_BURSTABLE = frozenset((QoSClass.LSR, QoSClass.LSE, QoSClass.BE))
-_NODE_OFF = BurstConfig(policy="none")
 
 
 class Burst(Struct, frozen=True):
@@ -94,9 +93,10 @@ def _configured(situation: Situation, node: BurstConfig | None) -> list[tuple[Po
     found: list[tuple[PodView, BurstConfig]] = []
     if node is None:
         return found
-    for group in sorted(situation.pods):
+    asked = [group for group, pod in situation.pods.items() if on or ANNOTATION in pod.annotations]
+    for group in sorted(asked):
         pod = situation.pods[group]
-        if pod.qos in _NOT_BURSTABLE or pod.shape.holds_cpus or not (on or ANNOTATION in pod.annotations):
+        if pod.qos in _NOT_BURSTABLE or pod.shape.holds_cpus:
             continue
         config = pod_config(node, pod.annotations)
         if config is not None:
