@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
+from cotenant_node_executor.core.initial_values import InitialValues
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.rehearsal import Rehearsal, Rehearsed
 from cotenant_node_executor.sampling.snapshot import Snapshot
@@ -48,9 +49,8 @@ from cotenant_node_executor.strategies.strategy import (
     Strategy,
     StrategyOrder,
 )
-from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Knob, Place, Processes, Thread
-from cotenant_node_executor.targets.cpulist import format_cpu_list
-from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities
+from cotenant_node_executor.targets.address import INITIAL_VALUES, Place
+from cotenant_node_executor.targets.interface import Capabilities
 from cotenant_node_executor.targets.knobs import LARGE_BURSTS
 
 
@@ -76,8 +76,7 @@ class DesiredTargets:
         self._rehearsal = Rehearsal()
         self.rehearsed: Sequence[Rehearsed] = ()
         """What strategies of a dry run would have done in the last cycle."""
-        self._initial: dict[Place, dict[Attribute, Desired]] = {}
-        """Initial values of what no strategy desires any more. Bound: the places of strategies."""
+        self._initial = InitialValues(facts)
         self._there: dict[str, PodView] = {}
         """Placed pods with an existing group, by group, as of their last computed values."""
         self._burstable_milli = 0
@@ -146,37 +145,20 @@ class DesiredTargets:
         evictions = self._decide(seen) if self._due else ()
         composed = self._composer.composed()
         if self._composer.dropped:
-            self._restore()
+            dropped, self._composer.dropped = self._composer.dropped, {}
+            self._initial.add(dropped, self._groups)
+            self._composer.put(RESTORE.name, self._initial.values)
             again = self._composer.composed()
             composed = replace(again, changed=(*composed.changed, *again.changed))
         self.rehearsed = self._rehearsal.report(composed.winner) if self._dry else ()
         return composed, evictions
 
-    def _restore(self) -> None:
-        """Desire the initial values of what no strategy desires any more. A thread may have ended: it is left as it is."""
-        dropped, self._composer.dropped = self._composer.dropped, {}
-        for place, attribute in dropped:
-            value = INITIAL_VALUES.get(attribute)
-            if attribute is Knob.CPUSET_CPUS:
-                value = format_cpu_list(processor.cpu for processor in self._facts.processors)
-            if value is None or isinstance(place, Thread) or not self._is_there(place):
-                continue
-            self._initial.setdefault(place, {})[attribute] = Desired(attribute, value, RESTORE.name, "nothing else desired")
-        self._put_initial()
-
-    def _is_there(self, place: Place) -> bool:
-        group = place.group if isinstance(place, Processes) else place
-        return not isinstance(group, str) or group == ROOT_GROUP or group in self._groups
-
-    def _put_initial(self) -> None:
-        self._composer.put(RESTORE.name, {place: (*own.values(),) for place, own in self._initial.items()})
-
     def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:
         """Update the values of new and changed pods, and mark the strategies that must decide again."""
         put, there, new_policy = self._composer.put, self._there, self._policy.slo is not slo
         if self._initial and changed:
-            self._initial = {place: own for place, own in self._initial.items() if self._is_there(place)}
-            self._put_initial()
+            self._initial.keep(self._groups)
+            put(RESTORE.name, self._initial.values)
         came: list[PodView] = []
         of_tree = False
         for group in sorted(changed):
