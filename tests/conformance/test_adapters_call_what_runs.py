@@ -22,25 +22,13 @@ HOST_APPLICATIONS = "cgroups of host applications, and layouts of other containe
 NOT_WIRED: dict[str, str] = {
     "cotenant.domain.qos.priority_value_default": EVICTION_THRESHOLD,
     "cotenant.domain.third_party.find_allocation": THIRD_PARTY,
-    "cotenant.domain.third_party.write_allocation": THIRD_PARTY,
-    "cotenant.domain.third_party.write_origin": THIRD_PARTY,
     "cotenant_metrics_ingest.aggregation.Point": METRIC_POLICY,
     "cotenant_metrics_ingest.aggregation.aggregate": METRIC_POLICY,
-    "cotenant_metrics_ingest.policy.MemoryPolicy": METRIC_POLICY,
-    "cotenant_metrics_ingest.policy.duration_ms": METRIC_POLICY,
-    "cotenant_metrics_ingest.policy.effective_aggregate_duration": METRIC_POLICY,
-    "cotenant_metrics_ingest.policy.effective_report_interval": METRIC_POLICY,
-    "cotenant_metrics_ingest.policy.memory_series": METRIC_POLICY,
-    "cotenant_metrics_ingest.policy.policy_of": METRIC_POLICY,
     "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
     "cotenant_metrics_ingest.report.aggregated_entry": METRIC_POLICY,
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
     "cotenant_metrics_ingest.report.usage_of": METRIC_POLICY,
     "cotenant_metrics_ingest.report.writes_status": METRIC_POLICY,
-    "cotenant_node_executor.sampling.proc.hugepages_bytes": NUMA_USAGE,
-    "cotenant_node_executor.sampling.proc.numa_usage_bytes": NUMA_USAGE,
-    "cotenant_node_executor.sampling.proc.parse_busy_ticks_per_cpu": SATISFACTION,
-    "cotenant_node_executor.sampling.proc.parse_numa_meminfo_kb": NUMA_USAGE,
     "cotenant_node_executor.sampling.usage.Point": SATISFACTION,
     "cotenant_node_executor.sampling.usage.best_effort_usage_milli": SATISFACTION,
     "cotenant_node_executor.sampling.usage.group_cores": SATISFACTION,
@@ -54,7 +42,6 @@ NOT_WIRED: dict[str, str] = {
     "cotenant_node_executor.targets.paths.cgroup_file": HOST_APPLICATIONS,
     "cotenant_node_executor.targets.paths.container_dir": HOST_APPLICATIONS,
     "cotenant_node_executor.targets.paths.container_number_of_dir": HOST_APPLICATIONS,
-    "cotenant_node_executor.targets.paths.detect_layout": HOST_APPLICATIONS,
     "cotenant_node_executor.targets.paths.kube_qos_of_dir": HOST_APPLICATIONS,
     "cotenant_node_executor.targets.paths.pod_dir": HOST_APPLICATIONS,
     "cotenant_node_executor.targets.paths.pod_life_event": HOST_APPLICATIONS,
@@ -110,6 +97,6 @@ def test_what_runs_is_found_by_who_names_it() -> None:
     scheduler = "cotenant_scheduler.core"
     assert (scheduler, "SchedulerCore") in running()
     assert ("cotenant_scheduler.plugins.load_aware", "LoadAwareScheduling") in running()
-    assert ("cotenant.domain.third_party", "write_origin") not in running()
+    assert ("cotenant.domain.third_party", "find_allocation") not in running()
     assert "SchedulerCore" in definitions(scheduler)
     assert imports(scheduler)["Profile"] == ("cotenant_scheduler.framework.profile", "Profile")

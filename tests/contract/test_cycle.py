@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from cotenant.engine.commit import Batch
-from cotenant.engine.cycle import REMEMBERED_BATCHES, Cycle
+from cotenant.engine.cycle import FULL_FROM, REMEMBERED_BATCHES, Cycle
 from cotenant.engine.replay import verify
 from cotenant.events import Commit, Event
 from cotenant.log.contract import Refused, Stored, Write
@@ -463,6 +463,19 @@ def test_an_urgent_event_is_stored_at_once_and_takes_along_what_waits() -> None:
     bench.deliver(cycle)
     batch = proposed(cycle)
     assert {event.subject for event in batch.events[1:]} == {"node.a.resources", "node.now.resources"}
+
+
+def test_a_full_batch_is_one_of_several_and_the_next_one_does_not_wait() -> None:
+    bench, cycle = paced()
+    bench.store(*(metric(f"n{number}", 1) for number in range(FULL_FROM)))
+    bench.deliver(cycle)
+    assert bench.settle(cycle, proposed(cycle, NOW + timedelta(seconds=1)))
+    bench.store(metric("a", 2))
+    bench.deliver(cycle)
+    assert bench.settle(cycle, proposed(cycle, NOW + timedelta(seconds=1)))
+    bench.store(metric("a", 3))
+    bench.deliver(cycle)
+    assert cycle.propose(NOW + timedelta(seconds=1)) is None, "that one was small"
 
 
 def test_a_clock_that_was_set_back_does_not_stretch_the_pace() -> None:

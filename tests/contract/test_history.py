@@ -12,6 +12,8 @@ from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
+from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.predictions import PredictionState
 from cotenant.events.resources import NodeResources
 from cotenant.log.contract import HISTORY, KEEP_PER_SUBJECT, LOG, MARKER_TTL_SECONDS, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
@@ -110,4 +112,25 @@ async def test_a_start_marker_leaves_log_and_stays_in_history(nats_server: NatsS
     await until_history_has(log, 1)
     [kept] = await read_all(log, HISTORY, (">",))
     assert isinstance(kept.data, ServiceStarted)
+    await log.close()
+
+
+async def test_history_takes_over_all_but_the_state_of_predictions_of_which_log_holds_one(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    for number in range(3):
+        state = PredictionState(node="n", trained_ms=number)
+        stored = Event(
+            subject="predictions.n", data=state, id=f"p/{number}", source="/x", time=datetime.now(UTC), replaces=True
+        )
+        metric = Event(
+            subject="metrics.n", data=NodeMetricComputed(node="n"), id=f"m/{number}", source="/x", time=datetime.now(UTC)
+        )
+        assert isinstance(await log.append([Write(event=metric), Write(event=stored)]), Stored)
+    async with asyncio.timeout(WAIT_SECONDS):
+        while await log.last_sequence(HISTORY) < 3:  # noqa: ASYNC110 - a source says nothing when it has caught up
+            await asyncio.sleep(0.05)
+    assert [event.sequence for event in await read_all(log, HISTORY, (">",))] == [1, 3, 5]
+    kept = [event for event in await read_all(log, LOG, (">",)) if event.subject == "predictions.n"]
+    assert [event.sequence for event in kept] == [6]
     await log.close()

@@ -65,7 +65,8 @@ DOCUMENTS: tuple[Document, ...] = (
     (_Topology,)),
 )  # fmt: skip
 _NAMES: dict[str, Sequence[str]] = {
-    "nodes": NODES, "nodemetrics": NODES, "nodeslos": NODES, "noderesourcetopologies": NODES, "namespaces": NAMESPACES,
+    "nodes": NODES, "nodemetrics": NODES, "nodeslos": NODES, "noderesourcetopologies": NODES, "devices": NODES,
+    "namespaces": NAMESPACES,
     "elasticquotas": QUOTAS, "podmigrationjobs": JOBS, "priorityclasses": ("koord-batch", "koord-prod", "mine"),
     "configmaps": ("slo-controller-config",), "runtimeclasses": ("runc", "kata"),
 }  # fmt: skip

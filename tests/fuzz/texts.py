@@ -97,6 +97,19 @@ CONFIGURATION: dict[str, Any] = {
         "applications": [_APPLICATION],
         "nodeConfigs": [{"nodeSelector": _SELECTOR, "applications": [_APPLICATION]}],
     },
+    "cpu-normalization-config": {
+        "enable": True,
+        "defaultRatio": 1.1,
+        "ratioModel": {"Xeon": {"baseRatio": 1.5, "hyperThreadTurboEnabledRatio": 1.2}, "x": {"baseRatio": 1.5}},
+        "nodeConfigs": [{"nodeSelector": _SELECTOR, "enable": False}],
+    },
+    "resource-amplification-config": {
+        "enable": True,
+        "resourceAmplificationRatio": {"cpu": 1.5, "memory": 1.2},
+        "nodeConfigs": [{"nodeSelector": _SELECTOR, "resourceAmplificationRatio": {"cpu": 2}}],
+    },
+    "enable": "true",
+    "rules": [{"name": "owned", "requiredLabels": ["app"], "namespaceWhitelist": ["team"]}],
 }
 """Data of the ConfigMap of the node configuration, by key."""
 
@@ -115,9 +128,15 @@ _EXAMPLES: dict[str, tuple[Any, ...]] = {
     names.ANNOTATION_THIRD_PARTY_ALLOCATIONS: (
         {"allocations": [{"name": "hadoop-yarn", "priority": "koord-batch", "resources": BATCH}]},
     ),
-    "node.koordinator.sh/raw-allocatable": (AMOUNTS,),
-    "node.koordinator.sh/cpu-normalization-ratio": ("1.2", "1", "0"),
+    names.ANNOTATION_RAW_ALLOCATABLE: (AMOUNTS,),
+    names.ANNOTATION_CPU_NORMALIZATION_RATIO: ("1.2", "1", "0"),
+    names.ANNOTATION_AMPLIFICATION_RATIO: ({"cpu": 1.2}, {"cpu": 2, "memory": 1.5}),
+    names.ANNOTATION_CPU_BASIC_INFO: ({"cpuModel": "x", "hyperThreadEnabled": True, "turboEnabled": True},),
+    names.LABEL_CPU_NORMALIZATION_ENABLED: ("true", "false", "maybe"),
+    names.LABEL_NUMA_RESERVATION: ("true", "false"),
     "node.koordinator.sh/network-bandwidth": ("10M", "10G"),
+    "pod.koordinator.sh/replace-resources": ("cpu:kubernetes.io/batch-cpu", "memory:,cpu:kubernetes.io/mid-cpu", "cpu:"),
+    "config.koordinator.sh/controller-managed": ("true", "false"),
     "scheduling.koordinator.sh/usage-thresholds": (THRESHOLDS,),
     "scheduling.koordinator.sh/load-estimated-scaling-factors": ({"cpu": 80, "memory": 70},),
     "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled": ("30",),

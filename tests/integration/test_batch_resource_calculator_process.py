@@ -1,10 +1,11 @@
 """batch-resource-calculator as a process on a real server: it follows the metrics, keeps what a rejected ConfigMap had in
-force over a kill -9, and every commit can be recomputed.
+force over a kill -9, every commit can be recomputed, and it answers what another ConfigMap would change.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import msgspec
 from cotenant.engine.replay import verify
 from cotenant.events import Event, NodeMetricComputed, NodeResources, ObjectStored, Payload
 from cotenant.events.metrics import Usage
+from cotenant.events.requests import CONFIG_DRY_RUN, ConfigEffect
 from cotenant.log.contract import HISTORY, LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.model.subjects import metrics_subject, node_subject, object_subject
@@ -89,3 +91,31 @@ async def test_the_process_lends_survives_kill_nine_and_can_be_recomputed(nats_s
     assert report.ok, report.first_difference
     assert report.verified >= 3
     await log.close()
+
+
+async def asked(log: NatsLog, data: dict[str, str]) -> ConfigEffect:
+    """Ask what a configuration would change; the service has loaded."""
+    reply = await log.client.request(CONFIG_DRY_RUN, json.dumps(data).encode(), timeout=WAIT_SECONDS)
+    assert not reply.headers, reply.headers
+    return msgspec.json.decode(reply.data, type=ConfigEffect)
+
+
+async def test_the_process_answers_what_a_configuration_would_change(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    await configure(log, '{"enable": true, "cpuReclaimThresholdPercent": 50}')
+    node = {"metadata": {"name": "n.1"}, "status": {"capacity": {"cpu": "8", "memory": "16Gi"}}}
+    await say(log, node_subject("n.1"), ObjectStored(object=msgspec.Raw(msgspec.json.encode(node))))
+    await measure(log, "n.1", 1000)
+    process = calculator(nats_server, "only")
+    try:
+        await lent(log, lambda found: found.batch_cpu_milli == 3000)
+        halved = '{"enable": true, "cpuReclaimThresholdPercent": 25}'
+        effect = await asked(log, {"colocation-config": halved})
+        assert effect == ConfigEffect(nodes=1, changes={"batch-cpu": -66.67})
+        assert "degradeTimeMinutes" in (await asked(log, {"colocation-config": '{"degradeTimeMinutes": 0}'})).error
+        assert await asked(log, {"colocation-config": '{"enable": true, "cpuReclaimThresholdPercent": 50}'}) == ConfigEffect()
+    finally:
+        process.terminate()
+        assert process.wait(WAIT_SECONDS) == 0
+        await log.close()

@@ -1,7 +1,7 @@
 """Names that come again after the tombstone of their former bearer has expired: every writer copes, on a real server.
 
-Messages stay a second here instead of ten minutes. A writer that remembers the tombstone expects a sequence that its subject no
-longer has; the server says so, and the writer asks how the subject stands.
+Messages stay a second here instead of ten minutes. A writer that remembers the tombstone expects a sequence that its subject
+no longer has; the server says so, and the writer asks how the subject stands.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def test_a_pod_is_created_again_under_a_name_whose_tombstone_has_expired(l
         assert gateway.core.own_sequence(PODS, "default", "web") > 0
         await expired(log, pod_subject("default", "web"))
         shown = await gateway.create(PODS, "default", as_json(manifest("web")), "test")
-        assert b'"name":"web"' in shown
+        assert b'"name":"web"' in shown.document
 
 
 async def test_a_node_is_registered_again_after_its_tombstone_has_expired(log: NatsLog) -> None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import encode_payload
 from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.predictions import PredictionState
 from cotenant.simulation import START, World
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant
@@ -47,7 +48,7 @@ def decided(calm_seconds: int) -> tuple[list[Decided], int]:
     events = [
         (event.subject, str(event.time), encode_payload(event.data), event.tombstone)
         for event in world.history
-        if not isinstance(event.data, Commit | NodeMetricComputed)
+        if not isinstance(event.data, Commit | NodeMetricComputed | PredictionState)
     ]
     return events, world.steps
 

@@ -6,19 +6,25 @@ the payload, with amounts saturated at their bounds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+from cotenant.domain.amplification import amplified as amplified_by
+from cotenant.domain.amplification import format_ratios
 from cotenant.domain.reservation import kubelet_reserved
 from cotenant.events.resources import NodeResources, Term, ZoneResources
 from cotenant.model.bounds import saturated
 from cotenant.model.quantities import format_milli
-from cotenant_batch_resource_calculator.formulas.amounts import Amounts, of_mapping
+from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
     Evaluation,
     NodeAmounts,
 )
+from cotenant_batch_resource_calculator.formulas.mid import STATIC_MODE
 from cotenant_batch_resource_calculator.formulas.numa import whole_bytes
-from cotenant_batch_resource_calculator.formulas.placing import Offer
+from cotenant_batch_resource_calculator.formulas.placing import Offer, amplified
 from cotenant_batch_resource_calculator.formulas.synchronise import within_band
 from cotenant_batch_resource_calculator.node_state import NodeState, Situation, usage
 
@@ -34,6 +40,22 @@ def _terms(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: O
     found = evaluation.terms
     assert found is not None
     machine = state.executor_ref or state.node_ref
+    mid = evaluation.mid
+    predicted = [
+        _term("node-usage", found.capacity - mid.unused, state.metric_ref),
+        _term("mid-prod-reclaimable", mid.prod_reclaimable, state.metric_ref),
+        _term("mid-unused", mid.unused, state.metric_ref),
+        _term("mid-reclaimed", mid.reclaimed),
+        _term("mid-reserved", mid.reserved, state.metric_ref),
+        _term("mid-unallocated", mid.unallocated),
+        _term("mid-limit", mid.limit, situation.config),
+        _term("mid", mid.mid),
+    ]
+    ratios = situation.shape.amplification
+    amplified_amounts = [
+        _term("allocatable", of_mapping(node.allocatable), machine),
+        _term("amplified", of_mapping({**node.allocatable, **amplified_by(node.allocatable, ratios)}), situation.config),
+    ]
     return [
         _term("capacity", found.capacity, machine),
         _term("margin", found.margin, situation.config),
@@ -46,17 +68,26 @@ def _terms(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: O
         _term("high-priority-request", found.need.request),
         _term("high-priority-max-used-request", found.need.max_used_request, state.metric_ref),
         _term("calculated", found.batch),
-        _term("origin", offer.origin, situation.config if situation.ratio > 1.0 else ""),
-        _term("third-party", situation.foreign, state.yarn_ref),
+        _term("origin", offer.origin, _ratio_source(state, situation) if situation.ratio > 1.0 else ""),
+        _term("third-party", situation.foreign, state.yarn_ref or state.node_ref),
+        *(predicted if mid.measured else predicted[-2:]),
+        *(amplified_amounts if ratios else ()),
     ]
 
 
-def _zones(state: NodeState, evaluation: Evaluation, threshold: float) -> tuple[ZoneResources, ...]:
+def _ratio_source(state: NodeState, situation: Situation) -> str:
+    """What the ratio came from: the machine's CPUs, else the object's annotation."""
+    if not situation.shape.cpu_normalization:
+        return state.node_ref
+    return state.declared_ref or state.machine_ref or situation.config
+
+
+def _zones(state: NodeState, evaluation: Evaluation, ratio: float, threshold: float) -> tuple[ZoneResources, ...]:
     last = {zone.name: zone for zone in (state.published.zones if state.published is not None else ())}
     zones = []
-    for name, figures in zip(state.zones, evaluation.zones, strict=True):
+    for name, figures in zip(state.zones(), evaluation.zones, strict=True):
         old = last.get(name)
-        cpu, memory = saturated(figures.cpu), saturated(whole_bytes(figures.memory))
+        cpu, memory = saturated(amplified(figures.cpu, ratio)), saturated(whole_bytes(figures.memory))
         zones.append(
             ZoneResources(
                 name=name,
@@ -101,7 +132,25 @@ def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation) ->
         cpu += f" - foreign {format_milli(situation.foreign.cpu)}"
     if situation.foreign.memory:
         memory += f" - foreign {_memory(situation.foreign.memory)}"
-    return f"{cpu} (not below 0); {memory} (not below 0)"
+    return f"{cpu} (not below 0); {memory} (not below 0)" + "".join(_further(evaluation, situation))
+
+
+def _further(evaluation: Evaluation, situation: Situation) -> Iterator[str]:
+    """Walk what is said of mid, of normalised CPUs and of amplification."""
+    mid, strategy, shape = evaluation.mid, situation.strategy, situation.shape
+    if not mid.measured:
+        yield f"; mid-cpu {format_milli(mid.mid.cpu)}, mid-memory {_memory(mid.mid.memory)} by midReclaimMode {STATIC_MODE}"
+    elif mid.prod_reclaimable != ZERO or strategy.mid_unallocated_percent:
+        percent = strategy.mid_unallocated_percent or 0
+        yield (
+            f"; mid-cpu {format_milli(mid.mid.cpu)} = predicted reclaimable {format_milli(mid.prod_reclaimable.cpu)}"
+            f" within unused {format_milli(mid.unused.cpu)} + {percent} % of unallocated {format_milli(mid.unallocated.cpu)},"
+            f" at most {format_milli(mid.limit.cpu)}; mid-memory {_memory(mid.mid.memory)} likewise"
+        )
+    if situation.ratio > 1.0:
+        yield f"; batch-cpu in units of the reference CPU: x {situation.ratio:.2f}"
+    if shape.amplification:
+        yield f"; allocatable is amplified by {format_ratios(shape.amplification)}"
 
 
 def compose(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: Offer, situation: Situation) -> NodeResources:
@@ -109,7 +158,7 @@ def compose(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: 
     found = evaluation.terms
     assert found is not None
     assert offer.offered is not None
-    mid = evaluation.mid
+    mid = evaluation.mid.mid
     notes = list(situation.notes)
     if found.need.assumed:
         notes.append(f"{len(found.need.assumed)} pods without a metric yet count by their request")
@@ -121,8 +170,8 @@ def compose(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: 
         node=state.name,
         batch_cpu_milli=saturated(offer.offered.cpu),
         batch_memory_bytes=saturated(offer.offered.memory),
-        mid_cpu_milli=saturated(mid.cpu) if mid is not None else 0,
-        mid_memory_bytes=saturated(mid.memory) if mid is not None else 0,
+        mid_cpu_milli=max(saturated(mid.cpu), 0),
+        mid_memory_bytes=max(saturated(mid.memory), 0),
         cpu_policy=policies.cpu_policy.value,
         memory_policy=policies.memory_policy.value,
         terms=tuple(_terms(state, node, evaluation, offer, situation)),
@@ -131,14 +180,26 @@ def compose(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: 
         update_time=state.metric.update_time if state.metric is not None else None,
         third_party=usage(situation.foreign),
         origin=usage(offer.origin),
-        zones=_zones(state, evaluation, threshold),
+        zones=_zones(state, evaluation, situation.ratio, threshold),
         assumed=found.need.assumed[:MAX_NAMED_PODS],
         dangling=found.need.dangling[:MAX_NAMED_PODS],
         cpu_normalization_ratio=situation.ratio,
         cluster_enable=situation.cluster_enable,
         strategy=situation.base,
         config=situation.config,
+        **_shape(state, situation),
     )
+
+
+def _shape(state: NodeState, situation: Situation) -> dict[str, Any]:
+    shape = situation.shape
+    return {
+        "cpu_normalization": shape.cpu_normalization,
+        "amplification": shape.amplification,
+        "devices": shape.devices.amounts,
+        "device_labels": shape.devices.labels,
+        "yarn": state.yarn.used if state.yarn is not None else None,
+    }
 
 
 def compose_withdrawn(state: NodeState, situation: Situation, message: str) -> NodeResources:
@@ -157,4 +218,5 @@ def compose_withdrawn(state: NodeState, situation: Situation, message: str) -> N
         cluster_enable=situation.cluster_enable,
         strategy=situation.base,
         config=situation.config,
+        **_shape(state, situation),
     )

@@ -1,7 +1,7 @@
 """batch-resource-calculator: decides how much of each node batch pods may use, and renders its NodeSLO.
 
-Folds node objects, executors' reports, metrics, placements and runs, YARN's usage, NUMA topologies and the ConfigMap
-slo-controller-config. Decides `node.<node>.resources` and `node.<node>.slo`.
+Folds node objects, executors' reports and machines, metrics, placements and runs, YARN's usage, NUMA topologies, devices and
+the ConfigMap slo-controller-config. Decides `node.<node>.resources` and `node.<node>.slo`.
 
 When an event is published again:
 
@@ -22,9 +22,7 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.api.objects.metadata import ObjectMeta
-from cotenant.api.objects.node import Node, decode_node
-from cotenant.api.objects.policies import ConfigMap
+from cotenant.domain.node import overcommitted_amounts
 from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
@@ -34,32 +32,38 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.topology import MachineTopology
 from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import ending
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.subjects import object_subject, resources_subject, slo_subject, tokens
-from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration, reject_configuration
-from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, resources_of
-from cotenant_batch_resource_calculator.node_state import NodeState, PlacedPod
-from cotenant_batch_resource_calculator.rendering import render
-from cotenant_batch_resource_calculator.topology import zone_capacities
+from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration
+from cotenant_batch_resource_calculator.counts import Counts
+from cotenant_batch_resource_calculator.deciding import is_due_now, lent_under, next_look, resources_of
+from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals
+from cotenant_batch_resource_calculator.node_state import NodeState
+from cotenant_batch_resource_calculator.placed_pods import PlacedPod
+from cotenant_batch_resource_calculator.reading import read_configuration, read_devices, read_node
+from cotenant_batch_resource_calculator.rendering import Renderer
+from cotenant_batch_resource_calculator.topology import DeclaredTopology, declared_topology
 
 FILTERS = (
     "objects.core.nodes._.*",
     object_subject("", "configmaps", SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME),
     "objects.topology%2Enode%2Ek8s%2Eio.noderesourcetopologies._.*",
+    "objects.scheduling%2Ekoordinator%2Esh.devices._.*",
     "metrics.*",
     "node.*.executor",
+    "node.*.topology",
     "node.*.placement.*.*",
     "node.*.run.*.*",
     "node.*.resources",
     "node.*.slo",
     "yarn.*",
 )
-CORE_VERSION = "1"
+CORE_VERSION = "2"
 
 _GONE = PlacementPhase.GONE
-_CONFIG_DECODER = msgspec.json.Decoder(ConfigMap)
 
 
 class CalculatorConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +77,9 @@ class BatchResourceCalculator:
         self.config = config or CalculatorConfig()
         self._nodes: dict[str, NodeState] = {}
         self._configuration: Configuration = load_configuration(None)
+        self._renderer = Renderer(self._configuration)
         self._sequences = LastSequences()
+        self.counts = Counts()
         self._agenda = Agenda()
         """Nodes that may need an event."""
 
@@ -127,20 +133,25 @@ class BatchResourceCalculator:
     def _apply_object(self, event: Event, plural: str, name: str) -> None:
         stored = event.data if isinstance(event.data, ObjectStored) and not event.tombstone else None
         if plural == "configmaps":
-            self._configuration = _read_configuration(event, stored)
+            self._configuration = read_configuration(event, stored)
+            self._renderer = Renderer(self._configuration)
+            self.counts.configured(self._configuration)
             for state in self._nodes.values():
-                state.changed()
+                state.configuration_changed()
                 state.rendered = None
             self._agenda.mark_all(self._nodes)
             return
         state = self._changing(name)
         if plural == "nodes":
-            state.node, state.unreadable = _read_node(stored, name)
+            state.node, state.unreadable = read_node(stored, name)
             state.node_ref = event.ref if stored is not None else ""
             state.rendered = None
         elif plural == "noderesourcetopologies":
-            state.zones = zone_capacities(stored.object) if stored is not None else {}
-            state.zones_ref = event.ref if stored is not None else ""
+            state.declared = declared_topology(stored.object) if stored is not None else DeclaredTopology()
+            state.declared_ref = event.ref if stored is not None else ""
+        elif plural == "devices":
+            state.devices = read_devices(stored) if stored is not None else DeviceTotals()
+            state.devices_ref = event.ref if stored is not None else ""
 
     def _apply_metric(self, event: Event, name: str) -> None:
         state = self._state(name)
@@ -162,13 +173,25 @@ class BatchResourceCalculator:
         state.yarn_ref = event.ref if data is not None else ""
 
     def _apply_node(self, event: Event, name: str, rest: tuple[str, ...]) -> None:
-        state = self._changing(name)
         data = None if event.tombstone else event.data
+        if rest == ("resources",) and isinstance(data, NodeResources):
+            self.counts.resources_stored(data)
+            state = self._state(name)
+            if state.published_as_decided(data):
+                state.resources = event
+                self._agenda.mark(name)
+                return
+        state = self._changing(name)
+        if isinstance(data, NodeSLORendered):
+            self.counts.slo_stored(data)
         match rest:
             case ("executor",):
                 state.executor = data if isinstance(data, ExecutorStatus) else None
                 state.executor_ref = event.ref if state.executor is not None else ""
                 state.rendered = None
+            case ("topology",):
+                state.machine = data if isinstance(data, MachineTopology) else None
+                state.machine_ref = event.ref if state.machine is not None else ""
             case ("resources",):
                 state.resources = event if isinstance(data, NodeResources) else None
             case ("slo",):
@@ -218,6 +241,25 @@ class BatchResourceCalculator:
                 self._agenda.settle(name, next_look(state))
         return events
 
+    # -- what would be -------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[str]:
+        """Return the names of the nodes that have an object, sorted."""
+        return sorted(name for name, state in self._nodes.items() if state.node is not None)
+
+    def lent(self, name: str, configuration: Configuration | None, now: datetime) -> dict[str, int] | None:
+        """Return what a node would lend, by resource name; None: the node is gone. `configuration` None: the one in force."""
+        state = self._nodes.get(name)
+        if state is None or state.node is None:
+            return None
+        if configuration is None:
+            return overcommitted_amounts(resources_of(state, self._configuration, now).payload)
+        return lent_under(state, configuration, now)
+
+    def published(self) -> list[NodeResources]:
+        """Return the last resources event of each node."""
+        return [resources for state in list(self._nodes.values()) if (resources := state.published) is not None]
+
     def _end(self, state: NodeState) -> list[Event]:
         return [ending(own.subject, own.data, own.causes) for own in (state.resources, state.slo) if own is not None]
 
@@ -236,33 +278,14 @@ class BatchResourceCalculator:
 
     def _rendered(self, state: NodeState) -> NodeSLORendered:
         if state.rendered is None:
-            state.rendered = render(
-                self._configuration, state.name, state.labels, state.annotations, state.reservation(), state.published_slo
+            state.rendered = self._renderer.render(
+                state.name, state.labels, state.annotations, state.reservation(), state.published_slo
             )
         return state.rendered
 
     def _causes(self, state: NodeState, payload: NodeResources) -> tuple[str, ...]:
         """The causes: first the metric, which changes the figures most often, then the other inputs."""
-        refs = [state.metric_ref, state.yarn_ref, state.executor_ref, state.node_ref, payload.config, state.zones_ref]
+        refs = [state.metric_ref, state.yarn_ref, state.executor_ref, state.node_ref, payload.config]
+        refs += [state.declared_ref, state.machine_ref, state.devices_ref]
         refs += [placed.ref for key in payload.assumed if (placed := state.placed.get(key)) is not None]
         return tuple(dict.fromkeys(ref for ref in refs if ref))
-
-
-def _read_configuration(event: Event, stored: ObjectStored | None) -> Configuration:
-    """Return the configuration of the ConfigMap's last version; an object that is no ConfigMap rejects every section."""
-    if stored is None:
-        return load_configuration(None)
-    try:
-        return load_configuration(_CONFIG_DECODER.decode(stored.object).data, event.ref)
-    except msgspec.DecodeError as error:
-        return reject_configuration(f"ConfigMap {SLO_CONFIG_NAMESPACE}/{SLO_CONFIG_NAME}: {error}", event.ref)
-
-
-def _read_node(stored: ObjectStored | None, name: str) -> tuple[Node | None, str]:
-    """Return the node object, or None and the error if it is unreadable."""
-    if stored is None:
-        return None, ""
-    try:
-        return decode_node(stored.object), ""
-    except msgspec.DecodeError as error:
-        return Node(metadata=ObjectMeta(name=name)), str(error)

@@ -10,40 +10,53 @@ The first rule that matches applies:
     MetricUnknown         no new samples, but for less than that time           the last figures are held
     (none)                the formula
 
-A rejected colocation section keeps the strategy of the node's last event (the built-in defaults where it has none) and
-a foreign share that cannot be read keeps the last one; both are named in `message`, and the rejection in the code too.
+A rejected section keeps what the node's last event has (the strategy, the ratios; the built-in defaults where it has none), and
+a foreign share that cannot be read and a ratio that cannot be found keep the last one; each is named in `message`, and a
+rejection in the code too. CPU normalisation, amplification and device totals are decided whether the node lends or not: each
+has a switch of its own (Koordinator stops all of them with colocation).
+
+Over 300 lines: one rule from top to bottom.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
 from cotenant.events.envelope import Event
 from cotenant.events.resources import NodeResources
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.model.bounds import saturated
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_CPU_NORMALIZATION_ENABLED
 from cotenant.model.quantities import QuantityError
+from cotenant.model.tiers import OVERCOMMITTED
 from cotenant.model.times import NEVER
 from cotenant_batch_resource_calculator.composing import compose, compose_withdrawn
 from cotenant_batch_resource_calculator.config import colocation
-from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
+from cotenant_batch_resource_calculator.config.colocation import Chosen, ColocationStrategy
 from cotenant_batch_resource_calculator.config.in_force import Configuration
-from cotenant_batch_resource_calculator.config.json_overlay import JsonObject, JsonValue
-from cotenant_batch_resource_calculator.formulas.amounts import Amounts, of_mapping
+from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonValue
+from cotenant_batch_resource_calculator.config.ratios import AMPLIFICATION_KEY, NORMALIZATION_KEY, select_ratios
+from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
+from cotenant_batch_resource_calculator.formulas.amplification import amplification
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
     DEFAULT_UPDATE_SECONDS,
+    Evaluation,
     NodeAmounts,
     batch_strategy,
     calculate,
     degrade_minutes,
     withdrawal,
 )
-from cotenant_batch_resource_calculator.formulas.placing import normalization_ratio, offer
-from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, due_from, is_due, stale_from
-from cotenant_batch_resource_calculator.node_state import NodeState, Situation, Standing, amounts
+from cotenant_batch_resource_calculator.formulas.normalization import RatioError, normalization, parse_ratio
+from cotenant_batch_resource_calculator.formulas.placing import Offer, normalization_ratio, offer
+from cotenant_batch_resource_calculator.formulas.synchronise import due_from, is_due, stale_from
+from cotenant_batch_resource_calculator.node_state import NodeState, Shape, Situation, Standing, amounts
+from cotenant_batch_resource_calculator.publishing import moved
 
 CONFIG_REJECTED = "ConfigRejected"
 DISABLED = "ColocationDisabled"
@@ -88,13 +101,13 @@ def _standing(state: NodeState, configuration: Configuration, now: datetime) -> 
         state.situation = _situation(state, configuration)
     situation = state.situation
     strategy = situation.strategy
-    payload = _payload(state, situation, now)
+    payload, state.evaluation = _payload(state, situation, state.evaluation, now)
     last = state.published
     return Standing(
         payload=payload,
         strategy=strategy,
         withdrawal=_withdrawn_by_time(state, strategy, now),
-        news=last is None or _moved(last, payload, strategy.resource_diff_threshold or DEFAULT_DIFF_THRESHOLD),
+        news=last is None or moved(last, payload, strategy.resource_diff_threshold or DEFAULT_DIFF_THRESHOLD),
         differs=last != payload,
         refresh_seconds=strategy.update_time_threshold_seconds or DEFAULT_UPDATE_SECONDS,
         calculated=state.evaluation is not None,
@@ -103,58 +116,140 @@ def _standing(state: NodeState, configuration: Configuration, now: datetime) -> 
 
 def _situation(state: NodeState, configuration: Configuration) -> Situation:
     base, cluster_enable = _base_strategy(state, configuration)
-    strategy, ignored = colocation.on_node(base, state.labels, state.annotations)
+    labels, annotations = state.labels, state.annotations
+    strategy, ignored = colocation.on_node(base, labels, annotations)
     foreign, foreign_note = _foreign(state)
-    rejected = configuration.rejection(colocation.KEY)
-    notes = [note for note in (ignored, foreign_note, state.reservation().error) if note]
+    normalized, normalization_note = _normalization(state, configuration, labels)
+    amplified, amplification_note = _amplification(state, configuration, labels, normalized)
+    rejected = configuration.rejection(colocation.KEY, NORMALIZATION_KEY, AMPLIFICATION_KEY)
+    found = (ignored, foreign_note, normalization_note, amplification_note, state.devices.error, state.reservation().error)
+    notes = [note for note in found if note]
     if rejected:
-        notes.append(f"the ConfigMap's section was rejected and the strategy before it stays in force: {rejected}")
+        notes.append(f"the ConfigMap's section was rejected and what stood before it stays in force: {rejected}")
     return Situation(
         strategy=strategy,
         policies=batch_strategy(strategy),
-        base=msgspec.Raw(msgspec.json.encode(base, order="deterministic")),
+        base=base.text,
         cluster_enable=cluster_enable,
         config=configuration.source,
         foreign=foreign,
-        ratio=normalization_ratio(state.annotations),
+        ratio=float(normalized) if normalized else normalization_ratio(annotations),
+        shape=Shape(normalized, amplified, state.devices),
         reason=CONFIG_REJECTED if rejected else "",
         notes=tuple(notes),
     )
 
 
-def _payload(state: NodeState, situation: Situation, now: datetime) -> NodeResources:
+def _normalization(state: NodeState, configuration: Configuration, labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the text of the ratio, and a note. Empty: the object's own annotation counts, as long as neither the ConfigMap nor
+    the node's label says anything of normalisation."""
+    section = configuration.normalization
+    kept = state.published.cpu_normalization if state.published is not None else ""
+    if section is None:
+        return kept, ""
+    if not section.given and LABEL_CPU_NORMALIZATION_ENABLED not in labels:
+        return "", ""
+    try:
+        return normalization(labels, select_ratios(section, labels), state.cpu_info()), ""
+    except RatioError as error:
+        return kept, f"CPU normalisation: {error}" + (f"; the ratio {kept} stays" if kept else "")
+
+
+def _amplification(
+    state: NodeState, configuration: Configuration, labels: Mapping[str, str], normalized: str
+) -> tuple[dict[str, float], str]:
+    """Return the ratios by resource, and a note."""
+    section = configuration.amplification
+    kept = state.published.amplification if state.published is not None else {}
+    if section is None:
+        return kept, ""
+    try:
+        ratio = float(normalized) if normalized else parse_ratio(state.annotations)
+        return amplification(select_ratios(section, labels), ratio), ""
+    except RatioError as error:
+        return kept, f"amplification: {error}" + ("; the ratios before stay" if kept else "")
+
+
+class _Withdrawn(msgspec.Struct, frozen=True):
+    """The node lends nothing: the code, and why in words."""
+
+    reason: str
+    message: str
+    degraded: bool = False
+
+
+class _Unknown(msgspec.Struct, frozen=True):
+    """Nothing is heard from the node: its last figures are held."""
+
+    last: NodeResources
+    since: datetime
+
+
+class _Lent(msgspec.Struct, frozen=True):
+    """What the formula makes of the node."""
+
+    node: NodeAmounts
+    evaluation: Evaluation
+    offer: Offer
+
+
+def _judged(
+    state: NodeState, situation: Situation, evaluation: Evaluation | None, now: datetime
+) -> _Withdrawn | _Unknown | _Lent:
+    """Return what becomes of the node by the first rule that matches. `evaluation`: the formula's, where it is known."""
     strategy = situation.strategy
     if not colocation.is_enabled(situation.cluster_enable, strategy):
         where = "for the node" if situation.cluster_enable else "for the cluster"
-        message = f"colocation is switched off {where}: batch and mid resources are not offered"
-        return compose_withdrawn(state, _because(situation, DISABLED), message)
+        return _Withdrawn(DISABLED, f"colocation is switched off {where}: batch and mid resources are not offered")
     try:
         node = state.figures()
     except QuantityError as error:
-        return compose_withdrawn(state, _because(situation, UNKNOWN_CAPACITY), f"the node's capacity: {error}")
+        return _Withdrawn(UNKNOWN_CAPACITY, f"the node's capacity: {error}")
     if not of_mapping(node.capacity).cpu or not of_mapping(node.capacity).memory:
         message = "neither the executor nor the node object says how much CPU and memory the node has"
         message = f"the node object cannot be read: {state.unreadable}" if state.unreadable else message
-        return compose_withdrawn(state, _because(situation, UNKNOWN_CAPACITY), message)
+        return _Withdrawn(UNKNOWN_CAPACITY, message)
     code, message = withdrawal(state.metric.update_time if state.metric is not None else None, strategy, now)
     if code:
-        return compose_withdrawn(state, _because(situation, code, degraded=True), message)
+        return _Withdrawn(code, message, degraded=True)
     last = state.published
     unknown_since = state.metric.unknown_since if state.metric is not None else None
     if unknown_since is not None and last is not None:
-        return _held(last, _because(situation, METRIC_UNKNOWN), unknown_since)
-    return _calculated(state, node, situation)
-
-
-def _calculated(state: NodeState, node: NodeAmounts, situation: Situation) -> NodeResources:
-    measurement = state.measurement()
-    assert measurement is not None
-    if state.evaluation is None:
-        state.evaluation = calculate(node, measurement, state.pods(), situation.strategy, tuple(state.zones.values()))
-    terms = state.evaluation.terms
-    assert terms is not None
+        return _Unknown(last, unknown_since)
+    demand = state.demand()
+    assert demand is not None
+    if evaluation is None:
+        evaluation = calculate(node, demand, strategy, tuple(state.zones().values()))
+    assert evaluation.terms is not None
     taken = {BATCH_CPU: situation.foreign.cpu, BATCH_MEMORY: situation.foreign.memory}
-    return compose(state, node, state.evaluation, offer(terms.batch, situation.ratio, taken), situation)
+    return _Lent(node, evaluation, offer(evaluation.terms.batch, situation.ratio, taken))
+
+
+def _payload(
+    state: NodeState, situation: Situation, evaluation: Evaluation | None, now: datetime
+) -> tuple[NodeResources, Evaluation | None]:
+    """Return the event, and the evaluation that it was made from; None where the formula does not count."""
+    match _judged(state, situation, evaluation, now):
+        case _Withdrawn(reason, message, degraded):
+            return compose_withdrawn(state, _because(situation, reason, degraded=degraded), message), None
+        case _Unknown(last, since):
+            return _held(last, _because(situation, METRIC_UNKNOWN), since), None
+        case _Lent(node, found, offered):
+            return compose(state, node, found, offered, situation), found
+
+
+def lent_under(state: NodeState, configuration: Configuration, now: datetime) -> dict[str, int]:
+    """Return what the node would lend under a configuration, by resource name; the state's own caches are left alone."""
+    situation = _situation(state, configuration)
+    match _judged(state, situation, None, now):
+        case _Lent(_, evaluation, offered):
+            batch, mid = offered.offered or ZERO, evaluation.mid.mid
+            amounts_lent = (batch.cpu, batch.memory, mid.cpu, mid.memory)
+            return {name: max(saturated(amount), 0) for name, amount in zip(OVERCOMMITTED, amounts_lent, strict=True)}
+        case _Unknown(last, _):
+            return overcommitted_amounts(last)
+        case _Withdrawn():
+            return dict.fromkeys(OVERCOMMITTED, 0)
 
 
 def _because(situation: Situation, reason: str, *, degraded: bool = False) -> Situation:
@@ -164,26 +259,43 @@ def _because(situation: Situation, reason: str, *, degraded: bool = False) -> Si
 
 
 def _held(last: NodeResources, situation: Situation, since: datetime) -> NodeResources:
-    """Return the last figures with the code MetricUnknown: usage is unknown, so nothing is calculated from it."""
+    """Return the last figures with the code MetricUnknown: usage is unknown, so nothing is calculated from it. What does not
+    come from usage is as it is now."""
+    shape = situation.shape
+    held = msgspec.structs.replace(
+        last,
+        cpu_normalization=shape.cpu_normalization,
+        amplification=shape.amplification,
+        devices=shape.devices.amounts,
+        device_labels=shape.devices.labels,
+    )
     if last.reason.startswith(METRIC_UNKNOWN):
-        return last
+        return held
     message = (
         f"nothing is heard from the node since {since.isoformat(timespec='seconds')}: the last figures are held until the"
         f" metric is older than degradeTimeMinutes; {last.message}"
     )
-    return msgspec.structs.replace(last, reason=situation.reason, message=message)
+    return msgspec.structs.replace(held, reason=situation.reason, message=message)
 
 
-def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[JsonObject, bool]:
+def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[Chosen, bool]:
     """Return the strategy without the node's own annotation and labels, and whether the cluster enables colocation."""
     config = configuration.colocation
     if config is not None:
-        return colocation.select(config, state.labels), config.cluster.get("enable") is True
+        return colocation.choose(config, state.labels), config.cluster.get("enable") is True
     last = state.published
     if last is None:
-        return colocation.DEFAULTS, False
+        return _DEFAULTS, False
     kept: JsonValue = msgspec.json.decode(last.strategy)
-    return (kept if isinstance(kept, dict) else colocation.DEFAULTS), last.cluster_enable
+    if not isinstance(kept, dict):
+        return _DEFAULTS, last.cluster_enable
+    try:
+        return colocation.chosen(kept), last.cluster_enable
+    except ConfigError:
+        return _DEFAULTS, last.cluster_enable
+
+
+_DEFAULTS = colocation.chosen(colocation.DEFAULTS)
 
 
 def _foreign(state: NodeState) -> tuple[Amounts, str]:
@@ -196,39 +308,3 @@ def _foreign(state: NodeState) -> tuple[Amounts, str]:
         return kept, f"the last known foreign share stays: {error}"
     annotated = Amounts(total.get(BATCH_CPU, 0), total.get(BATCH_MEMORY, 0))
     return (annotated + amounts(state.yarn.used) if state.yarn is not None else annotated), ""
-
-
-def _moved(old: NodeResources, wanted: NodeResources, threshold: float) -> bool:
-    """Whether a code changed, or a figure by more than the dead band."""
-    if _codes(old) != _codes(wanted):
-        return True
-    before, after = _figures(old), _figures(wanted)
-    return any_differs(sorted({*before, *after}), before, after, threshold)
-
-
-def _codes(resources: NodeResources) -> tuple[object, ...]:
-    return (
-        resources.withdrawn,
-        resources.degraded,
-        resources.reason,
-        resources.cpu_policy,
-        resources.memory_policy,
-        resources.cluster_enable,
-        bytes(resources.strategy),
-        tuple(zone.name for zone in resources.zones),
-    )
-
-
-def _figures(resources: NodeResources) -> dict[str, int]:
-    if resources.withdrawn:
-        return {}
-    return {
-        "batch-cpu": resources.batch_cpu_milli,
-        "batch-memory": resources.batch_memory_bytes,
-        "mid-cpu": resources.mid_cpu_milli,
-        "mid-memory": resources.mid_memory_bytes,
-        "origin-cpu": resources.origin.cpu_milli,
-        "origin-memory": resources.origin.memory_bytes,
-        **{f"{zone.name}-cpu": zone.batch_cpu_milli for zone in resources.zones},
-        **{f"{zone.name}-memory": zone.batch_memory_bytes for zone in resources.zones},
-    }

@@ -6,66 +6,49 @@ order between subjects change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from cotenant.api.objects.node import Node
-from cotenant.api.objects.pod import Pod, decode_pod
-from cotenant.api.objects.pod_resources import pod_requests
-from cotenant.domain.qos import QoSClass, priority_default, qos_raw
-from cotenant.domain.reservation import Reservation, parse_reservation
+from cotenant.domain.node import estimate_node_allocatable
+from cotenant.domain.reservation import Reservation, kubelet_reserved, parse_reservation
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed, Usage
-from cotenant.events.placements import Placement
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus
+from cotenant.events.topology import CpuBasicInfo, MachineTopology
 from cotenant.events.yarn import YarnNode
-from cotenant.log.contract import LOG
 from cotenant.model.bounds import saturated
-from cotenant.model.names import ANNOTATION_RESOURCE_STATUS
+from cotenant.model.names import LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, resource_amount
-from cotenant.model.tiers import PriorityClass
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed
-from cotenant_batch_resource_calculator.formulas.evaluation import Evaluation, NodeAmounts, NodeMeasurement
+from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals
+from cotenant_batch_resource_calculator.formulas.evaluation import (
+    Demand,
+    Evaluation,
+    NodeAmounts,
+    NodeMeasurement,
+    demand_of,
+)
+from cotenant_batch_resource_calculator.formulas.normalization import parse_basic_info
+from cotenant_batch_resource_calculator.placed_pods import PlacedPod
+from cotenant_batch_resource_calculator.topology import DeclaredTopology, machine_zones
+
+_NO_USAGE = Usage()
 
 
-class _ZoneAllocation(msgspec.Struct, frozen=True):
-    node: int
+class Shape(msgspec.Struct, frozen=True):
+    """What the node's CPUs and devices make of its event, whether it lends or not."""
 
-
-class _ResourceStatus(msgspec.Struct, frozen=True, rename="camel"):
-    numa_node_resources: list[_ZoneAllocation] = []
-
-
-_RESOURCE_STATUS = msgspec.json.Decoder(_ResourceStatus)
-
-
-class PlacedPod(msgspec.Struct, eq=False, gc=False):
-    """A pod placed on the node. Its manifest is decoded when the formulas first need it, and then dropped."""
-
-    uid: str
-    sequence: int
-    _need: Placement | PodNeed
-
-    @property
-    def ref(self) -> str:
-        """The reference of its placement in an event's causes."""
-        return f"{LOG}:{self.sequence}"
-
-    @property
-    def need(self) -> PodNeed:
-        """The formulas' input from the pod."""
-        if isinstance(self._need, Placement):
-            self._need = placed_need(self._need)
-        return self._need
+    cpu_normalization: str = ""
+    amplification: dict[str, float] = {}
+    devices: DeviceTotals = DeviceTotals()
 
 
 class Situation(msgspec.Struct, frozen=True):
     """The parts of the node's event that do not depend on measurements. `notes`: texts for the message, in order; `base`: the
-    strategy as JSON, without the node's own annotation and labels.
+    strategy as JSON, without the node's own annotation and labels; `ratio`: what batch-cpu is scaled by.
     """
 
     strategy: ColocationStrategy
@@ -75,6 +58,7 @@ class Situation(msgspec.Struct, frozen=True):
     config: str
     foreign: Amounts
     ratio: float = 1.0
+    shape: Shape = Shape()
     reason: str = ""
     degraded: bool = False
     notes: tuple[str, ...] = ()
@@ -112,8 +96,13 @@ class NodeState:
         self.metric_ref = ""
         self.yarn: YarnNode | None = None
         self.yarn_ref = ""
-        self.zones: dict[str, Amounts] = {}
-        self.zones_ref = ""
+        self.declared = DeclaredTopology()
+        """Of its NodeResourceTopology object."""
+        self.declared_ref = ""
+        self.machine: MachineTopology | None = None
+        self.machine_ref = ""
+        self.devices = DeviceTotals()
+        self.devices_ref = ""
         self.placed: dict[str, PlacedPod] = {}
         self.ended: dict[str, str] = {}
         """The uids of pods that have ended for good, from their runs, by `namespace/name`."""
@@ -122,21 +111,39 @@ class NodeState:
         self.unreadable = ""
         self.situation: Situation | None = None
         self.evaluation: Evaluation | None = None
+        self._demand: Demand | None = None
         self.standing: Standing | None = None
         self.rendered: NodeSLORendered | None = None
+        self._zones: dict[str, Amounts] | None = None
 
     def changed(self) -> None:
         """Drop everything computed from the state."""
+        self._zones = None
+        self.configuration_changed()
+
+    def configuration_changed(self) -> None:
+        """Drop everything that follows from the configuration."""
         self.situation = None
-        self.metric_changed()
+        self.evaluation = None
+        self.standing = None
+
+    def published_as_decided(self, data: NodeResources) -> bool:
+        """Tell whether the event that was folded is the desired one: then it stays the desired one, and nothing is computed."""
+        standing = self.standing
+        if standing is None or (standing.payload is not data and standing.payload != data):
+            return False
+        self.standing = msgspec.structs.replace(standing, news=False, differs=False)
+        return True
 
     def metric_changed(self) -> None:
         """Drop everything computed from the metric."""
+        self._demand = None
         self.evaluation = None
         self.standing = None
 
     def pods_changed(self) -> bool:
         """Drop everything computed from the pods; return whether the node's desired event may have changed."""
+        self._demand = None
         self.evaluation = None
         standing = self.standing
         if standing is not None and not standing.calculated:
@@ -147,8 +154,9 @@ class NodeState:
     @property
     def empty(self) -> bool:
         """Whether no message of the node is left."""
-        facts = (self.node, self.executor, self.metric, self.yarn, self.resources, self.slo)
-        return not (any(fact is not None for fact in facts) or self.zones or self.placed or self.ended)
+        facts = (self.node, self.executor, self.metric, self.yarn, self.machine, self.resources, self.slo)
+        refs = (self.declared_ref, self.devices_ref)
+        return not (any(fact is not None for fact in facts) or any(refs) or self.placed or self.ended)
 
     @property
     def published(self) -> NodeResources | None:
@@ -176,13 +184,15 @@ class NodeState:
         return parse_reservation(self.annotations)
 
     def figures(self) -> NodeAmounts:
-        """Return capacity and allocatable from the executor's report, else from the object. Raises QuantityError."""
+        """Return capacity and allocatable from the executor's report, else from the object; never amplified. Raises
+        QuantityError."""
         capacity: dict[str, int] = {}
         allocatable: dict[str, int] = {}
         if self.node is not None:
             status = self.node.status
             capacity = {name: resource_amount(name, quantity) for name, quantity in status.capacity.items()}
-            allocatable = {name: resource_amount(name, quantity) for name, quantity in status.allocatable.items()}
+            raw = estimate_node_allocatable(status.allocatable, self.annotations)
+            allocatable = {name: resource_amount(name, quantity) for name, quantity in raw.items()}
         if self.executor is not None:
             capacity |= self.executor.capacity
             allocatable |= self.executor.allocatable
@@ -195,7 +205,7 @@ class NodeState:
             return None
         return NodeMeasurement(
             update_time=metric.update_time,
-            node_usage=amounts(metric.node_usage),
+            node_usage=amounts(metric.node_usage) if metric.node_usage != _NO_USAGE else None,
             system_usage=amounts(metric.system_usage),
             pods=tuple(MeasuredUsage(f"{pod.namespace}/{pod.name}", amounts(pod.usage), pod.priority) for pod in metric.pods),
             host_applications=tuple(
@@ -203,6 +213,37 @@ class NodeState:
             ),
             prod_reclaimable=amounts(metric.prod_reclaimable) if metric.prod_reclaimable is not None else ZERO,
         )
+
+    def demand(self) -> Demand | None:
+        """Return the node's metric and pods, summed up; None without a metric."""
+        if self._demand is None and (measurement := self.measurement()) is not None:
+            self._demand = demand_of(measurement, self.pods())
+        return self._demand
+
+    def zones(self) -> dict[str, Amounts]:
+        """Return the NUMA zones' capacities by name, in the order of their numbers."""
+        if self._zones is None:
+            self._zones = self.declared.zones or self._machine_zones()
+        return self._zones
+
+    def _machine_zones(self) -> dict[str, Amounts]:
+        if self.machine is None:
+            return {}
+        reserved = ZERO
+        if self.labels.get(LABEL_NUMA_RESERVATION) == "true":
+            try:
+                node = self.figures()
+            except QuantityError:
+                return {}
+            reserved = of_mapping(kubelet_reserved(node.capacity, node.allocatable))
+        return machine_zones(self.machine, reserved)
+
+    def cpu_info(self) -> CpuBasicInfo | None:
+        """Return what is known of the node's CPUs: by its NodeResourceTopology, else by its executor. Raises RatioError."""
+        declared = parse_basic_info(self.declared.annotations)
+        if declared is not None:
+            return declared
+        return self.machine.cpu if self.machine is not None and self.machine.cpu.cpu_model else None
 
     def pods(self) -> list[PodNeed]:
         """Return the pods that run or will run on the node, by name: placed, and not reported as ended by the executor."""
@@ -222,35 +263,3 @@ def amounts(usage: Usage) -> Amounts:
 def usage(figures: Amounts) -> Usage:
     """Return the formulas' amounts for an event, saturated at the bounds of amounts."""
     return Usage(cpu_milli=max(saturated(figures.cpu), 0), memory_bytes=max(saturated(figures.memory), 0))
-
-
-def need_of(pod: Pod, key: str) -> PodNeed:
-    """Return the formulas' input from a pod. Raises QuantityError."""
-    return PodNeed(
-        key=key,
-        tier=priority_default(pod),
-        exclusive=qos_raw(pod) is QoSClass.LSE,
-        request=of_mapping(pod_requests(pod)),
-        zones=tuple(zones_of(pod)),
-    )
-
-
-def zones_of(pod: Pod) -> Iterable[int]:
-    """Return the NUMA ids that the scheduler allocated to the pod; none if the annotation is absent or unreadable."""
-    text = pod.metadata.annotations.get(ANNOTATION_RESOURCE_STATUS)
-    if text is None:
-        return ()
-    try:
-        return tuple(zone.node for zone in _RESOURCE_STATUS.decode(text).numa_node_resources)
-    except msgspec.DecodeError:
-        return ()
-
-
-def placed_need(placement: Placement) -> PodNeed:
-    """Return the formulas' input from a placed pod. One with an unreadable manifest counts as a prod pod with the requests in
-    its placement."""
-    key = f"{placement.namespace}/{placement.name}"
-    try:
-        return need_of(decode_pod(placement.pod), key)
-    except (msgspec.DecodeError, QuantityError):
-        return PodNeed(key, PriorityClass.PROD, False, of_mapping(placement.requests))

@@ -15,7 +15,9 @@ import msgspec
 
 from cotenant.domain.reservation import Reservation
 from cotenant.events.resources import CpuIdentity, NodeSLORendered
+from cotenant.model.names import ANNOTATION_NODE_RESERVATION, ANNOTATION_SYSTEM_QOS_RESOURCE, LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, parse_value
+from cotenant_batch_resource_calculator.config.collecting import CollectPolicy, collect_policy
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonObject, JsonValue, StructT, fit
 from cotenant_batch_resource_calculator.config.qos import ClassQOS, ResourceQOSStrategy
@@ -26,12 +28,15 @@ from cotenant_batch_resource_calculator.config.sections import (
     SYSTEM,
     THRESHOLD,
     ThresholdStrategy,
+    matching,
     select_host_applications,
     select_strategy,
 )
 
 ANNOTATION_NETWORK_BANDWIDTH = "node.koordinator.sh/network-bandwidth"
 _HOST_FIELD = "hostApplications"
+KEYS_OF_SPEC = (*(kind.key for kind in STRATEGIES), HOST_APPLICATIONS_KEY)
+SHARED = 1024
 
 
 def render_spec(
@@ -63,34 +68,80 @@ def _is_quantity(text: str) -> bool:
     return True
 
 
-def render(
-    configuration: Configuration,
-    node: str,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    reservation: Reservation,
-    last: NodeSLORendered | None,
+class Renderer:
+    """Renders NodeSLOs from one configuration. Nodes of the same entries share what is rendered.
+
+    Bound: one shared part for each set of entries that nodes match, at most SHARED of them.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._shared: dict[tuple[int, ...], NodeSLORendered] = {}
+
+    def render(
+        self,
+        node: str,
+        labels: Mapping[str, str],
+        annotations: Mapping[str, str],
+        reservation: Reservation,
+        last: NodeSLORendered | None,
+    ) -> NodeSLORendered:
+        """Return the node's SLO in published form."""
+        configuration = self._configuration
+        own = ANNOTATION_NETWORK_BANDWIDTH in annotations or bool(configuration.rejected)
+        matched = () if own else _matched(configuration, labels)
+        common = self._shared.get(matched) if not own else None
+        if common is None:
+            common = _rendered(configuration, labels, annotations, last)
+            if not own and len(self._shared) < SHARED:
+                self._shared[matched] = common
+        reasons = (configuration.rejection(*KEYS_OF_SPEC), reservation.error)
+        return msgspec.structs.replace(
+            common,
+            node=node,
+            reason="; ".join(reason for reason in reasons if reason),
+            reserved_cpu_milli=reservation.resources.get("cpu", 0),
+            reserved_cpus=cpu_list(reservation.reserved_cpus),
+            reservation_annotation=annotations.get(ANNOTATION_NODE_RESERVATION, ""),
+            system_qos_annotation=annotations.get(ANNOTATION_SYSTEM_QOS_RESOURCE, ""),
+            numa_reservation=labels.get(LABEL_NUMA_RESERVATION) == "true",
+            memory_collect_policy=_memory_collect_policy(configuration, labels, annotations, last),
+        )
+
+
+def _matched(configuration: Configuration, labels: Mapping[str, str]) -> tuple[int, ...]:
+    """Return which entry of each section the node matches."""
+    sections = [configuration.strategies[kind.key] for kind in STRATEGIES]
+    return tuple(matching(section.entries, labels) for section in (*sections, configuration.host_applications) if section)
+
+
+def _memory_collect_policy(
+    configuration: Configuration, labels: Mapping[str, str], annotations: Mapping[str, str], last: NodeSLORendered | None
+) -> str:
+    before = CollectPolicy(node_memory_collect_policy=last.memory_collect_policy) if last is not None else None
+    policy = collect_policy(configuration.colocation if configuration.exists else None, labels, annotations, before)
+    return policy.node_memory_collect_policy or ""
+
+
+def _rendered(
+    configuration: Configuration, labels: Mapping[str, str], annotations: Mapping[str, str], last: NodeSLORendered | None
 ) -> NodeSLORendered:
-    """Return the node's SLO in published form."""
+    """Return the part of a NodeSLO that follows from the sections."""
     kept: JsonValue = msgspec.json.decode(last.spec) if last is not None else {}
     spec = render_spec(configuration, labels, annotations, kept if isinstance(kept, dict) else {})
     threshold = _part(spec, THRESHOLD.field, ThresholdStrategy)
     qos = _part(spec, QOS.field, ResourceQOSStrategy)
     policy = qos.policies.cpu_policy if qos.policies is not None else None
-    reasons = [configuration.rejection(*(kind.key for kind in STRATEGIES), HOST_APPLICATIONS_KEY), reservation.error]
     return NodeSLORendered(
-        node=node,
+        node="",
         enable=threshold.enable is True,
         cpu_suppress_threshold_percent=_or(threshold.cpu_suppress_threshold_percent, 65),
         cpu_suppress_min_percent=_or(threshold.cpu_suppress_min_percent, 0),
         cpu_suppress_policy=threshold.cpu_suppress_policy or "cpuset",
-        reason="; ".join(reason for reason in reasons if reason),
         cpu_policy=policy or "groupIdentity",
         lsr_identity=_identity(qos.lsr_class, 2),
         ls_identity=_identity(qos.ls_class, 2),
         be_identity=_identity(qos.be_class, -1),
-        reserved_cpu_milli=reservation.resources.get("cpu", 0),
-        reserved_cpus=cpu_list(reservation.reserved_cpus),
         spec=msgspec.Raw(msgspec.json.encode(spec, order="deterministic")),
         config=configuration.source,
     )

@@ -1,16 +1,24 @@
-"""NUMA zones of a node, from its NodeResourceTopology object.
+"""NUMA zones and CPUs of a node, from its NodeResourceTopology object and from what its executor says of the machine.
 
-In: the raw object. Out: each zone's allocatable cpu (milli-CPUs) and memory (bytes) by zone name, in the order of the
-zone's number (by name `node-10` would come before `node-2`). A zone with neither resource is left out.
+In: the raw object; the machine's topology. Out: each zone's allocatable cpu (milli-CPUs) and memory (bytes) by zone name, in
+the order of the zone's number (by name `node-10` would come before `node-2`); the object's annotations. A zone with neither
+resource is left out. The object counts where it names zones, else the machine: a zone has the CPUs and the memory of its NUMA
+node. With the node label `enable-numa-reservation` each zone of the machine lacks its part of what the kubelet reserves,
+rounded up to a thousandth, as in Koordinator's agent.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
-from cotenant.api.objects.metadata import View
+from cotenant.api.objects.metadata import ObjectMeta, View
+from cotenant.domain.topology import zones
+from cotenant.events.topology import MachineTopology
+from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import QuantityError, Scalar, parse_milli, parse_value
-from cotenant_batch_resource_calculator.formulas.amounts import Amounts
+from cotenant_batch_resource_calculator.formulas.amounts import THOUSANDTHS, ZERO, Amounts
 
 
 class _ZoneResource(View, frozen=True, kw_only=True):
@@ -24,21 +32,34 @@ class _Zone(View, frozen=True, kw_only=True):
 
 
 class _Topology(View, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
     zones: list[_Zone] = []
+
+
+class DeclaredTopology(msgspec.Struct, frozen=True):
+    """What a NodeResourceTopology object declares."""
+
+    zones: dict[str, Amounts] = {}
+    annotations: dict[str, str] = {}
 
 
 _DECODER = msgspec.json.Decoder(_Topology)
 _MOST_DIGITS = 18
 
 
-def zone_capacities(raw: bytes | memoryview | msgspec.Raw) -> dict[str, Amounts]:
-    """Return the zones' capacities; none for an unreadable object (the node level does not depend on it)."""
+def declared_topology(raw: bytes | memoryview | msgspec.Raw) -> DeclaredTopology:
+    """Return what the object declares; nothing for an unreadable one, no zones where one of them is (the node level does not
+    depend on it)."""
     try:
-        zones = _DECODER.decode(raw).zones
-        found = {zone.name: _capacity(zone) for zone in zones}
-    except (msgspec.DecodeError, QuantityError):
-        return {}
-    return {name: figures for name in sorted(found, key=_zone_order) if (figures := found[name]) is not None}
+        topology = _DECODER.decode(raw)
+    except msgspec.DecodeError:
+        return DeclaredTopology()
+    try:
+        found = {zone.name: _capacity(zone) for zone in topology.zones}
+    except QuantityError:
+        found = {}
+    zones = {name: figures for name in sorted(found, key=_zone_order) if (figures := found[name]) is not None}
+    return DeclaredTopology(zones, topology.metadata.annotations)
 
 
 def _capacity(zone: _Zone) -> Amounts | None:
@@ -51,3 +72,14 @@ def _capacity(zone: _Zone) -> Amounts | None:
 def _zone_order(name: str) -> tuple[int, int, str]:
     number = name.rpartition("-")[2]
     return (0, int(number), name) if number.isdecimal() and len(number) <= _MOST_DIGITS else (1, 0, name)
+
+
+def machine_zones(machine: MachineTopology, reserved: Amounts = ZERO) -> dict[str, Amounts]:
+    """Return the machine's zones, less their parts of `reserved`, as its NodeResourceTopology shows them."""
+    whole = {CPU: reserved.cpu, MEMORY: reserved.memory * THOUSANDTHS}
+    found = zones(Counter(cpu.node for cpu in machine.cpus), machine.numa_nodes, whole)
+    return {
+        zone.name: Amounts(zone.allocatable_milli[CPU], zone.allocatable_milli[MEMORY] // THOUSANDTHS)
+        for zone in found
+        if zone.capacity_milli[CPU] or zone.capacity_milli[MEMORY]
+    }

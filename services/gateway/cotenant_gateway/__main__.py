@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nats.errors import NoRespondersError
 
+from cotenant.domain.quota.gates import GATES, QuotaGates, quota_gates
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT
 from cotenant.kinds.pods import PODS
@@ -34,6 +35,7 @@ from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.tracing import traced
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
+from cotenant_gateway.shell.dry_run_advice import DryRunAdvice
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
 
@@ -54,6 +56,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         terminated_pods=arguments.terminated_pod_gc_threshold,
         store=arguments.store_dir,
         figures=host.telemetry.figures,
+        quota_gates=arguments.feature_gates,
     )
 
     try:
@@ -67,14 +70,16 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     gateway.space.on_change = warn
     telemetry = GatewayTelemetry(host, gateway)
 
-    async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:
+    async def ask(subject: str, body: bytes, seconds: float = ANSWER_SECONDS) -> tuple[bytes, int, str]:
         try:
-            reply = await host.log.client.request(subject, body, timeout=ANSWER_SECONDS)
+            reply = await host.log.client.request(subject, body, timeout=seconds)
         except NoRespondersError as error:
             raise TimeoutError from error
         headers = reply.headers or {}
         code = headers.get("Nats-Service-Error-Code", "0")
         return reply.data, int(code) if code.isdigit() else 500, headers.get("Nats-Service-Error", "")
+
+    gateway.advise = DryRunAdvice(lambda: gateway.core, ask)
 
     def is_live(namespace: str, name: str, uid: str) -> bool:
         pod = gateway.core.get(PODS, namespace, name)
@@ -171,6 +176,13 @@ def main() -> None:
         help="a name or address by which clients reach this gateway, beside the loopback's and --http-host",
     )
     made.add_argument("--allow-root-pods", action="store_true", help="admit pods of the process runtime that run as user 0")
+    made.add_argument(
+        "--feature-gates",
+        type=quota_gates,
+        default=QuotaGates(),
+        metavar="GATE=true,...",
+        help=f"rules of quotas that are off without their gate: {', '.join(sorted(GATES))}",
+    )
     made.add_argument(
         "--requests-per-second",
         type=float,

@@ -128,6 +128,19 @@ class MeanSlots:
                 found[key] = Usage(cpu_milli=cpu[row], memory_bytes=memory[row])
         return found
 
+    def largest_since(self, start_ms: int) -> dict[str, tuple[int, int]]:
+        """Return each row's largest mean over the closed slots from `start_ms` on: milli-cores, bytes."""
+        keys = list(self.rows)
+        found: dict[str, tuple[int, int]] = {}
+        for closed in self._closed:
+            if closed.slot * self.width_ms >= start_ms:
+                counts, cpu, memory = closed.table.tolist()
+                for key, count, cpu_sum, memory_sum in zip(keys, counts, cpu, memory, strict=False):
+                    if count:
+                        before = found.get(key, (0, 0))
+                        found[key] = max(before[0], cpu_sum // count), max(before[1], memory_sum // count)
+        return found
+
     # -- restart -------------------------------------------------------------------------------------------------
 
     def slots(self) -> list[_Slot]:

@@ -13,21 +13,29 @@ import msgspec
 
 from cotenant.events.metrics import (
     AggregatedUsage,
+    Contention,
     HostApplicationMetric,
     MeanDigest,
     NodeMetricComputed,
+    NumaMetric,
     PodMetric,
     Usage,
     WindowDigest,
 )
+from cotenant.model.bounds import MAX_AMOUNT
+from cotenant_metrics_ingest.contention import NOTHING
 from cotenant_metrics_ingest.means import NODE, SYSTEM, digests
 from cotenant_metrics_ingest.node_windows import NodeWindows
 from cotenant_metrics_ingest.percentiles import PercentileRows, figures_of
+from cotenant_metrics_ingest.policy import PolicyInForce
+from cotenant_metrics_ingest.prediction.node import Forecast
 from cotenant_metrics_ingest.report import in_cold_start
 from cotenant_metrics_ingest.slots import Window, encode_ended, settle
 
 AT_ONCE = 32
 """Number of nodes whose windows' points (24 KiB each) fit in a CPU core's cache."""
+
+MAX_NUMA_NODES = 64
 
 
 class DueReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +46,12 @@ class DueReport(msgspec.Struct, frozen=True, kw_only=True):
     update_time: datetime
     refused_samples: int
     refused_reason: str
+    policy: PolicyInForce
+    forecast: Forecast | None = None
+    contention: Mapping[str, Contention] = {}
 
 
-def reports_of(wanted: Sequence[DueReport], report_interval_seconds: int) -> list[NodeMetricComputed]:
+def reports_of(wanted: Sequence[DueReport]) -> list[NodeMetricComputed]:
     """Return the reports as of their windows' newest samples, in the order of `wanted`."""
     reports: list[NodeMetricComputed] = []
     for start in range(0, len(wanted), AT_ONCE):
@@ -53,7 +64,7 @@ def reports_of(wanted: Sequence[DueReport], report_interval_seconds: int) -> lis
         means = digests([report.windows.means for report in some])
         for report, own_windows, digest in zip(some, windows, means, strict=True):
             own = [(window, figures.get(id(window))) for window in own_windows]
-            reports.append(_report(report, own, digest, report_interval_seconds))
+            reports.append(_report(report, own, digest))
     return reports
 
 
@@ -73,15 +84,14 @@ def _report(
     wanted: DueReport,
     own: Sequence[tuple[Window, PercentileRows | None]],
     means_digest: MeanDigest,
-    report_interval_seconds: int,
 ) -> NodeMetricComputed:
-    windows, sizes = wanted.windows, wanted.windows.sizes
+    windows, sizes, forecast = wanted.windows, wanted.windows.sizes, wanted.forecast
     means = windows.means.means(windows.last_ms, sizes.aggregate_ms, windows.reported_rows)
     warm = [(window.duration_ms, figures) for window, figures in own if figures is not None]
     return NodeMetricComputed(
         node=wanted.node,
         update_time=wanted.update_time,
-        report_interval_seconds=report_interval_seconds,
+        report_interval_seconds=max(1, round(wanted.policy.report_interval_seconds)),
         aggregate_duration_seconds=sizes.aggregate_ms // 1000,
         node_usage=means.get(NODE, Usage()),
         system_usage=means.get(SYSTEM, Usage()),
@@ -96,6 +106,7 @@ def _report(
                 priority=pod.priority,
                 qos=pod.qos,
                 usage=means[pod.key],
+                contention=wanted.contention.get(pod.key, NOTHING),
             )
             for pod in windows.pods
             if pod.key in means
@@ -104,6 +115,20 @@ def _report(
             HostApplicationMetric(name=host.name, priority=host.priority, qos=host.qos, usage=means[host.key])
             for host in windows.host_applications
             if host.key in means
+        ),
+        prod_reclaimable=forecast.reclaimable if forecast is not None else None,
+        prod_peak=forecast.peak if forecast is not None else None,
+        prediction=forecast.terms if forecast is not None else None,
+        durations_seconds=tuple(duration // 1000 for duration in sizes.durations_ms),
+        memory_collect_policy=wanted.policy.memory.value,
+        numa=tuple(
+            NumaMetric(
+                node=each.node,
+                usage=Usage(
+                    cpu_milli=min(each.cpu_milli, MAX_AMOUNT), memory_bytes=min(each.memory_bytes, MAX_AMOUNT)
+                ),
+            )
+            for each in windows.numa[:MAX_NUMA_NODES]
         ),
         refused_samples=wanted.refused_samples,
         refused_reason=wanted.refused_reason,

@@ -1,18 +1,79 @@
-"""The state of one node: its object, its windows, its last report, and the time of its next evaluation.
+"""The state of one node: its object, its windows, its prediction, its last report, and the time of its next evaluation.
 
-Bound: one NodeWindows per declared node (see `slots` and `means`: about 100 KiB with 30 pods), MAX_CAUSES references.
+Bound: one NodeWindows per declared node (see `slots` and `means`: about 100 KiB with 30 pods), one NodePrediction (see
+`prediction`: about 35 KiB), one PlacedPod for each of its placements, MAX_CAUSES references.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from datetime import datetime
+from sys import intern
+from zlib import crc32
 
 import msgspec
 
-from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant_metrics_ingest.node_windows import NodeWindows
+from cotenant.api.objects.node import decode_node
+from cotenant.domain.node import NodeSources
+from cotenant.events.envelope import Event, View, encode_payload
+from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.predictions import PredictionState
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus
+from cotenant.events.usage import UsageSample
+from cotenant.model.bounds import Amount
+from cotenant.model.names import ANNOTATION_COLOCATION_STRATEGY, CPU, MEMORY
+from cotenant.model.quantities import QuantityError
+from cotenant_metrics_ingest.config import MetricsConfig
+from cotenant_metrics_ingest.contention import ContentionMessages
+from cotenant_metrics_ingest.node_windows import LONGEST_MS, NodeWindows
+from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy
+from cotenant_metrics_ingest.prediction.node import Forecast, NodePrediction, PlacedPod
 
 MAX_CAUSES = 4
+_GONE = PlacementPhase.GONE
+NO_STRATEGY = msgspec.Raw(b"{}")
+
+
+class StrategyView(View, frozen=True, kw_only=True):
+    """What is read of a node's resources: the colocation strategy."""
+
+    OF = NodeResources
+
+    node: str
+    strategy: msgspec.Raw = NO_STRATEGY
+
+
+class ExecutorView(View, frozen=True, kw_only=True):
+    """What is read of an executor's report: what pods may have."""
+
+    OF = ExecutorStatus
+
+    node: str
+    allocatable: dict[str, Amount] = {}
+
+
+_METRIC = msgspec.json.Decoder(NodeMetricComputed)
+
+
+class Published(msgspec.Struct, frozen=True, gc=False):
+    """The node's last report, encoded, which takes a third of the memory: it is needed as a whole only of a silent node."""
+
+    update_time: datetime | None
+    unknown_since: datetime | None
+    measured: bool
+    """Whether there were samples."""
+    encoded: bytes
+
+    @classmethod
+    def of(cls, metric: NodeMetricComputed) -> "Published":
+        """A report as it is kept."""
+        return cls(metric.update_time, metric.unknown_since, metric.digest is not None, encode_payload(metric))
+
+    def metric(self) -> NodeMetricComputed:
+        """The report."""
+        return _METRIC.decode(self.encoded)
 
 
 class NodeState(msgspec.Struct):
@@ -26,8 +87,28 @@ class NodeState(msgspec.Struct):
     refused: int = 0
     refused_reason: str = ""
     causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
-    published: NodeMetricComputed | None = None
+    published: Published | None = None
     published_at: datetime | None = None
+    to_restore: NodeMetricComputed | None = None
+    """The report whose windows are restored when the load ends."""
+    annotation: str = ""
+    strategy: msgspec.Raw = NO_STRATEGY
+    policy: CollectPolicy = CollectPolicy()
+    """What the colocation strategy asks for."""
+    in_force: PolicyInForce | None = None
+    declared_amounts: Mapping[str, int] = {}
+    raw_amounts: Mapping[str, int] = {}
+    reported_amounts: Mapping[str, int] = {}
+    placed: dict[str, PlacedPod] = {}
+    """By namespace and name."""
+    prediction: NodePrediction | None = None
+    contention: ContentionMessages | None = None
+    stored: tuple[str, PredictionState] | None = None
+    """The models' state that the load found, with its reference."""
+    stored_at: datetime | None = None
+    """When the models were stored last."""
+    stored_ms: int = 0
+    """The newest sample that is in them."""
 
     def accepted(self, event: Event, log_time: datetime | None) -> None:
         """A sample of the node was accepted: it was heard at this time of the log, whatever its own clock says."""
@@ -38,3 +119,120 @@ class NodeState(msgspec.Struct):
     def last_sign(self) -> datetime | None:
         """Return the time of the node's last sample, else of its last metric, else of its object."""
         return self.heard or (self.published.update_time if self.published is not None else None) or self.declared_at
+
+    # -- prediction ----------------------------------------------------------------------------------------------
+
+    def predict_from(self, sample: UsageSample, first: int) -> None:
+        """Take an accepted message's samples from index `first` on."""
+        assert self.windows is not None
+        if self.prediction is None:
+            self.prediction, self.contention = NodePrediction(sample.node), ContentionMessages()
+        self.prediction.take(sample, first, self.windows.last_ms)
+        if self.contention is not None:
+            self.contention.add(sample.pods)
+
+    def restore_models(self, stored: tuple[str, PredictionState] | None) -> None:
+        """Take the stored models of the node and its pods, and what was sampled after they were stored."""
+        windows = self.windows
+        if stored is None or windows is None:
+            return
+        ref, state = stored
+        if state.trained_ms > windows.last_ms + LONGEST_MS:
+            # No clock of the node has been there.
+            self.stored_ms = 0
+            return
+        placed = self.placed_by_uid()
+        prediction, self.contention = NodePrediction(state.node), ContentionMessages()
+        prediction.restore(state, ref, {*placed, *(member.key for member in windows.pods)})
+        tiers = {member.key: member.priority for member in windows.pods} | {uid: pod.tier for uid, pod in placed.items()}
+        prediction.catch_up(windows.means.largest_since(prediction.trained_ms), tiers, windows.last_ms)
+        self.prediction = prediction
+
+    def forecast(self, now: datetime, config: MetricsConfig) -> Forecast | None:
+        """What is predicted of the reported pods; None before the first training."""
+        if self.prediction is None or not self.prediction.trained or self.windows is None:
+            return None
+        return self.prediction.forecast(
+            [member.key for member in self.windows.pods],
+            self.placed_by_uid(),
+            self.allocatable(),
+            now,
+            cold_start_seconds=config.prediction_cold_start_seconds,
+            margin_percent=config.prediction_safety_margin_percent,
+        )
+
+    def seconds_since_stored(self, name: str, now: datetime, interval_seconds: int) -> float | None:
+        """Return how old the stored models are; of those that never were, as if at a time that the node's name decides. None
+        where nothing is new."""
+        prediction = self.prediction
+        if not self.declared or prediction is None or not prediction.trained or prediction.trained_ms <= self.stored_ms:
+            return None
+        if self.stored_at is not None:
+            return (now - self.stored_at).total_seconds()
+        return now.timestamp() - prediction.began_ms / 1000 + crc32(name.encode()) % interval_seconds
+
+    # -- what the node can give and how it is measured -----------------------------------------------------------
+
+    def declare(self, stored: ObjectStored) -> None:
+        """Take a Node object; amounts that cannot be read are unknown."""
+        self.declared_amounts, self.raw_amounts, self.annotation = {}, {}, ""
+        try:
+            node = decode_node(stored.object)
+            sources = NodeSources(node)
+            self.annotation = node.metadata.annotations.get(ANNOTATION_COLOCATION_STRATEGY, "")
+            self.raw_amounts = _cpu_and_memory(sources.raw_allocatable())
+            self.declared_amounts = _cpu_and_memory(sources.offered())
+        except (msgspec.DecodeError, QuantityError):
+            pass
+        self.configure()
+
+    def undeclare(self) -> None:
+        """The Node object is gone: nothing is measured of it any more."""
+        self.declared, self.declared_at, self.windows, self.heard = 0, None, None, None
+        self.to_restore = self.prediction = self.contention = self.stored = None
+        self.declared_amounts, self.raw_amounts, self.annotation = {}, {}, ""
+        self.configure()
+
+    def configure(self) -> None:
+        """Compute the collect policy from strategy and annotation."""
+        self.policy = collect_policy(self.strategy, self.annotation)
+        self.in_force = None
+
+    def allocatable(self) -> Usage | None:
+        """Return what pods may have in all, before amplification; None while it is not known."""
+        amounts = {**self.declared_amounts, **self.reported_amounts, **self.raw_amounts}
+        if CPU not in amounts or MEMORY not in amounts:
+            return None
+        return Usage(cpu_milli=max(amounts[CPU], 0), memory_bytes=max(amounts[MEMORY], 0))
+
+    def report_amounts(self, executor: ExecutorStatus | ExecutorView | None) -> None:
+        """Take an executor's report, or its end."""
+        self.reported_amounts = _cpu_and_memory(executor.allocatable) if executor is not None else {}
+
+    # -- its pods ------------------------------------------------------------------------------------------------
+
+    def place(self, event: Event, namespace: str, name: str) -> None:
+        """Take a placement of the node."""
+        key = f"{namespace}/{name}"
+        placement = event.data
+        if event.tombstone or not isinstance(placement, Placement) or placement.phase is _GONE:
+            self.placed.pop(key, None)
+            return
+        if not self.placed:
+            self.placed = {}
+        pod = PlacedPod.of(placement)
+        self.placed[key] = msgspec.structs.replace(pod, uid=intern(pod.uid), tier=intern(pod.tier))
+
+    def placed_by_uid(self) -> dict[str, PlacedPod]:
+        """Return the placed pods as reports name them: by uid, else by namespace and name."""
+        return {pod.uid or key: pod for key, pod in self.placed.items()}
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether nothing of the node is left."""
+        parts = (self.declared, self.published, self.placed, self.reported_amounts, self.stored_at)
+        return not any(parts) and self.strategy is NO_STRATEGY
+
+
+def _cpu_and_memory(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {name: amounts[name] for name in (CPU, MEMORY) if name in amounts}

@@ -21,10 +21,10 @@ import msgspec
 import numpy as np
 
 from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.usage import Series, UsageSample
+from cotenant.events.usage import NumaUsage, Series, UsageSample
 from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots, Rows
 from cotenant_metrics_ingest.points import MAX_OPEN
-from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots
+from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
 
 FUTURE_TOLERANCE_MS = 60_000
 LONGEST_MS = 86_400_000
@@ -100,6 +100,8 @@ class NodeWindows:
         self.pods: tuple[Member, ...] = ()
         """By namespace and name."""
         self.host_applications: tuple[Member, ...] = ()
+        self.numa: tuple[NumaUsage, ...] = ()
+        """Of the last message."""
         self._offsets: tuple[int, ...] = ()
         self._in_message: tuple[list[str], list[tuple[str, str]], list[str], list[str]] | None = None
         self._of_hosts: list[tuple[str, str, str]] = []
@@ -122,7 +124,7 @@ class NodeWindows:
         size = len(offsets)
         node, system = sample.node_usage, sample.system_usage
         series = (node.cpu_milli, node.memory_bytes, system.cpu_milli, system.memory_bytes)
-        first = bisect_right(offsets, self.last_ms - end_ms) if self.last_ms else 0
+        first = self.first_new(sample, end_ms)
         for slot, start, stop in cut(end_ms, offsets, first, self.sizes.slot_ms):
             part = series if stop - start == size else [values[start:stop] for values in series]
             self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], part)
@@ -131,7 +133,25 @@ class NodeWindows:
             self._add_means(sample, start, stop, size)
         self.last_ms, self.boot, self.counter = newest_ms, sample.boot, sample.counter
         self.period_ms = sample.period_ms - offsets[0]
+        self.numa = sample.numa
         return None
+
+    def first_new(self, sample: UsageSample, end_ms: int) -> int:
+        """The index of a message's first sample after the newest that was taken."""
+        return bisect_right(sample.offsets_ms, self.last_ms - end_ms) if self.last_ms else 0
+
+    def resized(self, sizes: WindowSizes) -> "NodeWindows":
+        """Return windows of other sizes. Slots of the same width are kept, others start empty."""
+        windows = NodeWindows(sizes)
+        settle([self.slots])
+        encode_ended([self.slots])
+        windows.slots = PercentileSlots.restored(self.slots.digest(), sizes.slot_ms, sizes.slots)
+        if sizes.mean_slot_ms == self.sizes.mean_slot_ms:
+            windows.means = self.means
+        windows.last_ms, windows.boot, windows.counter = self.last_ms, self.boot, self.counter
+        windows.period_ms = self.period_ms
+        windows.pods, windows.host_applications, windows.numa = self.pods, self.host_applications, self.numa
+        return windows
 
     def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int) -> Refused | None:
         fault = self._fault(sample)

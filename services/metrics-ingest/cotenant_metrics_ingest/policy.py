@@ -1,8 +1,11 @@
 """The collect policy of a NodeMetric: how a node's metrics are collected.
 
-In: a NodeMetric's spec, possibly empty. Out: the policy in force. Absent fields have their defaults; a list of durations
-replaces the default one. A report interval below 30 s in a spec counts as 30 s, an aggregation window below 60 s as 60 s.
-(The service's own configuration may be below both, for demonstrations.) Source: koordlet NodeMetric informer, the newest rule.
+In: a node's colocation strategy, as the resource calculator stores it in `node.<node>.resources`, and the annotation of the
+Node object that overlays it. Out: the policy in force. A strategy counts while it is enabled; absent fields have their
+defaults; a list of durations replaces the default one. A field at Koordinator's default leaves the choice to the service's own
+configuration, which may be below the floors, for demonstrations: of a strategy, a report interval below 30 s counts as 30 s, an
+aggregation window below 60 s as 60 s. Sources: koord-manager nodemetric controller, koordlet NodeMetric informer, the newest
+rule.
 """
 
 import re
@@ -57,15 +60,16 @@ def effective_aggregate_duration(seconds: int | None) -> int:
     return max(seconds, SHORTEST_AGGREGATE_DURATION)
 
 
-def memory_series(object_kind: str, policy: MemoryPolicy, cold_memory_started: bool) -> str:
-    """Return the memory series of an object (`node`, `pod`, `host_application`, `system`); the system has only one."""
-    if object_kind == "system":
-        return "sys_memory_usage"
+WITH_PAGE_CACHE = "memory_usage_with_page_cache"
+WITH_HOT_PAGE_CACHE = "memory_with_hot_page_usage"
+WITHOUT_PAGE_CACHE = "memory_usage"
+
+
+def memory_series(policy: MemoryPolicy, *, cold_memory_started: bool) -> str:
+    """Return the memory series of node, pods and host applications; the system has only the one without page cache."""
     if policy is MemoryPolicy.WITH_HOT_PAGE_CACHE and cold_memory_started:
-        return f"{object_kind}_memory_with_hot_page_usage"
-    if policy is MemoryPolicy.WITH_PAGE_CACHE:
-        return f"{object_kind}_memory_usage_with_page_cache"
-    return f"{object_kind}_memory_usage"
+        return WITH_HOT_PAGE_CACHE
+    return WITH_PAGE_CACHE if policy is MemoryPolicy.WITH_PAGE_CACHE else WITHOUT_PAGE_CACHE
 
 
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
@@ -78,3 +82,68 @@ def duration_ms(text: str) -> int:
         raise ValueError(f"duration {text!r} is malformed: expected a Go duration such as 5m0s or 90s")
     hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
     return int(((hours * 60 + minutes) * 60 + seconds) * 1000 + milliseconds)
+
+
+class PolicyInForce(msgspec.Struct, frozen=True):
+    """A node's policy as the service follows it."""
+
+    report_interval_seconds: float
+    aggregate_seconds: int
+    durations_seconds: tuple[int, ...]
+    memory: MemoryPolicy
+
+
+MAX_DURATIONS = 8
+LONGEST_DURATION_SECONDS = 7 * 86400
+LONGEST_AGGREGATE_SECONDS = 86400
+_DEFAULT = CollectPolicy()
+_FIELDS = {
+    "metricaggregatedurationseconds": "aggregateDurationSeconds",
+    "metricreportintervalseconds": "reportIntervalSeconds",
+    "metricaggregatepolicy": "nodeAggregatePolicy",
+    "metricmemorycollectpolicy": "nodeMemoryCollectPolicy",
+}
+_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _given(document: bytes | msgspec.Raw | str) -> dict[str, msgspec.Raw]:
+    """The fields of a strategy by name in lower case (names match without case), null left out."""
+    try:
+        return {name.lower(): value for name, value in _OBJECT.decode(document).items() if bytes(value) != b"null"}
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+
+
+def collect_policy(strategy: bytes | msgspec.Raw, annotation: str = "") -> CollectPolicy:
+    """The policy that a node's strategy asks for; the default one where it is not enabled or cannot be read."""
+    given = _given(strategy) | (_given(annotation) if annotation else {})
+    if bytes(given.get("enable", b"")) != b"true":
+        return _DEFAULT
+    spec = {name: given[field] for field, name in _FIELDS.items() if field in given}
+    try:
+        policy = policy_of(msgspec.json.encode(spec))
+    except msgspec.DecodeError:
+        return _DEFAULT
+    return policy if policy.aggregate_duration_seconds > 0 and policy.report_interval_seconds > 0 else _DEFAULT
+
+
+def policy_in_force(policy: CollectPolicy, own: PolicyInForce) -> PolicyInForce:
+    """The policy with its floors; `own` is the service's, for fields at their default and windows that are not possible."""
+    report, aggregate = own.report_interval_seconds, own.aggregate_seconds
+    if policy.report_interval_seconds != _DEFAULT.report_interval_seconds:
+        report = min(effective_report_interval(policy.report_interval_seconds), LONGEST_AGGREGATE_SECONDS)
+    if policy.aggregate_duration_seconds != _DEFAULT.aggregate_duration_seconds:
+        aggregate = min(effective_aggregate_duration(policy.aggregate_duration_seconds), LONGEST_AGGREGATE_SECONDS)
+    return PolicyInForce(report, aggregate, _windows(policy) or own.durations_seconds, policy.node_memory_collect_policy)
+
+
+def _windows(policy: CollectPolicy) -> tuple[int, ...]:
+    """The seconds of the percentile windows; none where they are the default ones, or not possible."""
+    try:
+        wanted = [duration_ms(text) for text in policy.node_aggregate_policy.durations[: MAX_DURATIONS + 1]]
+    except ValueError:
+        return ()
+    possible = 0 < len(wanted) <= MAX_DURATIONS and all(1000 <= each <= 1000 * LONGEST_DURATION_SECONDS for each in wanted)
+    if not possible or wanted == [duration_ms(text) for text in _DEFAULT.node_aggregate_policy.durations]:
+        return ()
+    return tuple(dict.fromkeys(each // 1000 for each in wanted))

@@ -149,12 +149,17 @@ class PercentileSlots:
 
     def _restore_ended(self, encoded: bytes, open_slot: int) -> None:
         values = varints.decode(encoded).tolist()
-        at, before = 0, open_slot - self.capacity
+        at, before, oldest = 0, -1, open_slot - self.capacity
         while at < len(values):
             number, first, last, *sums = values[at : at + COLUMNS]
             if not before < number < open_slot:
                 raise varints.VarintError(f"slot {number} is not between {before} and {open_slot}")
             at, before = at + COLUMNS, number
+            if number <= oldest:
+                # Of a ring that held more.
+                for _ in range(SERIES):
+                    at += 1 + len(thinning(min(values[at], MAX_OPEN)))
+                continue
             start, place = number * self.width_ms, number % self.capacity
             for series in range(SERIES):
                 count = values[at]

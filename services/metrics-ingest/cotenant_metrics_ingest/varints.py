@@ -1,10 +1,13 @@
-"""LEB128 encoding of non-negative integers, for the windows' state in an event.
+"""LEB128 encoding of non-negative integers, for the windows' state in an event; and integers as they are.
 
 In: int64 arrays of integers from 0 to 2^63 - 1. Out: LEB128 bytes (seven bits per byte, lowest first, the highest bit set if
 more follow), and back. Both directions are vectorised: encoding runs once per report over all slots closed since the last one,
 decoding once per start.
 """
 
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -53,3 +56,15 @@ def decode(data: bytes) -> npt.NDArray[np.int64]:
     places = np.arange(len(octets)) - np.repeat(starts, lengths)
     parts = (octets & 127).astype(np.int64) << (7 * places)
     return np.add.reduceat(parts, starts)
+
+
+_integers = lru_cache(maxsize=4096)(lambda count: struct.Struct(f"{count}q").pack)
+"""By far the quickest way from Python's integers to bytes."""
+
+
+def packed(series: Sequence[Sequence[int]]) -> bytes:
+    """Return the integers of all series in a row, as int64. Raises struct.error."""
+    values: list[int] = []
+    for each in series:
+        values += each
+    return _integers(len(values))(*values)

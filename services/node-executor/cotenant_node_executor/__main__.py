@@ -21,10 +21,13 @@ from cotenant.runtime.settings import parser
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.figures import register
-from cotenant_node_executor.host_facts import executor_status, host_facts
+from cotenant_node_executor.host_facts import executor_status, host_facts, host_given
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.log_endpoint import log_handler
+from cotenant_node_executor.sampling.machine import MachineReader
+from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
+from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.shell import ExecutorShell, adopt_handler
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.targets.driver import open_driver
@@ -86,13 +89,19 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
     driver = open_driver(arguments.cgroup_base, arguments.node, sandbox_dir=folder / "sandbox")
     lock_subtree(driver, arguments.node)
     capabilities = probe(driver)
-    facts = host_facts(arguments.node, manages_batch_cpus=arguments.manage_batch_cpus)
-    machine = KernelMachine(driver, capabilities, folder / "pods")
+    given = host_given(driver)
+    facts = host_facts(arguments.node, given, manages_batch_cpus=arguments.manage_batch_cpus)
+    reader = MachineReader(
+        arguments.node, given, proc=Path("/proc"), sys=Path("/sys"), kubelet=arguments.kubelet, kernel=capabilities.kernel
+    )
+    slow = SlowWorker(SlowCollectors(driver, reader))
+    machine = KernelMachine(driver, capabilities, folder / "pods", given=given, slow=slow)
     boot = uuid4().hex[:12]
     core = ExecutorCore(facts, capabilities, boot, plain_processes=True, root_pods=arguments.allow_root_pods)
     if capabilities.sandbox:
         logger.warning("node %s runs in a sandbox: %s", arguments.node, capabilities.why_sandbox)
     status = executor_status(facts, capabilities, boot, VERSION, adopted=machine.existing_pods())
+    slow.start()
     return machine, ExecutorNode(core, machine, status, periods)
 
 
@@ -162,9 +171,13 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
     for number, shell in enumerate(shells):
         await host.endpoint(f"logs-{number}", log_handler(shell), subject=logs_subject(shell.node.name))
         await host.endpoint(f"adopt-{number}", adopt_handler(shell), subject=adopt_subject(shell.node.name))
-    async with asyncio.TaskGroup() as running:
-        for shell in shells:
-            running.create_task(shell.run())
+    try:
+        async with asyncio.TaskGroup() as running:
+            for shell in shells:
+                running.create_task(shell.run())
+    finally:
+        if machine is not None:
+            await asyncio.to_thread(machine.close)
     if machine is not None and arguments.remove_on_exit:
         await stop_everything(machine)
     if lock is not None:
@@ -180,6 +193,9 @@ def main() -> None:
     )
     made.add_argument(
         "--cgroup-base", default=None, metavar="GROUP", help="cgroup below the mount that holds the executor's subtree"
+    )
+    made.add_argument(
+        "--kubelet", type=Path, default=Path("/var/lib/kubelet"), metavar="DIR", help="folder of a kubelet on this host, if any"
     )
     made.add_argument("--allow-root-pods", action="store_true", help="run pods of user 0; the gateway needs the same flag")
     made.add_argument(

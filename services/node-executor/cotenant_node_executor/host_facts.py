@@ -1,6 +1,7 @@
 """Facts about this host (CPU topology, memory, kernel, address) and the executor's report at start.
 
-In: /proc, /sys, the probed capabilities. Out: `NodeFacts` and `ExecutorStatus`. CPUs: those that this process may run on.
+In: /proc, /sys, the control groups around the node, the probed capabilities. Out: `GivenMachine`, `NodeFacts`,
+`ExecutorStatus`.
 """
 
 from __future__ import annotations
@@ -13,45 +14,41 @@ from pathlib import Path
 from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
-from cotenant_node_executor.sampling.proc import parse_node_meminfo
+from cotenant_node_executor.sampling.given import GivenMachine, given_machine
+from cotenant_node_executor.sampling.machine import machine_cpus, processors_of
+from cotenant_node_executor.sampling.proc import parse_busy_ticks_per_cpu, parse_node_meminfo
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor
-from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion
+from cotenant_node_executor.targets.hierarchy import Hierarchies, read_hierarchies
+from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
+
+
+def host_given(driver: CgroupDriver, *, proc: Path = Path("/proc")) -> GivenMachine:
+    """Return the part of this host that a node below the driver's root is given. In a sandbox that is what this process has."""
+    memory = parse_node_meminfo((proc / "meminfo").read_text(encoding="ascii"))
+    try:
+        hierarchies = read_hierarchies(proc)
+    except OSError:
+        hierarchies = Hierarchies({}, None, (), {})  # hidden from this process: nothing is known of limits
+    around = driver.root_group.rpartition("/")[0].rpartition("/")[0]
+    groups = hierarchies.own if driver.sandbox else {"": around}
+    ticks = parse_busy_ticks_per_cpu((proc / "stat").read_text(encoding="ascii"))
+    affinity = frozenset(os.sched_getaffinity(0))
+    return given_machine(hierarchies, groups, affinity, frozenset(ticks), memory.total_bytes)
 
 
 def host_facts(
-    node: str, *, manages_batch_cpus: bool = False, proc: Path = Path("/proc"), sys: Path = Path("/sys")
+    node: str, given: GivenMachine, *, manages_batch_cpus: bool = False, sys: Path = Path("/sys")
 ) -> NodeFacts:
     """Read the facts of this host. Nothing is reserved for the system: its consumption counts as system usage."""
-    cpus = sorted(os.sched_getaffinity(0))
-    memory = parse_node_meminfo((proc / "meminfo").read_text(encoding="ascii"))
+    rows = processors_of(machine_cpus(sys), given.cpus)
     return NodeFacts(
         name=node,
-        capacity_milli=len(cpus) * 1000,
-        allocatable_milli=len(cpus) * 1000,
-        memory_bytes=memory.total_bytes,
-        processors=tuple(_processor(cpu, sys) for cpu in cpus),
+        capacity_milli=given.capacity_milli,
+        allocatable_milli=given.capacity_milli,
+        memory_bytes=given.memory_bytes,
+        processors=tuple(Processor(cpu=row.cpu, core=row.core, socket=row.socket, node=row.node) for row in rows.values()),
         manages_batch_cpus=manages_batch_cpus,
     )
-
-
-def _processor(cpu: int, sys: Path) -> Processor:
-    folder = sys / f"devices/system/cpu/cpu{cpu}"
-    nodes = [path.name.removeprefix("node") for path in folder.glob("node[0-9]*")]
-    return Processor(
-        cpu=cpu,
-        core=_number(folder / "topology/core_id", cpu),
-        socket=_number(folder / "topology/physical_package_id", 0),
-        node=int(nodes[0]) if nodes and nodes[0].isdigit() else 0,
-    )
-
-
-def _number(path: Path, default: int) -> int:
-    """Read a number from a file; the default where the file is missing or holds -1."""
-    try:
-        text = path.read_text(encoding="ascii").strip()
-    except OSError:
-        return default
-    return int(text) if text.isdigit() else default
 
 
 def executor_status(

@@ -12,12 +12,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
+
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import Collect, Order, Start, Stop
 from cotenant_node_executor.runtime.process import ProcessRuntime
+from cotenant_node_executor.sampling.given import GivenMachine
+from cotenant_node_executor.sampling.host_applications import application_directory, kubelet_layout
 from cotenant_node_executor.sampling.sampler import Sampler
+from cotenant_node_executor.sampling.slow.readings import Asked
+from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
 from cotenant_node_executor.targets.interface import (
@@ -43,14 +50,28 @@ IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
 class KernelMachine:
     """One subtree of this host's control groups and the processes in it."""
 
-    def __init__(self, driver: CgroupDriver, capabilities: Capabilities, state: Path) -> None:
+    def __init__(
+        self,
+        driver: CgroupDriver,
+        capabilities: Capabilities,
+        state: Path,
+        *,
+        given: GivenMachine | None = None,
+        slow: SlowWorker | None = None,
+    ) -> None:
+        """`given`: the part of the host that is measured, None for all of it; `slow`: what is not read every second, if
+        anything."""
         self._driver = driver
         self._capabilities = capabilities
         for group in (BURSTABLE, BESTEFFORT):
             driver.create(group)
         self._raise_family()
         self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-        self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
+        self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"), given=given)
+        self._slow = slow
+        self._applications: dict[str, str] = {}
+        """Directories of host applications below the mount, by name."""
+        self._asked = Asked()
         self._writer = Writer(driver, capabilities)
         self._other_writer = OtherWriter(host_accessors(driver.pids))
         self._snapshot: Snapshot | None = None
@@ -78,7 +99,8 @@ class KernelMachine:
     def observe(self, now: datetime, *, sample: bool) -> Observation:
         """Sample the counters, poll the processes, read the watched files."""
         if sample:
-            self._snapshot = self._sampler.snapshot(time.monotonic_ns())
+            self._snapshot = self._sampler.snapshot(time.monotonic_ns(), self._applications)
+            self._ask(self._snapshot)
         states = self.runtime.poll(now)
         current: dict[tuple[str, Knob], str] = {}
         for group, knob in WATCHED:
@@ -92,7 +114,32 @@ class KernelMachine:
             groups=frozenset(self._driver.groups()),
             current=current,
             identity_sysctl=self._sysctl(),
+            machine=self._slow.facts if self._slow is not None else None,
+            slow=self._slow.readings if self._slow is not None else None,
         )
+
+    def measure(self, wanted: Wanted) -> None:
+        """Find the groups of host applications, and what the slow collectors shall read."""
+        layout = kubelet_layout(self._driver)
+        own = self._driver.root_group
+        self._applications = {each.name: application_directory(each, layout, own) for each in wanted.host_applications}
+        self._asked = Asked(self._asked.pods, tuple(sorted(self._applications.items())), wanted.cold_memory)
+        if self._slow is not None:
+            self._slow.ask(self._asked)
+
+    def _ask(self, snapshot: Snapshot) -> None:
+        """Have the slow collectors read the pods that are there."""
+        if self._slow is None:
+            return
+        pods = tuple((uid, pod.usage.group) for uid, pod in snapshot.pods.items())
+        if pods != self._asked.pods:
+            self._asked = msgspec.structs.replace(self._asked, pods=pods)
+            self._slow.ask(self._asked)
+
+    def close(self) -> None:
+        """End the slow collectors, which put the kernel back as it was. Pods run on."""
+        if self._slow is not None:
+            self._slow.close()
 
     def _sysctl(self) -> int | None:
         if not self._capabilities.supports(Knob.CPU_BVT):

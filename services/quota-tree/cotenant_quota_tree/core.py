@@ -1,86 +1,103 @@
 """The quota-tree service's core: computes every quota's runtime quota from quotas, nodes and pods.
 
-Folds ElasticQuota, Node and Pod objects, executors' reports, node resources, placements, runs, and its own
-`quotas.<tree>.<quota>`. Decides one QuotaRuntime per quota, and one for the root, default and system quota while any
-quota is declared; each is published when it differs from its last event. A change of requests or usage alone is published
-once the quota's last event is `settle` old, because consumers decide on limits. Causes: the quota's own object, then,
-where newer than its last event, the newest quota object, node event and pod event of the tree.
+Folds ElasticQuota, ElasticQuotaProfile, Node and Pod objects, executors' reports, readiness and resources of nodes, placements,
+runs, the gateway's answers to evictions, and its own `quotas.>`. Decides one QuotaRuntime per quota, and one for the root,
+default and system quota while any quota is declared; each is published when it differs from its last event. A change of
+requests or usage alone is published once the quota's last event is `settle` old, because consumers decide on limits. Causes:
+the quota's own object, then, where newer than its last event, the newest quota object, node event and pod event of the tree.
+
+Decides one ProfiledQuota per profile (`profiles`). While over-use is taken back, QuotaRuntime carries its streak and the pods
+to evict, for which the gateway is asked (`revocation`, `revoking`). When an event is due: `publishing`.
 
 A quota is identified by its name alone; of several with one name the smallest namespace is used, and the event carries a
 reason. An unreadable object (a malformed quantity) counts as absent and is listed in `refused` with the reason.
+
+Over 300 lines: one method of a few lines for each kind of fact.
 """
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 
 import msgspec
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex
 from cotenant.domain.quota.names import DEFAULT, SYSTEM
+from cotenant.domain.quota.profile import ProfileError, decode_profile
 from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, decode_quota
 from cotenant.engine.agenda import Agenda
-from cotenant.engine.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.engine.last_sequences import LastSequences
+from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
 from cotenant.model.quantities import QuantityError
-from cotenant.model.subjects import tokens
-from cotenant.model.times import NEVER
+from cotenant.model.subjects import quota_subject, tokens
+from cotenant.model.times import EPOCH, NEVER
 from cotenant_quota_tree.forest import Forest
-from cotenant_quota_tree.nodes import NodeOffers, counted_node
+from cotenant_quota_tree.nodes import NodeOffers, counted_node, declared_ready
 from cotenant_quota_tree.pods import OnNode, PodDemands, PodKey
+from cotenant_quota_tree.profiles import QuotaProfiles
+from cotenant_quota_tree.publishing import Desired, Published, newest, publish_at, refs, runtime_of
+from cotenant_quota_tree.revocation import Revocation
+from cotenant_quota_tree.revoking import Revoking
 from cotenant_quota_tree.solution import Rules
 
 FILTERS = (
     "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>",
+    "objects.quota%2Ekoordinator%2Esh.elasticquotaprofiles.>",
     "objects.core.nodes.>",
     "objects.core.pods.>",
     "node.*.resources",
     "node.*.executor",
+    "node.*.condition",
     "node.*.placement.>",
     "node.*.run.>",
+    "evictions.>",
     "quotas.>",
 )
 """Subjects that the service reads from LOG."""
 
 SETTLE = timedelta(seconds=1)
-_GONE = PlacementPhase.GONE
-_AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class _Published(msgspec.Struct, frozen=True):
-    quota: QuotaRuntime
-    newest_cause: int
-    """The last sequence folded at the decision; an event with a lower sequence may have been delivered later."""
-    time: datetime | None
+_BOUND, _GONE = PlacementPhase.BOUND, PlacementPhase.GONE
 
 
 class QuotaTreeCore:
     """The pure core; see the module."""
 
-    def __init__(self, rules: Rules | None = None, settle: timedelta = SETTLE) -> None:
+    def __init__(
+        self, rules: Rules | None = None, settle: timedelta = SETTLE, revocation: Revocation | None = None
+    ) -> None:
         self.rules = rules or Rules()
         self.settle = settle
+        self.revocation = revocation or Revocation()
         self.refused: dict[str, str] = {}
         """By subject, why its object is not used."""
         self._sequences = LastSequences()
         self._declared: dict[str, dict[str, tuple[ElasticQuotaView, int]]] = {}
         self._nodes = NodeOffers()
-        self._pods = PodDemands()
-        self._published: dict[str, _Published] = {}
+        self._pods = PodDemands(self.rules.terminating, ignore_overhead=self.rules.ignore_overhead)
+        self._profiles = QuotaProfiles(self._nodes.offers)
+        self._revoking = Revoking()
+        self._published: dict[str, Published] = {}
         self._newest_quota = 0
         self._newest_node = 0
         self._newest_pod = 0
         self._quotas_changed = True
         self._forest = Forest({}, {}, (), self.rules)
         self._desired: dict[str, QuotaRuntime] = {}
-        """Desired events by subject."""
+        """Desired events by subject, as they follow from quotas, nodes and pods alone."""
+        self._profiled: dict[str, ProfiledQuota] = {}
+        self._profiled_for = 0
+        """The version of the profiles from which this was computed."""
+        self._charged_at: dict[tuple[str, str], int] = {}
+        """By namespace and name, the version of the object into which admission wrote what its pods request."""
         self._solved_for: tuple[int, dict[str, int]] | None = None
         """The version of the pods and the nodes' total from which this was computed."""
         self._agenda = Agenda()
@@ -99,40 +116,72 @@ class QuotaTreeCore:
                     self._on_node(event, (namespace, name))
                 case ("objects", _, "pods", namespace, name):
                     self._pod_object(event, (namespace, name))
-                case ("node", node, "resources" | "executor"):
+                case ("node", node, "resources" | "executor" | "condition"):
                     self._node_fact(event, node)
                 case ("objects", _, "nodes", _, node):
                     self._node_object(event, node)
                 case ("objects", _, "elasticquotas", namespace, name):
                     self._quota_object(event, namespace, name)
-                case ("quotas", _, _):
+                case ("objects", _, "elasticquotaprofiles", namespace, name):
+                    self._profile_object(event, (namespace, name))
+                case ("quotas", *_):
                     self._own(event)
+                case ("evictions", _, _):
+                    self._answer(event)
                 case _:
                     return
             if self.refused:
                 self.refused.pop(event.subject, None)
-        except (msgspec.DecodeError, QuantityError) as error:
+        except (msgspec.DecodeError, QuantityError, ProfileError) as error:
             # The gateway refuses such an object; one from another writer must not block all other quotas.
             self._end(parts)
             self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
     def _own(self, event: Event) -> None:
-        self._agenda.mark(event.subject)
-        if event.tombstone or not isinstance(event.data, QuotaRuntime):
-            self._published.pop(event.subject, None)
+        subject, data = event.subject, event.data
+        self._agenda.mark(subject)
+        if event.tombstone or not isinstance(data, QuotaRuntime | ProfiledQuota):
+            self._published.pop(subject, None)
+            self._revoking.publish(subject, None, event.sequence)
+            return
+        self._published[subject] = Published(data, newest(event.causes), event.time)
+        if isinstance(data, QuotaRuntime):
+            self._revoking.publish(subject, data, event.sequence)
+
+    def _answer(self, event: Event) -> None:
+        if not self.revocation.enabled:
+            return
+        for subject in self._revoking.answer(event):
+            self._agenda.mark(subject)
+
+    def _profile_object(self, event: Event, key: tuple[str, str]) -> None:
+        if event.tombstone or not isinstance(event.data, ObjectStored):
+            self._profiles.declare(key, None, event.sequence)
         else:
-            self._published[event.subject] = _Published(event.data, _newest(event.causes), event.time)
+            view = msgspec.structs.replace(decode_profile(event.data.object), namespace=key[0], name=key[1])
+            self._profiles.declare(key, view, event.sequence)
 
     def _quota_object(self, event: Event, namespace: str, name: str) -> None:
         self._newest_quota = max(self._newest_quota, event.sequence)
-        self._quotas_changed = True
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self._end_quota(namespace, name)
+            return
+        given = decode_quota(event.data.object)
+        # What admission writes with every pod is no reason to solve the trees again.
+        view = msgspec.structs.replace(given, namespace=namespace, name=name, charged=None)
+        namesakes = self._declared.setdefault(name, {})
+        before = namesakes.get(namespace)
+        namesakes[namespace] = (view, event.sequence)
+        self._quotas_changed = self._quotas_changed or before is None or before[0] != view
+        if given.charged is None:
+            self._charged_at.pop((namespace, name), None)
         else:
-            view = msgspec.structs.replace(decode_quota(event.data.object), namespace=namespace, name=name)
-            self._declared.setdefault(name, {})[namespace] = (view, event.sequence)
+            self._charged_at[namespace, name] = event.sequence
+        self._agenda.mark(quota_subject(view.tree, name))
 
     def _end_quota(self, namespace: str, name: str) -> None:
+        self._quotas_changed = True
+        self._charged_at.pop((namespace, name), None)
         namesakes = self._declared.get(name, {})
         namesakes.pop(namespace, None)
         if not namesakes:
@@ -151,7 +200,9 @@ class QuotaTreeCore:
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self._nodes.declare(node, None)
         else:
-            self._nodes.declare(node, counted_node(event.data.object))
+            document = event.data.object
+            self._nodes.declare(node, counted_node(document), declared_ready(document))
+        self._offer(node)
 
     def _node_fact(self, event: Event, node: str) -> None:
         self._newest_node = max(self._newest_node, event.sequence)
@@ -159,6 +210,13 @@ class QuotaTreeCore:
             self._nodes.report(node, None if event.tombstone else event.data)
         elif isinstance(event.data, NodeResources):
             self._nodes.overcommit(node, None if event.tombstone else event.data)
+        elif isinstance(event.data, NodeCondition):
+            self._nodes.judge(node, None if event.tombstone else event.data)
+        self._offer(node)
+
+    def _offer(self, node: str) -> None:
+        if self._profiles:
+            self._profiles.offer(node, self._nodes.offer(node))
 
     def _on_node(self, event: Event, pod: PodKey) -> None:
         data, sequence = event.data, event.sequence
@@ -169,7 +227,9 @@ class QuotaTreeCore:
         elif isinstance(data, RunStatus):
             self._pods.store_on_node(event.subject, pod, OnNode(data.uid, False, data.phase.terminal, sequence))
         elif isinstance(data, Placement):
-            self._pods.store_on_node(event.subject, pod, OnNode(data.uid, data.phase is not _GONE, False, sequence))
+            ending = data.phase is not _BOUND
+            fact = OnNode(data.uid, data.phase is not _GONE, False, sequence, data.bound_at, ending)
+            self._pods.store_on_node(event.subject, pod, fact)
 
     def _end(self, parts: tuple[str, ...]) -> None:
         match parts[2]:
@@ -179,47 +239,73 @@ class QuotaTreeCore:
                 self._pods.drop_pod((parts[3], parts[4]))
             case "nodes":
                 self._nodes.declare(parts[4], None)
+                self._offer(parts[4])
+            case "elasticquotaprofiles":
+                self._profiles.declare((parts[3], parts[4]), None, 0)
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return new and changed quota events by subject, and tombstones for quotas that are no longer declared."""
+        self._pods.expire(now)
         self._solve()
         events: list[Event] = []
         for subject in self._agenda.due(now):
             published = self._published.get(subject)
-            quota = self._desired.get(subject)
-            due = self.publish_at(quota, published) if quota is not None else _AT_ONCE if published is not None else NEVER
+            quota = self._wanted(subject, published, now)
+            due = publish_at(quota, published, self.settle) if quota is not None else EPOCH if published is not None else NEVER
             if due > now:
-                self._agenda.settle(subject, due)
+                self._agenda.settle(subject, min(due, self._streak_due(subject, published)))
             elif quota is not None:
                 events.append(Event(subject=subject, data=quota, causes=self._causes(quota, published)))
             elif published is not None:
-                events.append(ending(subject, published.quota, _refs((self._newest_quota,))))
+                events.append(ending(subject, published.quota, refs((self._newest_quota,))))
             if len(events) == MAX_EVENTS_PER_DECISION:
                 break
         return events
 
-    def publish_at(self, quota: QuotaRuntime, published: _Published | None) -> datetime:
-        """Return the earliest time at which the quota's event is published, NEVER while it is what the log says."""
-        if published is None:
-            return _AT_ONCE
-        if quota == published.quota:
-            return NEVER
-        if published.time is None or _limits(quota) != _limits(published.quota):
-            return _AT_ONCE
-        return published.time + self.settle
+    def quotas(self) -> Iterable[QuotaRuntime]:
+        """Return all quotas as of the last decision; from any thread."""
+        return tuple(self._desired.values())
 
-    def _causes(self, quota: QuotaRuntime, published: _Published | None) -> tuple[str, ...]:
-        own = self._declared.get(quota.quota, {}).get(quota.namespace)
+    def requests(self, _: datetime) -> Sequence[Request]:
+        """Return the evictions that are asked for and not answered."""
+        return list(self._revoking.requests(self._pods)) if self.revocation.enabled else ()
+
+    def _wanted(self, subject: str, published: Published | None, now: datetime) -> Desired | None:
+        """Return what the subject's event shall say; None for none."""
+        quota = self._desired.get(subject)
+        if quota is None:
+            return self._profiled.get(subject)
+        charged_at = self._charged_at.get((quota.namespace, quota.quota), 0)
+        if charged_at:
+            quota = msgspec.structs.replace(quota, charged_at=charged_at)
+        if not self.revocation.watches(quota):
+            return quota
+        outstanding, pods = self._revoking.outstanding(subject, self._pods), partial(self._pods.held, quota.quota)
+        return self.revocation.continued(quota, runtime_of(published), outstanding, pods, now)
+
+    def _streak_due(self, subject: str, published: Published | None) -> datetime:
+        quota = self._desired.get(subject)
+        return self.revocation.due_at(quota, runtime_of(published)) if quota is not None else NEVER
+
+    def _causes(self, quota: Desired, published: Published | None) -> tuple[str, ...]:
         since = published.newest_cause if published is not None else 0
+        if isinstance(quota, ProfiledQuota):
+            of_profile = self._profiles.sequence(quota.namespace, quota.profile)
+            return refs((of_profile, self._newest_node if self._newest_node > since else 0))
+        own = self._declared.get(quota.quota, {}).get(quota.namespace)
         # Scanning the quota's pods is needed only if some pod event is newer.
         own_pod = self._pods.newest(quota.quota) if self._newest_pod > since else 0
         candidates = (self._newest_quota, self._newest_node, own_pod, self._newest_pod)
-        return _refs((own[1] if own is not None else 0, *(sequence for sequence in candidates if sequence > since)))
+        return refs((own[1] if own is not None else 0, *(sequence for sequence in candidates if sequence > since)))
 
     def _solve(self) -> None:
-        """Recompute the desired events from quotas, nodes and pods."""
+        """Recompute the desired events from quotas, profiles, nodes and pods."""
+        if self._profiles.version != self._profiled_for:
+            self._profiled_for = self._profiles.version
+            ended, self._profiled = self._profiled, self._profiles.desired()
+            self._agenda.mark_all((*ended, *self._profiled))
         if self._quotas_changed:
             self._read_quotas()
         facts = self._pods.version, self._nodes.total
@@ -244,15 +330,3 @@ class QuotaTreeCore:
         duplicated = {name for name, namesakes in self._declared.items() if len(namesakes) > 1}
         self._forest = Forest(quotas, built_in, duplicated, self.rules)
         self._quotas_changed, self._solved_for = False, None
-
-def _limits(quota: QuotaRuntime) -> tuple[object, ...]:
-    """The fields that other services decide on; the rest describes the load on the quota."""
-    return (quota.parent, quota.namespaces, quota.min, quota.max, quota.runtime, quota.overused, quota.reason)
-
-
-def _refs(sequences: Sequence[int]) -> tuple[str, ...]:
-    return tuple(f"LOG:{sequence}" for sequence in dict.fromkeys(sequences) if sequence)
-
-
-def _newest(causes: Sequence[str]) -> int:
-    return max((int(cause.rpartition(":")[2]) for cause in causes), default=0)

@@ -10,17 +10,23 @@ change, every pod's quota is looked up again. Without any quota nothing is count
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from heapq import heappop, heappush
 
 import msgspec
 
 from cotenant.api.objects.pod import Pod, PodSpec
 from cotenant.api.objects.pod_resources import pod_requests
+from cotenant.api.times import parse_rfc3339
 from cotenant.domain.quota.membership import QuotaIndex, is_preemptible
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.quota.sums import OwnPods, PodSums
-from cotenant.model.amounts import LARGEST_AMOUNT, Amounts, masked
+from cotenant.model.amounts import LARGEST_AMOUNT, Amounts, masked, minus, parse_amounts, without_zeros
 from cotenant.model.by_identity import by_identity
+from cotenant.model.times import EPOCH
+from cotenant_quota_tree.revocation import HeldPod
+from cotenant_quota_tree.terminating import Terminating, ignored_after
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -40,19 +46,25 @@ class _PodFacts(msgspec.Struct, frozen=True):
     uid: str
     quota_label: str
     preemptible: bool
-    request: dict[str, int]
+    request: Amounts
     names_node: bool
     ended: bool
     sequence: int
+    priority: int
+    deleting: bool
+    ignored_after: datetime | None
 
 
 class OnNode(msgspec.Struct, frozen=True):
-    """The state of the pod with this uid by a placement or run: assigned, ended for good, or neither."""
+    """The state of the pod with this uid by a placement or run: assigned, ended for good, or neither. By a placement: since
+    when, and whether it is ending."""
 
     uid: str
     assigned: bool
     ended: bool
     sequence: int
+    bound_at: datetime | None = None
+    ending: bool = False
 
 
 class _Pod:
@@ -75,7 +87,14 @@ class _Pod:
 class PodDemands:
     """A mutable fold. The owner calls `resolve` whenever the quotas changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, terminating: Terminating = Terminating.COUNT, *, ignore_overhead: bool = False) -> None:
+        """`terminating`: whether terminating pods count; `ignore_overhead`: what a pod's runtime class adds does not count."""
+        self._terminating = terminating
+        self._ignore_overhead = ignore_overhead
+        self._now = EPOCH
+        self._expiring: list[tuple[datetime, PodKey]] = []
+        """A heap of terminating pods by the time after which they do not count. Bound: an entry per version of a terminating
+        pod's object until that time."""
         self._pods: dict[PodKey, _Pod] = {}
         self._index: QuotaIndex | None = None
         self._max: Mapping[str, Amounts] = {}
@@ -88,16 +107,23 @@ class PodDemands:
 
     def store_pod(self, key: PodKey, pod: Pod, sequence: int) -> None:
         """Fold the pod's object. Raises QuantityError for a malformed request."""
-        labels = pod.metadata.labels
+        meta, labels = pod.metadata, pod.metadata.labels
         facts = _PodFacts(
-            uid=pod.metadata.uid,
+            uid=meta.uid,
             quota_label=labels.get(LABEL_QUOTA, ""),
             preemptible=is_preemptible(labels),
-            request=_request(pod.spec),
+            request=counted_request(pod.spec, ignore_overhead=self._ignore_overhead),
             names_node=bool(pod.spec.node_name),
             ended=pod.status.phase in ENDED_PHASES,
             sequence=sequence,
+            priority=pod.spec.priority or 0,
+            deleting=meta.deletion_timestamp is not None,
+            ignored_after=ignored_after(
+                parse_rfc3339(meta.deletion_timestamp), meta.deletion_grace_period_seconds, self._terminating
+            ),
         )
+        if facts.ignored_after is not None and facts.ignored_after >= self._now:
+            heappush(self._expiring, (facts.ignored_after, key))
         known = self._pods.get(key)
         if known is None:
             known = self._pods[key] = _Pod()
@@ -144,10 +170,44 @@ class PodDemands:
                 known.charge = self._charge(key, known.facts)
                 self._recount(key, known)
 
+    def expire(self, now: datetime) -> None:
+        """Stop counting terminating pods whose time is over by now."""
+        self._now = max(self._now, now)
+        while self._expiring and self._expiring[0][0] < self._now:
+            _, key = heappop(self._expiring)
+            known = self._pods.get(key)
+            if known is not None:
+                self._recount(key, known)
+
     @property
     def own(self) -> Mapping[str, OwnPods]:
         """The sums by quota name."""
         return {quota: sums.own for quota, sums in self._sums.items()}
+
+    def held(self, quota: str) -> Iterator[HeldPod]:
+        """Walk the quota's own assigned pods."""
+        for key in sorted(self._members.get(quota, ())):
+            known = self._pods[key]
+            pod, charge = known.facts, known.held
+            if pod is None or charge is None:
+                continue
+            placed = [fact for fact in known.on_nodes.values() if fact.uid == pod.uid and fact.assigned]
+            yield HeldPod(
+                namespace=key[0],
+                name=key[1],
+                uid=pod.uid,
+                priority=pod.priority,
+                bound_at=min((fact.bound_at for fact in placed if fact.bound_at is not None), default=None),
+                request=charge.request,
+                preemptible=charge.preemptible,
+                ending=pod.deleting or any(fact.ending for fact in placed),
+            )
+
+    def is_live(self, key: PodKey, uid: str) -> bool:
+        """Return whether a pod exists, uses its quota, and is not ending already."""
+        known = self._pods.get(key)
+        pod = known.facts if known is not None else None
+        return known is not None and pod is not None and pod.uid == uid and known.held is not None and not pod.deleting
 
     def newest(self, quota: str) -> int:
         """The highest sequence among the events of the quota's own pods, 0 without any."""
@@ -178,7 +238,7 @@ class PodDemands:
             for fact in known.on_nodes.values():
                 if fact.uid == pod.uid:
                     assigned, ended = assigned or fact.assigned, ended or fact.ended
-            if ended:
+            if ended or (pod.ignored_after is not None and self._now > pod.ignored_after):
                 charge = None
         holds = charge if assigned else None
         held = known.held
@@ -198,6 +258,13 @@ class PodDemands:
                 self._sums[held.quota].hold(held.request, held.preemptible, -1)
             if holds is not None:
                 self._sums[holds.quota].hold(holds.request, holds.preemptible)
+
+
+def counted_request(spec: PodSpec, *, ignore_overhead: bool = False) -> Amounts:
+    """Return a pod's request in the quotas' units. Raises QuantityError."""
+    if not (ignore_overhead and spec.overhead):
+        return _request(spec)
+    return without_zeros(minus(_request(spec), parse_amounts(spec.overhead)))
 
 
 @by_identity

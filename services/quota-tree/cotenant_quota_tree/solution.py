@@ -18,6 +18,7 @@ from cotenant.model.amounts import Amounts, exceeding
 from cotenant.model.amounts import total as sum_of
 from cotenant_quota_tree.hierarchy import Tree
 from cotenant_quota_tree.runtime import QuotaShare, TreeShares
+from cotenant_quota_tree.terminating import Terminating
 from cotenant_quota_tree.totals import available
 
 
@@ -28,6 +29,10 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
     scale_min: bool = True
     guarantee_usage: bool = False
+    terminating: Terminating = Terminating.COUNT
+    """Whether terminating pods count."""
+    ignore_overhead: bool = False
+    """What a pod's runtime class adds does not count."""
 
 
 class SolvedQuota(msgspec.Struct, frozen=True, kw_only=True):

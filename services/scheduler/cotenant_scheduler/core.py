@@ -5,7 +5,8 @@ Folds the subjects of FILTERS (`cycle.folding`). Decides, in this order:
 1. bound: pods of the queue, in queue order (`cycle.placing`);
 2. what follows from changed pods (`cycle.endings`): placements terminating, gone, stored again with a new manifest, pods
    whose node the user has named, waiting events that are over;
-3. waiting: why the others are not placed (`cycle.waiting`).
+3. how far PodGroups are (`cycle.pod_groups`);
+4. waiting: why the others are not placed (`cycle.waiting`).
 
 What a decision changes in the state before it is stored is assumed (`cycle.assumed`). Results kept per shape are caches: rows
 that changed are computed again. Bounds: at most MAX_EVENTS_PER_DECISION events a call, of which ENDINGS_SHARE are kept for
@@ -19,6 +20,7 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.gangs import gang_name
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
@@ -29,17 +31,21 @@ from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.folding import StateFolding
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing import ENDINGS_SHARE, Placing
+from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.preemption import Preemption
 from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
+from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States
+from cotenant_scheduler.framework.plugin import Together
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
+from cotenant_scheduler.state.gangs import GangCache, GangPod
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -65,14 +71,41 @@ class SchedulerCore:
         self.ledger = self._quotas.ledger
         self._node_cache = NodeCache(self.nodes, args, self._look_at_pods_of)
         self._endings = Endings(self._node_cache.facts, self.ledger)
-        self.pods = PodCache(self.nodes, self.ledger, PodReader(args, self.profile.readers), self._note_changed)
+        self.gangs = GangCache(self.config.coscheduling)
+        reader = PodReader(args, self.profile.readers)
+        self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
         self.queue = PodQueue()
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
         self._budgets = DisruptionBudgets()
-        self._state = StateFolding(self.pods, self._node_cache, self._quotas, self._budgets, self._assumed)
+        self._pod_groups = PodGroups(self.gangs, self.pods.records)
+        self._state = StateFolding(
+            self.pods, self._node_cache, self._quotas, self._budgets, self.gangs, self._pod_groups, self._assumed
+        )
         self._waiting = WaitingPods(self.queue, self.nodes, self._assumed.holds)
         self._nominations = Nominations(self.nodes)
         self._preemption = Preemption(self.nodes, self.pods.records, self._budgets, self._nominations.leaving)
+        admission = QuotaAdmission(
+            self.ledger,
+            runtime_limits=self.config.quota_runtime_limits,
+            check_ancestors=self.config.quota_check_ancestors,
+        )
+        within_quota = QuotaPreemption(
+            self.nodes,
+            self.pods,
+            admission,
+            self._preemption,
+            self._nominations.leaving,
+            protect_default=self.config.disable_default_quota_preemption,
+        )
+        preempting = Preempting(
+            self.nodes,
+            self._node_cache.facts,
+            self.pods,
+            self._waiting,
+            self._preemption,
+            self._nominations,
+            within_quota,
+        )
         self._placing = Placing(
             self.profile,
             self.nodes,
@@ -80,16 +113,12 @@ class SchedulerCore:
             self.pods,
             self.queue,
             self._quotas,
-            QuotaAdmission(
-                self.ledger,
-                runtime_limits=self.config.quota_runtime_limits,
-                check_ancestors=self.config.quota_check_ancestors,
-            ),
+            admission,
             self._assumed,
             self._endings,
             self._waiting,
             self._nominations,
-            Preempting(self.nodes, self._node_cache.facts, self.pods, self._waiting, self._preemption, self._nominations),
+            preempting,
             self._states,
         )
 
@@ -130,11 +159,23 @@ class SchedulerCore:
         self._preemption.pod_changed(record)
         self._endings.pod_changed(record)
 
+    def _note_gang(self, record: PodRecord) -> None:
+        """Have the gangs know of a pod."""
+        facts = record.facts
+        if facts is not None and gang_name(facts.labels, facts.annotations):
+            bound = bool(facts.node_name) or any(placed.data.uid == facts.uid for placed in record.placements.values())
+            run = next((run.phase for run, _ in record.runs.values() if run.uid == facts.uid), None)
+            self.gangs.put(record.key, GangPod(facts.created, facts.labels, facts.annotations, bound, run))
+        elif record.key in self.gangs.of_pod:
+            self.gangs.put(record.key, None)
+
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
         assert facts is not None
         membership = self.ledger.associate(facts.namespace, facts.labels)
-        together = self.profile.together(facts)
+        together: Together | None = self.gangs.together(record.key) if self.gangs else None
+        if together is None:
+            together = self.profile.together(facts)
         return self.queue.put(record, facts, membership, is_preemptible(facts.labels), together)
 
     # -- own events that are being stored ------------------------------------------------------------------------
@@ -156,6 +197,12 @@ class SchedulerCore:
     def settle(self) -> None:
         """Finish folding: what many messages share is done once."""
         self.pods.forget_selectors()
+        for record in self._changed.values():
+            self._note_gang(record)
+        for key in self.gangs.settle():
+            # Its group is another one, or has other rules: what was found out about it no longer holds.
+            self.queue.take(self.pods.records[key])
+            self._changed.setdefault(key, self.pods.records[key])
         if self._changed:
             for record in self._changed.values():
                 self._pod_changed(record)
@@ -171,11 +218,13 @@ class SchedulerCore:
         self.take_back()
         if self._quotas.regroup:
             self._regroup_pods()
+        statuses = self._pod_groups.decide(now, STATUSES_SHARE)
+        left = MAX_EVENTS_PER_DECISION - len(statuses)
         if not self.queue.classes:
-            return self._endings.decide(now, MAX_EVENTS_PER_DECISION)
-        endings = self._endings.decide(now, ENDINGS_SHARE)
-        bound, waiting = self._placing.decide(now, MAX_EVENTS_PER_DECISION - len(endings))
-        return [*bound, *endings, *waiting]
+            return [*self._endings.decide(now, left), *statuses]
+        endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses))
+        bound, waiting = self._placing.decide(now, left - len(endings))
+        return [*bound, *endings, *statuses, *waiting]
 
     def take_back(self) -> None:
         """Undo what the last decision assumed and what was not stored since."""

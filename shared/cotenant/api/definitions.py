@@ -7,7 +7,6 @@ are the gateway's (`admission/chain.py`), keyed by kind as well.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -77,6 +76,8 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     """Compose objects without such facts too."""
     parts: Mapping[type, PartKey] = {}
     """The payloads of those facts, and whose part each is."""
+    made_by: frozenset[type] = frozenset()
+    """Of a composed kind: the payloads that make an object where there is no document; empty: any of its parts."""
     parts_carry_uid: bool = False
     """The facts name the incarnation that they are about: those of another uid are left out."""
     stable_uid: bool = False
@@ -91,6 +92,9 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     """A new object may bring a status; else only the subresource writes it."""
     read_only: bool = False
     """Made of other services' facts alone: no verb writes it."""
+    declarable: bool = False
+    """Made of other services' facts, and who writes it gives it a document: what is declared there is shown with what the facts
+    say, which win. Named as its node, and ends with it."""
     create_only: bool = False
     """A question that is answered at once: there is nothing to get, list or change."""
     categories: tuple[str, ...] = ()
@@ -105,8 +109,7 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
 
 
 class Registry:
-    """Kinds by (group, plural) and by (apiVersion, kind). Raises ValueError where two definitions claim one
-    of them, or one fact."""
+    """Kinds by (group, plural) and by (apiVersion, kind). Raises ValueError where two definitions claim one of them."""
 
     def __init__(self, definitions: Sequence[Definition]) -> None:
         self.definitions = tuple(definitions)
@@ -114,10 +117,6 @@ class Registry:
         self._by_type = {(found.kind.api_version, found.kind.kind): found for found in self.definitions}
         if not len(self._by_resource) == len(self._by_type) == len(self.definitions):
             raise ValueError("two definitions have the same group and plural, or the same apiVersion and kind")
-        facts = Counter(payload for found in self.definitions for payload in found.parts)
-        shared = sorted(payload.__name__ for payload, count in facts.items() if count > 1)
-        if shared:
-            raise ValueError(f"facts that are parts of two kinds: {', '.join(shared)}")
 
     def __iter__(self) -> Iterator[Definition]:
         return iter(self.definitions)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cotenant.api.edits import same_json
 from cotenant.api.splices import (
     EMPTY_OBJECT,
     Members,
@@ -25,8 +26,10 @@ from cotenant.api.splices import (
 
 
 class Overlay(msgspec.Struct, frozen=True, kw_only=True):
-    """Additions to a document. `head` are top-level members for objects without a document (apiVersion, kind, spec)."""
+    """Additions to a document."""
 
+    top: Mapping[str, msgspec.Raw] = {}
+    """Top-level members that are set, for kinds without a spec."""
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     spec: Mapping[str, msgspec.Raw] = {}
@@ -42,6 +45,8 @@ class Overlay(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, str | int] = {}
     """Metadata of objects without a document (name, uid, creationTimestamp)."""
     head: Mapping[str, msgspec.Raw] = {}
+    """Top-level members of objects without a document. Where there is one, members of its `spec` are set as those of `spec`.
+    """
     fields: Mapping[str, str] = {}
     """Values for field selectors that differ from the document's."""
     uid: str = ""
@@ -58,14 +63,18 @@ def composed_document(document: msgspec.Raw | None, overlay: Overlay, version: i
     """Return the object as the API shows it."""
     top = members(document) if document is not None else dict(overlay.head)
     metadata = member_object(top, "metadata")
-    for name, value in overlay.metadata.items():
-        metadata[name] = raw(value)
+    if document is None:
+        for name, value in overlay.metadata.items():
+            metadata[name] = raw(value)
+    elif overlay.head:
+        top["spec"] = raw({**member_object(top, "spec"), **member_object(overlay.head, "spec")})
     metadata["resourceVersion"] = msgspec.Raw(b'"%d"' % version)
     if overlay is not NOTHING:
         _lay_texts(metadata, "labels", overlay.labels)
         _lay_texts(metadata, "annotations", overlay.annotations)
         _lay_spec(top, overlay)
         _lay_status(top, overlay)
+        top.update(overlay.top)
     return msgspec.json.encode({**top, "metadata": metadata})
 
 
@@ -142,8 +151,21 @@ def without_overlay(written: msgspec.Raw, stored: msgspec.Raw, overlay: Overlay)
                 _restore(spec, old_spec, name)
         _take_off_taints(spec, old_spec, overlay)
         top["spec"] = raw(spec)
+    for name, value in overlay.top.items():
+        if name in top and bytes(top[name]).strip() == bytes(value):
+            _restore(top, old, name)
+    if overlay.head:
+        _take_off_head(top, old, overlay)
     _restore(top, old, "status")
     return raw(top)
+
+
+def _take_off_head(top: Members, old: Members, overlay: Overlay) -> None:
+    spec, old_spec = member_object(top, "spec"), member_object(old, "spec")
+    for name, value in member_object(overlay.head, "spec").items():
+        if name in spec and same_json(spec[name], value):
+            _restore(spec, old_spec, name)
+    put_or_drop(top, "spec", spec)
 
 
 def _restore(target: Members, old: Mapping[str, msgspec.Raw], name: str) -> None:

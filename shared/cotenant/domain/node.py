@@ -3,10 +3,13 @@
 In: the Node object and the last executor report, resources and condition events of that node. Out: labels, taints, amounts.
 
     offered     = the object's allocatable (its capacity where it declares none), overlaid by the executor's report, overlaid by
-                  batch and mid resources; deprecated names read as the new ones; 110 pods where nobody says how many
+                  the totals of the node's devices, by batch and mid resources; cpu and memory amplified by the calculator's
+                  ratios; deprecated names read as the new ones; 110 pods where nobody says how many
+    raw         = cpu and memory of that before the calculator amplifies them: what the machine has
     allocatable = offered less the reservation annotation: what pods may be placed on
-    capacity for load = allocatable with `node.koordinator.sh/raw-allocatable` in the place of amplified amounts
-    labels      = the executor's, overlaid by the object's
+    capacity for load = allocatable with the raw amounts in the place of amplified ones: of the calculator's amplification, else
+                  those of `node.koordinator.sh/raw-allocatable` (a node that another control plane amplifies)
+    labels      = those of the node's devices, the executor's, overlaid by the object's
     taints      = the object's, the executor's, those of the condition; each once
 
 A node exists once its object is there: without one it has no labels, no taints and offers nothing, whatever else is known.
@@ -22,36 +25,28 @@ from collections.abc import Mapping
 import msgspec
 
 from cotenant.api.objects.node import Node, Taint
+from cotenant.domain.amplification import AMPLIFIED, AmplificationError, amplified, parse_ratios, parse_raw
 from cotenant.domain.reservation import parse_reservation, trim_allocatable
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY, PODS
-from cotenant.model.quantities import QuantityError, Scalar, resource_amount
+from cotenant.model.quantities import Scalar, resource_amount
 from cotenant.model.tiers import RENAMED_RESOURCES
-
-ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 
 DEFAULT_PODS = 110
 """Pods on a node that does not state a number (the kubelet's default)."""
-
-_QUANTITIES = msgspec.json.Decoder(dict[str, Scalar])
 
 
 def estimate_node_allocatable(
     allocatable: Mapping[str, Scalar], annotations: Mapping[str, str]
 ) -> Mapping[str, Scalar]:
     """Return allocatable with the raw (not amplified) values of the annotation in place; a bad one counts as none."""
-    text = annotations.get(ANNOTATION_RAW_ALLOCATABLE)
-    if not text:
-        return allocatable
     try:
-        raw = _QUANTITIES.decode(text)
-        for name, quantity in raw.items():
-            resource_amount(name, quantity)
-    except (msgspec.DecodeError, QuantityError):
+        raw = parse_raw(annotations)
+    except AmplificationError:
         return allocatable
-    return {**allocatable, **raw}
+    return {**allocatable, **raw} if raw else allocatable
 
 
 def overcommitted_amounts(resources: NodeResources) -> dict[str, int]:
@@ -78,7 +73,9 @@ class NodeSources(msgspec.Struct, frozen=True):
         """Return the node's labels."""
         if self.node is None:
             return {}
-        return {**(self.executor.labels if self.executor is not None else {}), **self.node.metadata.labels}
+        of_devices = self.resources.device_labels if self.resources is not None else {}
+        reported = self.executor.labels if self.executor is not None else {}
+        return {**of_devices, **reported, **self.node.metadata.labels}
 
     def taints(self) -> tuple[Taint, ...]:
         """Return the node's taints, each once."""
@@ -93,19 +90,46 @@ class NodeSources(msgspec.Struct, frozen=True):
         """Return whether the node is cordoned."""
         return self.node is not None and self.node.spec.unschedulable
 
-    def offered(self) -> dict[str, int]:
-        """Return what the node offers before its reservation is taken off. Raises QuantityError."""
+    def machine(self) -> dict[str, int]:
+        """Return what the machine offers by itself, its devices included: not amplified, nothing overcommitted. Raises
+        QuantityError."""
         if self.node is None:
             return {}
-        declared = self.node.status.allocatable or self.node.status.capacity
-        offered = {name: resource_amount(name, quantity) for name, quantity in declared.items()}
-        if self.executor is not None:
-            offered.update(self.executor.allocatable)
-        for old, new in RENAMED_RESOURCES.items():
-            if old in offered:
-                offered.setdefault(new, offered[old])
-        offered.setdefault(PODS, DEFAULT_PODS)
+        declared: Mapping[str, Scalar] = self.node.status.allocatable or self.node.status.capacity
+        if self.amplifies:
+            declared = estimate_node_allocatable(declared, self.node.metadata.annotations)
+        found = {name: resource_amount(name, quantity) for name, quantity in declared.items()}
         if self.resources is not None:
+            found.update(self.resources.devices)
+        if self.executor is not None:
+            found.update(self.executor.allocatable)
+        for old, new in RENAMED_RESOURCES.items():
+            if old in found:
+                found.setdefault(new, found[old])
+        found.setdefault(PODS, DEFAULT_PODS)
+        return found
+
+    def amplification(self) -> dict[str, float]:
+        """Return by how much its allocatable is amplified, by resource: by the calculator, else as its annotation says."""
+        if self.node is None:
+            return {}
+        if self.resources is not None and self.resources.amplification:
+            return self.resources.amplification
+        try:
+            return parse_ratios(self.node.metadata.annotations)
+        except AmplificationError:
+            return {}
+
+    @property
+    def amplifies(self) -> bool:
+        """Whether the calculator amplifies this node."""
+        return self.resources is not None and bool(self.resources.amplification)
+
+    def offered(self) -> dict[str, int]:
+        """Return what the node offers before its reservation is taken off. Raises QuantityError."""
+        offered = self.machine()
+        if self.resources is not None and self.node is not None:
+            offered.update(amplified(offered, self.resources.amplification))
             offered.update(overcommitted_amounts(self.resources))
         return offered
 
@@ -117,9 +141,11 @@ class NodeSources(msgspec.Struct, frozen=True):
         return allocatable
 
     def raw_allocatable(self) -> dict[str, int]:
-        """Return the amounts that the annotation declares; none where it is absent or cannot be read."""
+        """Return the raw amounts of an amplified node; none of one that nobody amplifies. Raises QuantityError."""
         if self.node is None:
             return {}
+        if self.amplifies:
+            return {name: amount for name, amount in self.machine().items() if name in AMPLIFIED}
         raw = estimate_node_allocatable({}, self.node.metadata.annotations)
         return {name: resource_amount(name, quantity) for name, quantity in raw.items()}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import takewhile
 
 import msgspec
 
@@ -17,7 +18,7 @@ from cotenant.events.commits import Commit, CommitRefused
 from cotenant.events.envelope import Event
 from cotenant.log.contract import EXECUTION, Write
 from cotenant.log.traces import Traces
-from cotenant.model.subjects import commit_subject, execution_subject, marker_subject
+from cotenant.model.subjects import PREDICTIONS, commit_subject, execution_subject, marker_subject
 
 UNKNOWN = "LOG:-"
 """The beginning of a cause whose sequence is not known yet."""
@@ -87,6 +88,10 @@ class Batch(msgspec.Struct, frozen=True):
         return event.id == self.events[0].id and event.data == self.events[0].data
 
 
+def _passes(event: Event) -> bool:
+    return event.subject.startswith(f"{PREDICTIONS}.")
+
+
 def commit_batch(decision: Decision, identity: Identity, config: str, prior: int, traces: Traces | None = None) -> Batch:
     """Return the batch that follows the commit record `prior`. `traces`: of what was folded; None: nobody follows traces."""
     now, source = decision.now, identity.source
@@ -101,6 +106,7 @@ def commit_batch(decision: Decision, identity: Identity, config: str, prior: int
         replica=identity.replica,
         took_us=decision.took_us,
         behind=decision.behind,
+        passing=sum(1 for _ in takewhile(_passes, reversed(decision.events))),
     )
     record_id = f"{stem}0"
     trace = traces.continued((), record_id) if traces is not None else ""

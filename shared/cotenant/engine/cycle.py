@@ -40,6 +40,8 @@ REMEMBERED_BATCHES = 1024
 AHEAD_FROM = 100
 """Behind a batch of so many events the next one is decided while it is stored. Behind a smaller one that would save little
 time, and keep what arrives meanwhile waiting for one batch more."""
+FULL_FROM = 900
+"""A batch of so many events is one of several: pace saves small batches, so the next one need not wait for it."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -231,7 +233,7 @@ class Cycle:
             self._proposed = None
             return None
         if self._pace:
-            self._next_due = now + self._pace
+            self._next_due = now + self._pace if len(decision.events) < FULL_FROM else None
         self._proposed = commit_batch(decision, self.identity, self.config, self.prior, self._traces)
         return self._proposed
 

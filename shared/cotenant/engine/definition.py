@@ -5,8 +5,8 @@ The service's process, the simulator and replay start from the same Definition, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -31,17 +31,29 @@ class Gauge(msgspec.Struct, frozen=True):
     counts: bool = False
 
 
+class Question(msgspec.Struct, frozen=True):
+    """A question that a core answers from its state without changing it: a micro endpoint `cotenant.<service>.<name>`.
+
+    `answer` takes the core, the time and the request. It yields None where the service may go on for a while, at least every
+    few milliseconds, and at last the answer. One question of a name is answered at a time.
+    """
+
+    name: str
+    answer: Callable[[Any, datetime, bytes], Iterator[bytes | None]]
+
+
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """A deciding service. `filters` select on LOG what it folds, its own subjects included; `usage_filters` on USAGE.
 
     `views` are what its core takes in the place of payloads, decoded with less effort; it takes the payloads too.
     `pace` and `urgent` save small batches, which are most of what a log costs: within `pace` of its last batch the service
-    stores only batches that hold an urgent event (none, where `urgent` is None). What is held back is decided again when its
-    time has come, or goes with an urgent event.
+    stores only batches that hold an urgent event (none, where `urgent` is None), unless that batch was a full one. What is held
+    back is decided again when its time has come, or goes with an urgent event.
     `gather` is for services whose decisions nobody waits for: while one message follows another they are delivered together,
     once in this time; after a pause of that length the next one comes at once. A delivery by itself costs the server and the
     service more than the message. The simulator does without: a commit record says what was folded, whenever that was read.
     `gauges` are shown with the process' metrics.
+    `questions` are answered by the process, while it has a core that has loaded.
     `traced` begins the subjects of what its events name as their first causes: their traces go on in these events.
     `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
     """
@@ -59,6 +71,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     recomputed: bool = True
     traced: tuple[str, ...] = ("",)
     gauges: tuple[Gauge, ...] = ()
+    questions: tuple[Question, ...] = ()
     summary: str = ""
 
     def config_from(self, text: str | bytes) -> msgspec.Struct:

@@ -142,6 +142,8 @@ class Verifier:
         self._before = LastMessages()
         """The messages that a starting process loads."""
         self._previous = 0
+        self._passing = range(0)
+        """Messages of the last batch that HISTORY does not take over."""
         self._traces = Traces(held=HELD_TRACES)
 
     def read(self, event: Event) -> None:
@@ -149,8 +151,11 @@ class Verifier:
         report = self.report
         report.events += 1
         if self._previous and event.sequence != self._previous + 1:
-            report.holes += event.sequence - self._previous - 1
-            self._broken = True
+            missing = range(self._previous + 1, event.sequence)
+            passed = range(max(missing.start, self._passing.start), min(missing.stop, self._passing.stop))
+            if holes := len(missing) - len(passed):
+                report.holes += holes
+                self._broken = True
         self._previous = event.sequence
         self._traces.note((event,))
         data = event.data
@@ -161,6 +166,8 @@ class Verifier:
         self._before.note(event)
         line = self._lines.get(event.source)
         if isinstance(data, Commit):
+            end = event.sequence + data.count + 1
+            self._passing = range(end - data.passing, end)
             if line is not None:
                 self._give_up(line)
                 line.pending = (event, data, [])

@@ -12,11 +12,13 @@ from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
 from cotenant.events.execution import Execution
+from cotenant.events.gangs import PodGroupStatus
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, Waiting
-from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.predictions import PredictionState
+from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.events.topology import MachineTopology
@@ -45,6 +47,9 @@ __all__ = [
     "ObjectStored",
     "Payload",
     "Placement",
+    "PodGroupStatus",
+    "PredictionState",
+    "ProfiledQuota",
     "QuotaRuntime",
     "RunStatus",
     "ServiceStarted",

@@ -16,6 +16,7 @@ class Commit(Payload, frozen=True, kw_only=True):
     `prior`'s batch. `count`: messages in this batch beside the record. `config`: digest of the start marker's text.
     `core`: version of the core's rules. `took_us`: microseconds that `decide` took (0 where time is virtual). `behind`: the
     reader was so far behind that messages up to `folded` may have been removed by later ones before they were delivered.
+    `passing`: so many of the batch's last messages are not taken over by HISTORY (`predictions.<node>`).
     """
     TYPE = "cotenant.commit.v1"
 
@@ -28,6 +29,7 @@ class Commit(Payload, frozen=True, kw_only=True):
     replica: str = ""
     took_us: Count = 0
     behind: bool = False
+    passing: Count = 0
 
 
 class ServiceStarted(Payload, frozen=True, kw_only=True):

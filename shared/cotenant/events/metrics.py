@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cotenant.events.envelope import Part, Payload
-from cotenant.model.bounds import Amount, Count, Int64, Milliseconds, Seconds
+from cotenant.model.bounds import Amount, Count, Int32, Int64, Milliseconds, Seconds
 
 
 class Usage(Part, frozen=True, kw_only=True):
@@ -26,6 +26,22 @@ class AggregatedUsage(Part, frozen=True, kw_only=True):
     avg: Usage = Usage()
 
 
+class Contention(Part, frozen=True, kw_only=True):
+    """How much a pod was held up: averages over its messages since the last report, -1 where nothing was measured.
+
+    `throttled_permille`: throttled periods per thousand. `*_some`, `*_full`: PSI over 10 s, in hundredths of a percent.
+    `cpi_thousandths`: cycles per thousand instructions.
+    """
+
+    throttled_permille: Int32 = -1
+    cpu_some: Int32 = -1
+    memory_some: Int32 = -1
+    memory_full: Int32 = -1
+    io_some: Int32 = -1
+    io_full: Int32 = -1
+    cpi_thousandths: Int64 = -1
+
+
 class PodMetric(Part, frozen=True, kw_only=True):
     """Average usage of one pod over the report window."""
 
@@ -35,6 +51,61 @@ class PodMetric(Part, frozen=True, kw_only=True):
     priority: str = ""
     qos: str = ""
     usage: Usage = Usage()
+    contention: Contention = Contention()
+
+
+class NumaMetric(Part, frozen=True, kw_only=True):
+    """Usage of one NUMA node at the newest sample."""
+
+    node: Count = 0
+    usage: Usage = Usage()
+
+
+class ModelPeaks(Part, frozen=True, kw_only=True):
+    """Predicted percentiles of one model: `__node__`, `__node-sys__`, `__node-<tier>__`, or a pod's uid."""
+
+    model: str
+    p60: Usage = Usage()
+    p90: Usage = Usage()
+    p95: Usage = Usage()
+    p98: Usage = Usage()
+    max: Usage = Usage()
+
+
+class PredictorTerms(Part, frozen=True, kw_only=True):
+    """What one predictor (`pod` or `priority`) came to.
+
+    `request` of the pods that it counts, less `peak`, their predicted peak with the safety margin, at most `cap`, what that
+    peak leaves of the node's allocatable.
+    """
+
+    predictor: str
+    request: Usage = Usage()
+    peak: Usage = Usage()
+    cap: Usage = Usage()
+    reclaimable: Usage = Usage()
+
+
+class ProdPrediction(Part, frozen=True, kw_only=True):
+    """What `prod_reclaimable` was computed from; where that is None, `error` says why.
+
+    `cold`: prod pods younger than the cold start, which lend nothing. `unpredicted`: those without a model, which take part in
+    neither predictor. `unplaced`: pods with samples and no placement, of which no request is known. `trainings`: how often the
+    models were trained since the process started or `restored`, the event of their stored state (empty: from nothing).
+    """
+
+    predictors: tuple[PredictorTerms, ...] = ()
+    models: tuple[ModelPeaks, ...] = ()
+    allocatable: Usage = Usage()
+    margin_percent: Int32 = 0
+    cold_start_seconds: Seconds = 0
+    cold: Count = 0
+    unpredicted: Count = 0
+    unplaced: Count = 0
+    trained_at: datetime | None = None
+    trainings: Count = 0
+    restored: str = ""
+    error: str = ""
 
 
 class HostApplicationMetric(Part, frozen=True, kw_only=True):
@@ -114,6 +185,14 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     host_applications: tuple[HostApplicationMetric, ...] = ()
     prod_reclaimable: Usage | None = None
     """What services are predicted not to need of their requests; None while nothing is predicted."""
+    prod_peak: Usage | None = None
+    """The predicted peak of services and the system, with the safety margin: the larger of that of pods and of tiers."""
+    prediction: ProdPrediction | None = None
+    durations_seconds: tuple[Seconds, ...] = ()
+    """The percentile windows of the node's collect policy."""
+    memory_collect_policy: str = "usageWithoutPageCache"
+    """Which memory counts in the figures of node, pods and host applications; the system's never has page cache."""
+    numa: tuple[NumaMetric, ...] = ()
     refused_samples: Count = 0
     refused_reason: str = ""
     digest: WindowDigest | None = None

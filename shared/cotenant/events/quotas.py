@@ -1,8 +1,21 @@
-"""Runtime quota, written by quota-tree on `quotas.<tree>.<quota>`."""
+"""Runtime quota, written by quota-tree on `quotas.<tree>.<quota>`, and what a profile makes of its tree's root quota."""
 
 from __future__ import annotations
 
-from cotenant.events.envelope import Payload
+from datetime import datetime
+
+from cotenant.events.envelope import Part, Payload
+from cotenant.model.bounds import Count, Int32
+
+
+class RevokedPod(Part, frozen=True, kw_only=True):
+    """A pod that shall end because its quota uses more than its runtime."""
+
+    namespace: str
+    name: str
+    uid: str
+    priority: Int32 = 0
+
 
 
 class QuotaRuntime(Payload, frozen=True, kw_only=True):
@@ -44,3 +57,34 @@ class QuotaRuntime(Payload, frozen=True, kw_only=True):
     total: dict[str, int] = {}
     """On the root only: what the tree distributes, without what the default and the system quota use."""
     reason: str = ""
+    charged_at: Count = 0
+    """The version of the quota's object that admission wrote what pods request into, and that is counted in `child_request`."""
+
+    overused_since: datetime | None = None
+    """Where over-use is revoked: since when the quota uses more than its runtime, or since its last wave of evictions."""
+    revoked_at: datetime | None = None
+    """When `revoke` was chosen."""
+    revoke: tuple[RevokedPod, ...] = ()
+    """The last wave: pods whose evictions the gateway is asked for, once each."""
+
+
+class ProfiledQuota(Payload, frozen=True, kw_only=True):
+    """Subject `quotas.<tree>.<quota>.profile`: what an ElasticQuotaProfile makes of its tree's root quota. The gateway
+    keeps the quota's object so.
+
+    `namespace` is that of the profile and of the quota. `total` is what the tree may distribute, `unschedulable` the part of it
+    on nodes that are cordoned or not ready; both after the profile's ratio. `labels` are added to those that the object has.
+    """
+
+    TYPE = "cotenant.quotaprofile.v1"
+    SUBJECT = "quotas.{tree}.{quota}.profile"
+
+    tree: str
+    quota: str
+    namespace: str
+    profile: str
+    labels: dict[str, str] = {}
+    min: dict[str, int] = {}
+    max: dict[str, int] = {}
+    total: dict[str, int] = {}
+    unschedulable: dict[str, int] = {}

@@ -4,6 +4,9 @@ Reading a container's log: the node's executor serves `cotenant.node.<node>.logs
 the answer the text itself (UTF-8, at most MAX_LOG_ANSWER_BYTES, the end of the log). A refusal carries the NATS service
 error headers: 404 where the node has no such log, 400 where the request cannot be read.
 
+What a node configuration would change: batch-resource-calculator serves CONFIG_DRY_RUN. The request is the JSON of the `data`
+of the ConfigMap `slo-controller-config` as it would be, the answer the JSON of `ConfigEffect`.
+
 Adopting LOG: the node's executor serves `cotenant.node.<node>.adopt`; the request is empty, the answer the JSON of `Adopted`.
 """
 
@@ -37,6 +40,18 @@ class LogsRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 def logs_subject(node: str) -> str:
     """Where a node's executor answers `LogsRequest`."""
     return f"cotenant.node.{encode_token(node)}.logs"
+
+
+CONFIG_DRY_RUN = "cotenant.batch-resource-calculator.dry-run"
+
+
+class ConfigEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a node configuration would change. `nodes`: so many would offer something else. `changes`: by resource (`batch-cpu`,
+    `mid-memory`, ...) the change of the sum over all nodes, in percent. `error`: why it cannot be said; empty where it can."""
+
+    nodes: Count = 0
+    changes: dict[str, float] = {}
+    error: str = ""
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

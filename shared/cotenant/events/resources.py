@@ -21,7 +21,7 @@ class Term(Part, frozen=True, kw_only=True):
 
 
 class ZoneResources(Part, frozen=True, kw_only=True):
-    """Batch resources of one NUMA zone, before the foreign share."""
+    """Batch resources of one NUMA zone, before the foreign share; batch-cpu in normalised units as the node's."""
 
     name: str
     batch_cpu_milli: Amount = 0
@@ -37,6 +37,12 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     `assumed` names pods that have no metric yet and count by their request; `dangling` those that have a metric and no
     placement. `strategy` is the colocation strategy (JSON) before what the node's own annotation and labels say: a
     rejected configuration keeps it. `config` is the event that it came from.
+
+    `cpu_normalization_ratio` is what batch-cpu was scaled by; `cpu_normalization` the annotation's text that the calculator
+    decided, empty while it decides none. `amplification`: by how much the node's allocatable is amplified, by resource; no
+    figure of this event is. `devices`: sums over the node's Device object, by resource name; `device_labels`: labels of it that
+    the Node gets. `yarn`: YARN's own report within `third_party`, None where YARN reports nothing. Mid terms are among `terms`
+    under names that begin with `mid`.
     """
     TYPE = "cotenant.noderesources.v1"
     SUBJECT = "node.{node}.resources"
@@ -63,6 +69,11 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     cluster_enable: bool = False
     strategy: msgspec.Raw = msgspec.field(default_factory=empty_document)
     config: str = ""
+    cpu_normalization: str = ""
+    amplification: dict[str, float] = {}
+    devices: dict[str, Amount] = {}
+    device_labels: dict[str, str] = {}
+    yarn: Usage | None = None
 
 
 class CpuIdentity(Part, frozen=True, kw_only=True):
@@ -94,6 +105,11 @@ class NodeSLORendered(Payload, frozen=True, kw_only=True):
     """CPUs that it keeps from pods, as a list in the kernel's format."""
     memory_collect_policy: str = "usageWithoutPageCache"
     """Which memory NodeMetrics are computed from: `metricMemoryCollectPolicy` of the node's colocation strategy."""
+    reservation_annotation: str = ""
+    system_qos_annotation: str = ""
+    numa_reservation: bool = False
+    """The node's annotations `node.koordinator.sh/reservation` and `system-qos-resource`, and its label
+    `enable-numa-reservation`: its NodeResourceTopology shows them."""
     spec: msgspec.Raw = msgspec.field(default_factory=empty_document)
     """The whole NodeSLO spec as JSON, sections and spelling as Koordinator's."""
     config: str = ""

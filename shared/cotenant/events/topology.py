@@ -45,6 +45,23 @@ class KubeletPolicies(Part, frozen=True, kw_only=True):
     reserved_cpus: str = ""
 
 
+class CpuPool(Part, frozen=True, kw_only=True):
+    """The CPUs of one NUMA node that pods without CPUs of their own share; `cpuset` in the kernel's list format."""
+
+    socket: Count = 0
+    node: Count = 0
+    cpuset: str = ""
+
+
+class PodCpus(Part, frozen=True, kw_only=True):
+    """CPUs that a kubelet gave a pod; namespace and name are empty where the pod is not known."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str
+    cpuset: str = ""
+
+
 class Disk(Part, frozen=True, kw_only=True):
     """One block device."""
 
@@ -53,6 +70,11 @@ class Disk(Part, frozen=True, kw_only=True):
     """major:minor"""
     rotational: bool = False
     size_bytes: Amount = 0
+    partitions: tuple[str, ...] = ()
+    volume_groups: tuple[str, ...] = ()
+    """LVM volume groups that lie on this disk alone."""
+    mount_points: tuple[str, ...] = ()
+    """Where it, its partitions and their logical volumes are mounted."""
 
 
 class MachineTopology(Payload, frozen=True, kw_only=True):
@@ -71,4 +93,19 @@ class MachineTopology(Payload, frozen=True, kw_only=True):
     cpu: CpuBasicInfo = CpuBasicInfo()
     kubelet: KubeletPolicies = KubeletPolicies()
     disks: tuple[Disk, ...] = ()
+    kernel: str = ""
+    shared_pools: tuple[CpuPool, ...] = ()
+    best_effort_pools: tuple[CpuPool, ...] = ()
+    pod_cpus: tuple[PodCpus, ...] = ()
+    reservation: str = ""
+    """What the node's annotation reserves, as JSON: `reservedCPUs`, chosen where it names an amount alone, and its rest."""
+    system_qos: str = ""
+    """CPUs for system pods, as JSON: the node's annotation."""
+    numa_reservation: bool = False
+    """What the node reserves is taken off each zone's allocatable, in equal shares."""
+    reserved_cpu_milli: Amount = 0
+    reserved_memory_bytes: Amount = 0
+    """Capacity without allocatable."""
+    reason: str = ""
+    """What differs from the report before it."""
     unavailable: dict[str, str] = {}

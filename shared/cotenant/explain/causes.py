@@ -20,6 +20,7 @@ from cotenant.events.execution import Execution
 from cotenant.events.migrations import EvictionOutcome, Migration
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
+from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import RunStatus
 from cotenant.explain.sentences import figures, sentence
@@ -84,7 +85,7 @@ def concerns(event: Event, kind: str, namespace: str, name: str) -> bool:
     if plural in ("podmigrationjob", "podmigrationjobs", "pmj"):
         return parts[0] == "migrations" and parts[1] == name
     if plural in ("elasticquota", "elasticquotas", "eq", "quota"):
-        return parts[0] == "quotas" and parts[-1] == name
+        return parts[0] == "quotas" and len(parts) > 2 and parts[2] == name
     return False
 
 
@@ -161,6 +162,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     links: tuple[Link, ...]
     cut: bool = False
     """The walk reached its bounds: older causes exist."""
+    reasons: tuple[str, ...] = ()
+    """Of a quota: why it has its runtime, a line a resource."""
 
 
 def links(roots: Sequence[Event], walk: CauseWalk) -> tuple[Link, ...]:
@@ -229,6 +232,20 @@ def explain_node(name: str, roots: Sequence[Event], walk: CauseWalk) -> Explanat
     return Explanation(
         "node", "", name, "; ".join(parts) or "nothing has been decided about it yet", links(ordered, walk), walk.cut
     )
+
+
+def explain_quota(
+    namespace: str,
+    quota: QuotaRuntime | None,
+    name: str,
+    reasons: Sequence[str],
+    roots: Sequence[Event],
+    walk: CauseWalk,
+) -> Explanation:
+    """Explain a quota: what it may use and why (`explain.quotas`)."""
+    ordered = _newest_first(roots)
+    said = next((sentence(event) for event in ordered if event.data is quota), "nothing has been decided about it yet")
+    return Explanation("quota", namespace, name, said, links(ordered, walk), walk.cut, tuple(reasons))
 
 
 def lookup_all(walk: CauseWalk, lookup: Mapping[str, Event]) -> CauseWalk:

@@ -16,11 +16,13 @@ from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
 from cotenant.events.execution import Execution
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.gangs import PodGroupStatus
+from cotenant.events.metrics import NodeMetricComputed, ProdPrediction, Usage
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
-from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.predictions import PredictionState
+from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.events.topology import MachineTopology
@@ -85,6 +87,13 @@ def _waiting(data: Waiting, event: Event) -> str:
     return f"{pod} waits no longer" if event.tombstone else f"{pod} waits: {waiting_line(data)}"
 
 
+def _pod_group(data: PodGroupStatus, event: Event) -> str:
+    if event.tombstone:
+        return f"PodGroup {data.namespace}/{data.name} is gone"
+    counts = f"{data.scheduled} of at least {data.min_member} pods have a node, {data.running} run"
+    return f"PodGroup {data.namespace}/{data.name} is {data.phase}: {counts}"
+
+
 def _run(data: RunStatus, event: Event) -> str:
     pod = f"pod {data.namespace}/{data.name}"
     if event.tombstone:
@@ -121,6 +130,7 @@ def _resources(data: NodeResources, _: Event) -> str:
     if data.withdrawn:
         return f"node {data.node} lends nothing: {data.message or data.reason}"
     lends = f"batch-cpu {data.batch_cpu_milli}m, batch-memory {mebibytes(data.batch_memory_bytes)}"
+    lends += f", mid-cpu {data.mid_cpu_milli}m, mid-memory {mebibytes(data.mid_memory_bytes)}"
     return f"node {data.node} lends {lends}" + (f" ({data.message})" if data.message else "")
 
 
@@ -128,7 +138,19 @@ def _metric(data: NodeMetricComputed, _: Event) -> str:
     usage = f"cpu {cores(data.node_usage.cpu_milli)}, memory {mebibytes(data.node_usage.memory_bytes)}"
     if data.unknown_since is not None:
         return f"node {data.node} is not heard of since {data.unknown_since.isoformat()}; last known {usage}"
-    return f"node {data.node} uses {usage}, of it the system {cores(data.system_usage.cpu_milli)}"
+    lent = data.prod_reclaimable
+    said = f"node {data.node} uses {usage}, of it the system {cores(data.system_usage.cpu_milli)}"
+    if lent is None:
+        return said
+    return f"{said}; prod pods are predicted not to need {cores(lent.cpu_milli)} and {mebibytes(lent.memory_bytes)}"
+
+
+def _prediction(data: PredictionState, event: Event) -> str:
+    if event.tombstone:
+        return f"the predictions of node {data.node} are gone"
+    dropped = f", without its {data.dropped} smallest pods" if data.dropped else ""
+    pods = len(data.packed_pods) // 16 + len(data.pods)
+    return f"the prediction models of node {data.node} were stored: {pods} pods{dropped}"
 
 
 def _usage(data: UsageSample, _: Event) -> str:
@@ -148,7 +170,14 @@ def _quota(data: QuotaRuntime, event: Event) -> str:
     if event.tombstone:
         return f"quota {data.quota} is gone"
     over = f", above it in {', '.join(data.overused)}" if data.overused else ""
-    return f"quota {data.quota} may use {amounts(data.runtime)} and uses {amounts(data.used)}{over}"
+    ends = f"; {len(data.revoke)} of its pods shall end" if data.revoke else ""
+    return f"quota {data.quota} may use {amounts(data.runtime)} and uses {amounts(data.used)}{over}{ends}"
+
+
+def _profiled(data: ProfiledQuota, event: Event) -> str:
+    if event.tombstone:
+        return f"profile {data.namespace}/{data.profile} makes no quota any more"
+    return f"profile {data.namespace}/{data.profile} gives quota {data.quota} of tree {data.tree} {amounts(data.total)}"
 
 
 def _migration(data: Migration, _: Event) -> str:
@@ -215,14 +244,17 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     ObjectDeleted: _deleted,
     Placement: _placement,
     Waiting: _waiting,
+    PodGroupStatus: _pod_group,
     RunStatus: _run,
     ExecutorStatus: _executor,
     MachineTopology: _topology,
     NodeCondition: _condition,
     NodeResources: _resources,
     NodeMetricComputed: _metric,
+    PredictionState: _prediction,
     UsageSample: _usage,
     NodeSLORendered: _slo,
+    ProfiledQuota: _profiled,
     QuotaRuntime: _quota,
     Migration: _migration,
     EvictionOutcome: _eviction,
@@ -244,6 +276,23 @@ def sentence(event: Event) -> str:
     return say(event.data, event) if say is not None else f"{event.data.TYPE} on {event.subject}"
 
 
+def _of_prediction(prediction: ProdPrediction) -> dict[str, str]:
+    """What is reclaimable of prod pods, by predictor, and the percentiles of the models that it rests on."""
+    found: dict[str, str] = {}
+    for terms in prediction.predictors:
+        parts = (("requests", terms.request), ("peak", terms.peak), ("at most", terms.cap), ("gives", terms.reclaimable))
+        found[f"{terms.predictor} predictor"] = ", ".join(f"{word} {_usage_text(usage)}" for word, usage in parts)
+    for model in prediction.models:
+        found[f"model {model.model}"] = f"p95 {_usage_text(model.p95)}, p98 {_usage_text(model.p98)}"
+    if prediction.error:
+        found["prediction"] = prediction.error
+    return found
+
+
+def _usage_text(usage: Usage) -> str:
+    return f"{cores(usage.cpu_milli)}/{mebibytes(usage.memory_bytes)}"
+
+
 def figures(event: Event) -> dict[str, str]:
     """Return the figures that the event carries, at most MAX_FIGURES, in the order in which it names them."""
     data = event.data
@@ -254,9 +303,17 @@ def figures(event: Event) -> dict[str, str]:
         for term in data.terms:
             source = f" from {term.source}" if term.source else ""
             found[term.name] = f"cpu {term.cpu_milli}m, memory {mebibytes(term.memory_bytes)}{source}"
+        if data.cpu_normalization:
+            found["cpu-normalization-ratio"] = data.cpu_normalization
+        for resource, ratio in data.amplification.items():
+            found[f"amplification of {resource}"] = f"{ratio:.2f}"
+        for resource, amount in data.devices.items():
+            found[resource] = format_amount(resource, amount)
     elif isinstance(data, NodeMetricComputed):
         for window in data.aggregated_node_usages:
             found[f"p95 over {window.duration_seconds}s"] = cores(window.p95.cpu_milli)
+        if data.prediction is not None:
+            found |= _of_prediction(data.prediction)
         for pod in data.pods:
             found[f"pod {pod.namespace}/{pod.name}"] = f"{cores(pod.usage.cpu_milli)}, {mebibytes(pod.usage.memory_bytes)}"
     elif isinstance(data, UsageSample):

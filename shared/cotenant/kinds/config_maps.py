@@ -31,6 +31,9 @@ def config_map_errors(config: ConfigMap) -> list[FieldError]:
     return found
 
 
+decode_config_map = msgspec.json.Decoder(ConfigMap).decode
+
+
 class _Shown(View, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, msgspec.Raw] = {}
@@ -46,7 +49,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
 
 DEFINITION = Definition(
     CONFIG_MAPS,
-    decode=msgspec.json.Decoder(ConfigMap).decode,
+    decode=decode_config_map,
     errors=lambda config, _: config_map_errors(config),
     layout=Layout((NAME, Column("Data"), AGE), _cells),
 )

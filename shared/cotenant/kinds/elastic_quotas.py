@@ -6,7 +6,7 @@ runtime, request and guaranteed, as Koordinator's scheduler writes them on the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -20,7 +20,7 @@ from cotenant.api.objects.policies import ElasticQuota
 from cotenant.api.overlay import Overlay
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
-from cotenant.domain.quota.names import LABEL_PARENT
+from cotenant.domain.quota.names import LABEL_PARENT, LABEL_TREE
 from cotenant.events.envelope import Event
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.quantities import format_amount
@@ -34,16 +34,21 @@ def _texts(amounts: dict[str, int]) -> dict[str, str]:
     return {name: format_amount(name, amount) for name, amount in sorted(amounts.items())}
 
 
-def compose_quota(snapshot: Snapshot) -> Overlay:
-    """Return what quota-tree publishes of the quota."""
+def published_quota(snapshot: Snapshot) -> QuotaRuntime | None:
+    """Return what quota-tree published last of the quota; None before it has."""
     newest = max(
         (event for event in snapshot.parts.values() if not event.tombstone and isinstance(event.data, QuotaRuntime)),
         key=lambda event: event.sequence,
         default=None,
     )
-    if newest is None or not isinstance(newest.data, QuotaRuntime):
+    return newest.data if newest is not None and isinstance(newest.data, QuotaRuntime) else None
+
+
+def compose_quota(snapshot: Snapshot) -> Overlay:
+    """Return what quota-tree publishes of the quota."""
+    quota = published_quota(snapshot)
+    if quota is None:
         return Overlay()
-    quota = newest.data
     annotations = {
         f"{_PREFIX}{name}": msgspec.json.encode(_texts(amounts)).decode()
         for name, amounts in (
@@ -85,6 +90,7 @@ class _Shown(View, frozen=True, kw_only=True):
 
 
 _SHOWN = msgspec.json.Decoder(_Shown)
+_AMOUNTS = msgspec.json.Decoder(dict[str, str | int | float])
 
 
 def _amounts(amounts: dict[str, str | int | float]) -> str:
@@ -99,9 +105,20 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
         _amounts(shown.spec.min),
         _amounts(shown.spec.max),
         _amounts(shown.status.used),
+        _noted(shown.metadata.annotations, "runtime"),
+        _noted(shown.metadata.annotations, "request"),
         age(shown.metadata.creation_timestamp, now),
-        shown.metadata.annotations.get(f"{_PREFIX}runtime", "<none>"),
+        shown.metadata.labels.get(LABEL_TREE, "<none>"),
     )
+
+
+def _noted(annotations: Mapping[str, str], name: str) -> str:
+    """What quota-tree published; an annotation that cannot be read is shown as it is."""
+    text = annotations.get(f"{_PREFIX}{name}", "")
+    try:
+        return _amounts(_AMOUNTS.decode(text)) if text else "<none>"
+    except msgspec.DecodeError:
+        return text
 
 
 DEFINITION = Definition(
@@ -109,6 +126,8 @@ DEFINITION = Definition(
     decode=msgspec.json.Decoder(ElasticQuota).decode,
     compose=compose_quota,
     parts={QuotaRuntime: _quota_of},
-    layout=Layout((NAME, Column("Parent"), Column("Min"), Column("Max"), Column("Used"), AGE, *wide("Runtime")), _cells),
+    layout=Layout(
+        (NAME, *map(Column, ("Parent", "Min", "Max", "Used", "Runtime", "Request")), AGE, *wide("Tree")), _cells
+    ),
     has_status=True,
 )

@@ -1,6 +1,7 @@
 """slo.koordinator.sh/v1alpha1 NodeMetric = metrics: an object without a document, composed of one event.
 
-In: the `metrics.<node>` event. Out: the object as Koordinator's custom resource spells it, and its columns. Read only.
+In: the `metrics.<node>` event. Out: the object as Koordinator's custom resource spells it, and its columns. Labels and
+annotations may be declared; what the event says wins.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from cotenant.api.overlay import Overlay, head_of
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import derived_uid, go_duration, rfc3339
-from cotenant.events.metrics import AggregatedUsage, NodeMetricComputed, Usage
+from cotenant.events.metrics import AggregatedUsage, Contention, NodeMetricComputed, PodMetric, Usage
 from cotenant.model.quantities import format_decimal, format_milli
 
 NODE_METRICS = Kind("slo.koordinator.sh", "v1alpha1", "nodemetrics", "NodeMetric", False, (), True)
@@ -72,28 +73,20 @@ def _node_metric(snapshot: Snapshot, metric: NodeMetricComputed) -> Overlay:
     status: dict[str, object] = {"nodeMetric": node_metric}
     if metric.update_time is not None:
         status["updateTime"] = rfc3339(metric.update_time)
-    status["podsMetric"] = [
-        {
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "priority": pod.priority,
-            "qos": pod.qos,
-            "podUsage": _resources(pod.usage),
-        }
-        for pod in metric.pods
-    ]
+    status["podsMetric"] = [_pod(pod) for pod in metric.pods]
     status["hostApplicationMetric"] = [
         {"name": host.name, "priority": host.priority, "qos": host.qos, "usage": _resources(host.usage)}
         for host in metric.host_applications
     ]
     if metric.prod_reclaimable is not None:
         status["prodReclaimableMetric"] = {"resource": _resources(metric.prod_reclaimable)}
-    spec = {
-        "metricCollectPolicy": {
-            "aggregateDurationSeconds": metric.aggregate_duration_seconds,
-            "reportIntervalSeconds": metric.report_interval_seconds,
-        }
-    }
+    elif metric.prediction is not None:
+        status["prodReclaimableMetric"] = {"resource": {}}
+    if metric.prod_peak is not None:
+        status["prodPeakMetric"] = {"resource": _resources(metric.prod_peak)}
+    if metric.numa:
+        node_metric["numaUsages"] = [{"numaId": numa.node, "usage": _resources(numa.usage)} for numa in metric.numa]
+    spec = {"metricCollectPolicy": _policy(metric)}
     unknown = {"cotenant.io/unknown-since": rfc3339(metric.unknown_since)} if metric.unknown_since else {}
     uid = derived_uid("NodeMetric", snapshot.address.name)
     return Overlay(
@@ -103,6 +96,56 @@ def _node_metric(snapshot: Snapshot, metric: NodeMetricComputed) -> Overlay:
         status={name: raw(value) for name, value in status.items()},
         uid=uid,
     )
+
+
+def _policy(metric: NodeMetricComputed) -> dict[str, object]:
+    """The collect policy in force; windows of an event that does not name them are those that it has."""
+    windows = metric.durations_seconds or sorted(
+        {*metric.cold_windows, *(window.duration_seconds for window in metric.aggregated_node_usages)}
+    )
+    return {
+        "aggregateDurationSeconds": metric.aggregate_duration_seconds,
+        "reportIntervalSeconds": metric.report_interval_seconds,
+        "nodeAggregatePolicy": {"durations": [go_duration(seconds) for seconds in windows]},
+        "nodeMemoryCollectPolicy": metric.memory_collect_policy,
+    }
+
+
+def _pod(pod: PodMetric) -> dict[str, object]:
+    """A pod's entry. Its extensions, cotenant's own, are there where they were measured."""
+    entry: dict[str, object] = {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "priority": pod.priority,
+        "qos": pod.qos,
+        "podUsage": _resources(pod.usage),
+    }
+    if extensions := _extensions(pod.contention):
+        entry["extensions"] = extensions
+    return entry
+
+
+def _extensions(contention: Contention) -> dict[str, object]:
+    """Averages since the last report: the share of throttled periods, PSI over 10 s in percent, cycles per instruction."""
+    found: dict[str, object] = {}
+    if contention.throttled_permille >= 0:
+        found["cpuThrottledRatio"] = contention.throttled_permille / 1000
+    pressure = {
+        name: value / 100
+        for name, value in (
+            ("cpuSome", contention.cpu_some),
+            ("memorySome", contention.memory_some),
+            ("memoryFull", contention.memory_full),
+            ("ioSome", contention.io_some),
+            ("ioFull", contention.io_full),
+        )
+        if value >= 0
+    }
+    if pressure:
+        found["psiAvg10Percent"] = pressure
+    if contention.cpi_thousandths >= 0:
+        found["cpi"] = contention.cpi_thousandths / 1000
+    return found
 
 
 class _Resources(View, frozen=True, kw_only=True):
@@ -144,6 +187,6 @@ DEFINITION = Definition(
     compose=compose_node_metric,
     parts={NodeMetricComputed: node_of_subject},
     layout=Layout((NAME, Column("CPU"), Column("Memory"), Column("Updated"), Column("State")), _cells),
-    read_only=True,
+    declarable=True,
     stable_uid=True,
 )

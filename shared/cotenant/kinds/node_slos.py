@@ -1,12 +1,16 @@
-"""slo.koordinator.sh/v1alpha1 NodeSLO = slo: an object without a document, composed of one event.
+"""slo.koordinator.sh/v1alpha1 NodeSLO = slo + document, if a user wrote one.
 
-In: the `node.<node>.slo` event. Out: the object as Koordinator's custom resource spells it. Read only.
+In: the `node.<node>.slo` event. Out: the object as Koordinator's custom resource spells it: the sections that
+batch-resource-calculator renders, over the document's, whose `extensions`, labels and annotations stay.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from cotenant.api.definitions import Definition, node_of_subject
 from cotenant.api.kinds import Kind
+from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.overlay import Overlay, head_of
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import is_object, members
@@ -41,4 +45,23 @@ def compose_node_slo(snapshot: Snapshot) -> Overlay:
     return Overlay()
 
 
-DEFINITION = Definition(NODE_SLOS, compose=compose_node_slo, parts={NodeSLORendered: node_of_subject}, read_only=True)
+class NodeSLOSpec(View, frozen=True, kw_only=True):
+    """What a user may declare: settings that other programs than cotenant read. The other sections are rendered."""
+
+    extensions: dict[str, msgspec.Raw] = {}
+
+
+class NodeSLO(View, frozen=True, kw_only=True):
+    """The document of a NodeSLO."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSLOSpec = NodeSLOSpec()
+
+
+DEFINITION = Definition(
+    NODE_SLOS,
+    decode=msgspec.json.Decoder(NodeSLO).decode,
+    compose=compose_node_slo,
+    parts={NodeSLORendered: node_of_subject},
+    declarable=True,
+)

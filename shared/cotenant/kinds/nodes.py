@@ -1,8 +1,9 @@
 """core/v1 Node = document + executor + resources + condition.
 
-In: the node's document and the last executor report, overcommitment and readiness events of that node. Out: labels and
-taints, capacity and allocatable (batch and mid resources included; allocatable is what `cotenant.domain.node` calls
-offered: the reservation annotation is not taken off), the conditions Ready, LogUnknown and ZoneDisrupted, nodeInfo, addresses.
+In: the node's document and the last executor report, machine, overcommitment and readiness events of that node. Out: labels and
+taints, capacity and allocatable (batch and mid resources and device totals included; allocatable is what `cotenant.domain.node`
+calls offered: amplified, and the reservation annotation is not taken off), the annotations of
+`cotenant.domain.node_annotations`, the conditions Ready, LogUnknown and ZoneDisrupted, nodeInfo, addresses.
 Without a condition event a node with an executor is ready; a node with neither executor nor condition keeps what its
 document says. Validation: Kubernetes' rules of taints and quantities.
 
@@ -36,12 +37,15 @@ from cotenant.api.validation.fields import (
     quantity,
 )
 from cotenant.api.validation.pod import TAINT_EFFECTS
+from cotenant.domain.amplification import AMPLIFIED
 from cotenant.domain.node import NodeSources, overcommitted_amounts
+from cotenant.domain.node_annotations import derived_annotations
 from cotenant.domain.reservation import ReservationError, annotated_amounts
 from cotenant.domain.third_party import ThirdPartyError, parse_allocations, parse_origin
 from cotenant.events.conditions import NodeCondition, ZoneDisruption, disruption_text
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
+from cotenant.events.topology import MachineTopology
 from cotenant.model.names import (
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE,
@@ -49,12 +53,16 @@ from cotenant.model.names import (
     BATCH_CPU,
     BATCH_MEMORY,
     LABEL_HOSTNAME,
+    MID_CPU,
+    MID_MEMORY,
 )
 from cotenant.model.quantities import QuantityError, Scalar, format_amount
 from cotenant.model.tiers import OVERCOMMITTED
 
 NODES = Kind("", "v1", "nodes", "Node", False, ("no",))
 MAX_CAPABILITIES_SHOWN = 64
+ANNOTATION_UNMEASURED = "cotenant.io/unmeasured"
+"""What the node's machine cannot measure, with the reasons, as JSON."""
 
 
 def compose_node(snapshot: Snapshot) -> Overlay:
@@ -62,6 +70,7 @@ def compose_node(snapshot: Snapshot) -> Overlay:
     executor: ExecutorStatus | None = None
     resources: NodeResources | None = None
     condition: NodeCondition | None = None
+    machine: MachineTopology | None = None
     reported_at: datetime | None = None
     for event in snapshot.parts.values():
         if event.tombstone:
@@ -72,10 +81,13 @@ def compose_node(snapshot: Snapshot) -> Overlay:
             resources = event.data
         elif isinstance(event.data, NodeCondition):
             condition = event.data
+        elif isinstance(event.data, MachineTopology):
+            machine = event.data
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     taints: list[tuple[str, str, str]] = []
     status: dict[str, msgspec.Raw] = {}
+    declared = _declared(snapshot)
     capacity: dict[str, str] = {}
     conditions: list[dict[str, str]] = []
     if executor is not None:
@@ -84,10 +96,20 @@ def compose_node(snapshot: Snapshot) -> Overlay:
         capacity |= {name: format_amount(name, amount) for name, amount in sorted(executor.capacity.items())}
         annotations = _annotations(executor)
         status |= _machine(executor)
-    sources = NodeSources(_declared(snapshot), executor, resources, condition)
+    if machine is not None and machine.unavailable:
+        shown = dict(sorted(machine.unavailable.items())[:MAX_CAPABILITIES_SHOWN])
+        annotations[ANNOTATION_UNMEASURED] = msgspec.json.encode(shown).decode()
+    sources = NodeSources(declared, executor, resources, condition)
+    annotations |= derived_annotations(sources)
+    if resources is not None:
+        capacity |= {name: format_amount(name, amount) for name, amount in resources.devices.items()}
+        own = declared.metadata.labels
+        labels = {**{key: text for key, text in resources.device_labels.items() if key not in own}, **labels}
     if resources is not None and not resources.withdrawn:
-        shown = overcommitted_amounts(resources)
-        capacity |= {name: format_amount(name, amount) for name, amount in shown.items() if amount > 0 or name in _ALWAYS}
+        overcommitted = overcommitted_amounts(resources)
+        capacity |= {
+            name: format_amount(name, amount) for name, amount in overcommitted.items() if amount > 0 or name in _ALWAYS
+        }
     allocatable = _allocatable(sources)
     if condition is not None:
         taints += condition.taints
@@ -132,8 +154,12 @@ def _allocatable(sources: NodeSources) -> dict[str, str]:
     except QuantityError:
         return {}
     declared = sources.node.status.allocatable if sources.node is not None else {}
-    reported = sources.executor.allocatable if sources.executor is not None else {}
     resources = sources.resources
+    reported = {
+        *(sources.executor.allocatable if sources.executor is not None else ()),
+        *(resources.devices if resources is not None else ()),
+        *(AMPLIFIED if sources.amplifies else ()),
+    }
     shown: dict[str, str] = {}
     for name, amount in sorted(offered.items()):
         if resources is not None and name in OVERCOMMITTED:
@@ -313,16 +339,31 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
         info.os_image or "<unknown>",
         info.kernel_version or "<unknown>",
         info.container_runtime_version or "<unknown>",
-        str(shown.status.allocatable.get(BATCH_CPU, "<none>")),
-        str(shown.status.allocatable.get(BATCH_MEMORY, "<none>")),
+        *(str(shown.status.allocatable.get(name, "<none>")) for name in (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)),
+        _unmeasured(shown.metadata.annotations.get(ANNOTATION_UNMEASURED)),
     )
+
+
+def _unmeasured(annotation: str | None) -> str:
+    """Return the names of an annotation that anyone may have written."""
+    if annotation is None:
+        return "<none>"
+    try:
+        return ",".join(sorted(msgspec.json.decode(annotation, type=dict[str, str]))) or "<none>"
+    except msgspec.DecodeError:
+        return "<unknown>"
 
 
 DEFINITION = Definition(
     NODES,
     decode=decode_node,
     compose=compose_node,
-    parts={ExecutorStatus: node_of_subject, NodeResources: node_of_subject, NodeCondition: node_of_subject},
+    parts={
+        ExecutorStatus: node_of_subject,
+        NodeResources: node_of_subject,
+        NodeCondition: node_of_subject,
+        MachineTopology: node_of_subject,
+    },
     errors=lambda node, old: node_errors(node, old()),
     layout=Layout(
         (
@@ -331,7 +372,8 @@ DEFINITION = Definition(
             Column("Roles"),
             AGE,
             Column("Version"),
-            *wide("Internal-IP", "OS-Image", "Kernel-Version", "Container-Runtime", "Batch-CPU", "Batch-Memory"),
+            *wide("Internal-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
+            *wide("Batch-CPU", "Batch-Memory", "Mid-CPU", "Mid-Memory", "Unmeasured"),
         ),
         _cells,
     ),

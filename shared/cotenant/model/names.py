@@ -10,7 +10,9 @@ BATCH_CPU = "kubernetes.io/batch-cpu"
 BATCH_MEMORY = "kubernetes.io/batch-memory"
 MID_CPU = "kubernetes.io/mid-cpu"
 MID_MEMORY = "kubernetes.io/mid-memory"
+GPU = "koordinator.sh/gpu"
 GPU_CORE = "koordinator.sh/gpu-core"
+RDMA = "koordinator.sh/rdma"
 
 # Pod labels.
 LABEL_QOS_CLASS = "koordinator.sh/qosClass"
@@ -26,17 +28,32 @@ ANNOTATION_EVICTED_BY = "cotenant.io/evicted-by"
 ANNOTATION_TTL_AFTER_FINISHED = "cotenant.io/ttl-seconds-after-finished"
 """On a pod: it is deleted so many seconds after it finished, as `spec.ttlSecondsAfterFinished` does with Jobs."""
 
-# ClusterColocationProfile annotations.
+# ClusterColocationProfile annotations and labels.
 ANNOTATION_SKIP_UPDATE_RESOURCES = "config.koordinator.sh/skip-update-resources"
+LABEL_CONTROLLER_MANAGED = "config.koordinator.sh/controller-managed"
 
 # Node annotations and labels.
 ANNOTATION_NODE_RESERVATION = "node.koordinator.sh/reservation"
 ANNOTATION_COLOCATION_STRATEGY = "node.koordinator.sh/colocation-strategy"
 ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE = "node.koordinator.sh/originExtendedAllocatable"
 ANNOTATION_THIRD_PARTY_ALLOCATIONS = "node.koordinator.sh/thirdPartyAllocations"
+ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
+ANNOTATION_AMPLIFICATION_RATIO = "node.koordinator.sh/resource-amplification-ratio"
+ANNOTATION_RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
+LABEL_CPU_NORMALIZATION_ENABLED = "node.koordinator.sh/cpu-normalization-enabled"
+ANNOTATION_SYSTEM_QOS_RESOURCE = "node.koordinator.sh/system-qos-resource"
+LABEL_NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
 LABEL_CPU_RECLAIM_RATIO = "node.koordinator.sh/cpu-reclaim-ratio"
 LABEL_MEMORY_RECLAIM_RATIO = "node.koordinator.sh/memory-reclaim-ratio"
 LABEL_HOSTNAME = "kubernetes.io/hostname"
+
+# NodeResourceTopology annotations, each a JSON text.
+ANNOTATION_CPU_BASIC_INFO = "node.koordinator.sh/cpu-basic-info"
+ANNOTATION_CPU_TOPOLOGY = "node.koordinator.sh/cpu-topology"
+ANNOTATION_CPU_SHARED_POOLS = "node.koordinator.sh/cpu-shared-pools"
+ANNOTATION_BE_CPU_SHARED_POOLS = "node.koordinator.sh/be-cpu-shared-pools"
+ANNOTATION_POD_CPU_ALLOCS = "node.koordinator.sh/pod-cpu-allocs"
+ANNOTATION_KUBELET_CPU_POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
 
 # The process runtime: the label and the taint of a node that runs processes only, and the RuntimeClass that asks for it.
 RUNTIME_KEY = "cotenant.io/runtime"

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from urllib.parse import unquote
 
+PREDICTIONS = "predictions"
+"""First token of subjects whose messages are only of use to who wrote them: HISTORY does not take them over."""
+
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_~/:@=+,;!$&'()")
 _SAFE_TOKEN = re.compile(r"[a-zA-Z0-9\-_~/:@=+,;!$&'()]*")
 
@@ -53,6 +56,11 @@ def metrics_subject(node: str) -> str:
     return f"metrics.{encode_token(node)}"
 
 
+def predictions_subject(node: str) -> str:
+    """State of a node's prediction models."""
+    return f"{PREDICTIONS}.{encode_token(node)}"
+
+
 def resources_subject(node: str) -> str:
     """Batch, mid and normalised resources of a node."""
     return f"node.{encode_token(node)}.resources"
@@ -93,9 +101,19 @@ def waiting_subject(namespace: str, pod: str) -> str:
     return f"waiting.{encode_token(namespace)}.{encode_token(pod)}"
 
 
+def pod_group_subject(namespace: str, name: str) -> str:
+    """The status of a PodGroup."""
+    return f"podgroups.{encode_token(namespace)}.{encode_token(name)}"
+
+
 def quota_subject(tree: str, quota: str) -> str:
     """Runtime quota of one quota in a tree; the default tree is `_`."""
     return f"quotas.{encode_token(tree) if tree else '_'}.{encode_token(quota)}"
+
+
+def profiled_quota_subject(tree: str, quota: str) -> str:
+    """What a profile makes of its tree's root quota."""
+    return f"{quota_subject(tree, quota)}.profile"
 
 
 def migration_subject(job: str) -> str:

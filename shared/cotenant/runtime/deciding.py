@@ -28,6 +28,7 @@ from cotenant.runtime.deciding_loop import QUEUE_PULLS, DecidingLoop, Surroundin
 from cotenant.runtime.figures import Figures, Value, show
 from cotenant.runtime.follower import Follower, utc_now
 from cotenant.runtime.process import VERSION, Host, run_program
+from cotenant.runtime.questions import serve_questions
 from cotenant.runtime.settings import clock_of, parser
 from cotenant.runtime.telemetry import Telemetry
 
@@ -85,6 +86,11 @@ class DecidingService:
         """So many loads were begun."""
         return self._follower.incarnations
 
+    @property
+    def loaded_core(self) -> Core | None:
+        """The present core; None while it loads."""
+        return self.cycle.core if self.cycle is not None and self.ready.is_set() else None
+
     async def run(self) -> None:
         """Run until stopped."""
         await self._follower.run(self._begin)
@@ -140,6 +146,7 @@ def run_service(definition: Definition) -> None:
             core=definition.core_version,
         )
         service = DecidingService(definition, config, identity, host.log, host, clock_of(host.settings))
+        await serve_questions(host, definition.questions, lambda: service.loaded_core, clock_of(host.settings))
         show_gauges(host.telemetry, definition, lambda: service.cycle.core if service.cycle is not None else None)
         await service.run()
 

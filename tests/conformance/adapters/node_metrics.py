@@ -10,6 +10,7 @@ from cotenant.events.metrics import Usage
 from cotenant.model.quantities import format_binary, format_decimal, format_milli
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate
 from cotenant_metrics_ingest.policy import (
+    WITHOUT_PAGE_CACHE,
     MemoryPolicy,
     duration_ms,
     effective_aggregate_duration,
@@ -39,7 +40,8 @@ def _shown(usage: Usage) -> dict[str, str]:
 
 def _usage(given: Json) -> object:
     kind = given["object"]
-    series = memory_series(kind, MemoryPolicy(given["policy"]), given["cold_memory_started"])
+    suffix = memory_series(MemoryPolicy(given["policy"]), cold_memory_started=given["cold_memory_started"])
+    series = f"sys_{WITHOUT_PAGE_CACHE}" if kind == "system" else f"{kind}_{suffix}"
     memory = given["memory_series"].get(series.removeprefix("sys_" if kind == "system" else f"{kind}_"))
     if memory is None or given["cpu_cores"] is None:
         return {"resources": {}, "memory_metric": series}

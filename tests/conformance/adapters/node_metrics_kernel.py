@@ -1,4 +1,5 @@
-"""node-metrics vectors of what a node's kernel says: cgroup files, directories, CPU and memory usage, pressure."""
+"""node-metrics vectors of what a node's kernel says: cgroup files, directories, CPU and memory usage, pressure, cold memory,
+cycles and instructions."""
 
 from __future__ import annotations
 
@@ -6,13 +7,17 @@ from collections.abc import Callable
 from posixpath import join, normpath
 from typing import Any
 
+import msgspec
+
 from cotenant.model.quantities import parse_value
-from cotenant_node_executor.sampling import proc, usage
+from cotenant_node_executor.sampling import idle_pages, proc, usage
+from cotenant_node_executor.sampling.slow import cpi as counters
 from cotenant_node_executor.targets import convert, parse, paths
 from cotenant_node_executor.targets.cpulist import parse_cpu_list, smallest_cpu_list
 from cotenant_node_executor.targets.interface import CgroupVersion
 from cotenant_node_executor.targets.paths import HostApplicationPath, KubeQoS, Layout
 from cotenant_node_executor.targets.psi import PressureLine, parse_pressure
+from tests.conformance.mended import mended
 
 Given = dict[str, Any]
 FAILED: dict[str, object] = {"value": None, "error": True}
@@ -206,3 +211,45 @@ def psi_parse(given: Given, *, name: str) -> object:
         }
 
     return _attempt(pressure)
+
+
+def _with_page_cache(given: Given) -> int:
+    if given["fn"] == "node_hot_usage":
+        return proc.parse_node_meminfo(given["meminfo"]).usage_with_page_cache_bytes
+    return parse.parse_memory_stat(_version(given), given["memory_stat"]).with_page_cache
+
+
+def cold_memory(given: Given, *, name: str) -> object:
+    def stats() -> object:
+        found = idle_pages.parse_idle_page_stats(given["content"])
+        shown = msgspec.to_builtins(found)
+        return {**{key: value for key, value in shown.items() if key != "rows"}, **shown["rows"]}
+
+    def hot() -> object:
+        return idle_pages.hot_bytes(_with_page_cache(given), given["cold_bytes"])
+
+    def enablement() -> object:
+        supported = idle_pages.is_supported(given["scan_period_file_exists"], given["use_hierarchy_file_exists"])
+        return {"supported": supported, "enabled": supported and given["gate_ColdPageCollector"]}
+
+    functions: dict[str, Callable[[], object]] = {
+        "parse": stats,
+        "cold_bytes": lambda: idle_pages.parse_idle_page_stats(given["content"]).cold_bytes,
+        "node_hot_usage": hot,
+        "cgroup_hot_usage": hot,
+        "enablement": enablement,
+    }
+    result = _attempt(functions[given["fn"]])
+    measured = given["fn"] in ("node_hot_usage", "cgroup_hot_usage") and not result["error"]
+    if measured and given["cold_bytes"] > _with_page_cache(given):
+        return mended(result, "$.value", trap="9: cold above usage gives astronomically large values")
+    return result
+
+
+def cpi(given: Given, *, name: str) -> object:
+    counts = [
+        counters.CpuCount(each["time_enabled"], each["time_running"], each["cycles"], each["instructions"])
+        for each in given["per_cpu"]
+    ]
+    found = counters.summed(counts)
+    return {"cycles": found.cycles, "instructions": found.instructions, "cpi": found.cpi}

@@ -1,25 +1,28 @@
 """quota-tree vectors: from `given` to what the quota rules return; no rule stands here, only the translation."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from cotenant.api.objects.metadata import ObjectMeta
 from cotenant.api.objects.pod import Pod
-from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.api.objects.policies import ElasticQuota
 from cotenant.domain.quota.admission import QuotaLevel, admit
 from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex, is_preemptible
 from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
 from cotenant.domain.quota.sums import OwnPods, PodSums
 from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, quota_view
-from cotenant.model.amounts import Amounts, limited, masked, minus, parse_amounts, plus, total
+from cotenant.model.amounts import Amounts, limited, masked, parse_amounts, plus, total
 from cotenant.model.quantities import format_amount
+from cotenant.model.times import EPOCH
 from cotenant_quota_tree.hierarchy import build_trees
 from cotenant_quota_tree.nodes import counted_node
+from cotenant_quota_tree.pods import counted_request
 from cotenant_quota_tree.scale_min import MinOf, scale_mins
 from cotenant_quota_tree.share import Shared, Sibling, share
 from cotenant_quota_tree.solution import Rules, SolvedQuota, TreeSolution
+from cotenant_quota_tree.terminating import Terminating, ignored_after
 from cotenant_quota_tree.totals import available, tree_totals
 from tests.conformance.mended import mended
 
@@ -170,9 +173,12 @@ class _World:
             scale_min=given["scaleMinEnabled"],
             guarantee_usage=features.get("ElasticQuotaGuaranteeUsage", False),
         )
-        self.overhead = not features.get("ElasticQuotaIgnorePodOverhead", False)
-        self.ignores_expired = features.get("ElasticQuotaIgnoreTerminatingPod", False)
-        self.ignores_terminating = features.get("ElasticQuotaImmediateIgnoreTerminatingPod", False)
+        self.ignore_overhead = features.get("ElasticQuotaIgnorePodOverhead", False)
+        self.terminating = Terminating.COUNT
+        if features.get("ElasticQuotaIgnoreTerminatingPod"):
+            self.terminating = Terminating.IGNORE_EXPIRED
+        if features.get("ElasticQuotaImmediateIgnoreTerminatingPod"):
+            self.terminating = Terminating.IGNORE
         self.declared: dict[str, int] = {}
         self.nodes: dict[str, dict[str, int]] = {}
         self.quotas: dict[str, ElasticQuotaView] = {}
@@ -255,11 +261,10 @@ class _World:
         self._pod_add({**step, "pod": {**step["pod"], "spec": {**step["pod"]["spec"], "nodeName": ""}}})
 
     def _ignored(self, pod: Pod) -> bool:
-        ends = pod.metadata.deletion_timestamp
-        if ends is None:
-            return False
-        expired = self.now > int(ends) + (pod.metadata.deletion_grace_period_seconds or 0)
-        return self.ignores_terminating or (self.ignores_expired and expired)
+        meta = pod.metadata
+        deletion = None if meta.deletion_timestamp is None else EPOCH + timedelta(seconds=int(meta.deletion_timestamp))
+        after = ignored_after(deletion, meta.deletion_grace_period_seconds, self.terminating)
+        return after is not None and EPOCH + timedelta(seconds=self.now) > after
 
     def _check(self, step: Json) -> None:
         quotas = {name: view for name, view in self.quotas.items() if name not in (ROOT, SYSTEM, DEFAULT)}
@@ -275,9 +280,7 @@ class _World:
             if known is None or self._ignored(pod):
                 continue
             counts[quota] += 1
-            request = pod_requests(pod)
-            if not self.overhead:
-                request = minus(request, parse_amounts(pod.spec.overhead))
+            request = counted_request(pod.spec, ignore_overhead=self.ignore_overhead)
             of_quota = sums.setdefault(quota, PodSums())
             request, preemptible = masked(request, known.max), is_preemptible(pod.metadata.labels)
             of_quota.ask(request, preemptible)

@@ -10,7 +10,16 @@ import msgspec
 
 from cotenant.api.objects.policies import ElasticQuota
 from cotenant.api.validation.fields import FieldError, FieldReason
+from cotenant.domain.quota.gates import GATES, QuotaGates, quota_gates
 from cotenant.domain.quota.names import ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE, ROOT
+from cotenant.domain.quota.place import (
+    Place,
+    guarantee_errors,
+    key_errors,
+    min_sum_errors,
+    parent_errors,
+    tree_id_errors,
+)
 from cotenant.domain.quota.validation import binds, own_field_errors, validate_quota, validate_quota_deletion
 from cotenant.domain.quota.view import ElasticQuotaView, decode_quota, quota_view
 from cotenant.events.envelope import Event
@@ -31,6 +40,14 @@ from tests.conformance.mended import mended
 Json = dict[str, Any]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+_RULES = {
+    "quotaKeys": key_errors,
+    "treeID": tree_id_errors,
+    "minSum": min_sum_errors,
+    "parentInfo": parent_errors,
+    "guaranteedForMin": guarantee_errors,
+}
+"""The rules that vectors ask one by one."""
 
 
 def _view(document: Json) -> ElasticQuotaView:
@@ -52,16 +69,18 @@ def quota_validation(given: Json, *, name: str) -> object:
         return _of_pod(given)
     if operation == "MUTATE":
         return _mutated(document, given.get("existing") or [])
-    if (given.get("features") or {}).get("ElasticQuotaEnableUpdateResourceKey") or given.get("check") == "guaranteedForMin":
-        raise NotImplementedError("a feature that is not offered")
+    gates = _gates(given)
     quota = _view(document)
     others = [_view(existing) for existing in given.get("existing") or []]
     known = any(other.name == quota.name for other in others)
     if given.get("check") == "selfItem":
         return _answer(own_field_errors(quota))
     if given.get("check") is not None:
-        # One check of the tree: asked as for a new quota, as an unchanged one is not looked at.
-        return _answer(validate_quota(quota, [other for other in others if other.name != quota.name]))
+        # One rule of the tree, asked as for a new quota.
+        if given["check"] == "guaranteedForMin":
+            gates = QuotaGates(guarantee_usage=True)
+        place = Place(quota, [other for other in others if other.name != quota.name], None, gates)
+        return _answer(_RULES[given["check"]](place))
     pods = given.get("pods") or []
     if operation == "DELETE":
         why = validate_quota_deletion(quota, others, [pod["metadata"]["name"] for pod in pods])
@@ -69,16 +88,19 @@ def quota_validation(given: Json, *, name: str) -> object:
     if known == (operation == "CREATE"):
         return _of_the_api("409" if known else "404")
     places = [(pod["metadata"].get("namespace", ""), pod["metadata"].get("labels") or {}) for pod in pods]
-    answer = _answer(validate_quota(quota, others, lambda old: any(binds(old, *place) for place in places)))
+    answer = _answer(validate_quota(quota, others, lambda old: any(binds(old, *place) for place in places), gates))
     if name == "namespace of another quota on update":
         return mended(answer, "$.message", trap="the upstream text says UpdadteQuota")
     return answer
 
 
+def _gates(given: Json) -> QuotaGates:
+    features = {name: on for name, on in (given.get("features") or {}).items() if name in GATES}
+    return quota_gates(",".join(f"{name}={str(on).lower()}" for name, on in features.items()))
+
+
 def _of_pod(given: Json) -> object:
-    if (given.get("features") or {}).get("SupportParentQuotaSubmitPod"):
-        raise NotImplementedError("parent quotas never take pods")
-    core = GatewayCore()
+    core = GatewayCore(quota_gates=_gates(given))
     for sequence, quota in enumerate(given.get("existing") or [], start=1):
         _fold(core, quota, sequence)
     if given.get("oldObject"):

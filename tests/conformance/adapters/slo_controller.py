@@ -10,27 +10,30 @@ import msgspec
 
 from cotenant.api.objects.node import Node
 from cotenant.api.objects.pod import Pod
+from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.reservation import kubelet_reserved, parse_reservation, trim_allocatable
 from cotenant.domain.third_party import ThirdPartyError, batch_total, parse_allocations
+from cotenant.events.resources import NodeResources
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
 from cotenant.model.quantities import parse_milli, parse_value, resource_amount
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.formulas import amounts as algebra
-from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts
+from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_batch_resource_calculator.formulas.batch import MeasuredUsage
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     Evaluation,
     NodeAmounts,
     NodeMeasurement,
     calculate,
+    demand_of,
     withdrawal,
 )
 from cotenant_batch_resource_calculator.formulas.numa import zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import amplified, normalization_ratio, offer
 from cotenant_batch_resource_calculator.formulas.synchronise import any_differs, is_due, within_band
-from cotenant_batch_resource_calculator.node_state import need_of, zones_of
-from cotenant_batch_resource_calculator.topology import zone_capacities
+from cotenant_batch_resource_calculator.placed_pods import need_of, zones_of
+from cotenant_batch_resource_calculator.topology import declared_topology
 from tests.conformance.mended import mended
 
 Json = dict[str, Any]
@@ -41,10 +44,6 @@ def batch_resource(given: Json, *, name: str) -> object:
 
 
 def mid_resource(given: Json, *, name: str) -> object:
-    if given.get("formula") == "v1.4":
-        raise NotImplementedError("the newest formula is built; nobody chooses the older one")
-    if given["op"] == "prepare":
-        raise NotImplementedError("mid amounts are shown on the Node as they are; nothing is placed beside them")
     return _MID_OPERATIONS[given["op"]](given)
 
 
@@ -122,13 +121,13 @@ def _pod_needs(documents: list[Json]) -> list[Any]:
 
 
 def _strategy(document: Json) -> ColocationStrategy:
-    return colocation.on_node(_without_nulls(document), {}, {})[0]
+    return colocation.on_node(colocation.chosen(_without_nulls(document)), {}, {})[0]
 
 
 def _node_strategy(config: Json, node: Node) -> tuple[ColocationStrategy, bool]:
     loaded = colocation.of_document(_without_nulls(config), defaults={})
     metadata = node.metadata
-    strategy, _ = colocation.on_node(colocation.select(loaded, metadata.labels), metadata.labels, metadata.annotations)
+    strategy, _ = colocation.on_node(colocation.choose(loaded, metadata.labels), metadata.labels, metadata.annotations)
     return strategy, colocation.is_enabled(loaded.cluster.get("enable") is True, strategy)
 
 
@@ -167,10 +166,9 @@ def _calculate(given: Json) -> object:
     strategy = _strategy(given["strategy"])
     if withdrawal(measurement.update_time, strategy, _time(given["now"]))[0]:
         return {"error": False, "items": _reset(BATCH_CPU, BATCH_MEMORY)}
-    zones = zone_capacities(msgspec.json.encode(given["nrt"])) if given.get("nrt") else {}
-    evaluation = calculate(
-        _figures(_node(given["node"])), measurement, _pod_needs(given["pods"]), strategy, tuple(zones.values())
-    )
+    zones = declared_topology(msgspec.json.encode(given["nrt"])).zones if given.get("nrt") else {}
+    demand = demand_of(measurement, _pod_needs(given["pods"]))
+    evaluation = calculate(_figures(_node(given["node"])), demand, strategy, tuple(zones.values()))
     return {"error": False, "items": _batch_items(evaluation, zones)}
 
 
@@ -181,8 +179,57 @@ def _calculate_mid(given: Json) -> object:
     strategy = _strategy(given["strategy"])
     if withdrawal(measurement.update_time, strategy, _time(given["now"]))[0]:
         return {"error": False, "items": _reset(MID_CPU, MID_MEMORY)}
-    mid = calculate(_figures(_node(given["node"])), measurement, _pod_needs(given["pods"]), strategy).mid or ZERO
-    return {"error": False, "items": {MID_CPU: _item(str(mid.cpu), {}), MID_MEMORY: _item(str(mid.memory), {})}}
+    node = _figures(_node(given["node"]))
+    mid = calculate(node, demand_of(measurement, _pod_needs(given["pods"])), strategy).mid.mid
+    found = {"error": False, "items": {MID_CPU: _item(str(mid.cpu), {}), MID_MEMORY: _item(str(mid.memory), {})}}
+    if given["formula"] == "v1.4" and mid != _mid_before_1_6(given, node, strategy):
+        return mended(found, "$.items*", trap=SUPERSEDED)
+    return found
+
+
+SUPERSEDED = "the rule of 1.6 counts: within unused capacity, a missing prediction is 0, thresholds are of the capacity"
+
+
+def _mid_before_1_6(given: Json, node: NodeAmounts, strategy: ColocationStrategy) -> Amounts | None:
+    """None: withdrawn, because there is no prediction."""
+    if not _is_predicted(given["nodeMetric"]):
+        return None
+    percents = (strategy.mid_cpu_threshold_percent, strategy.mid_memory_threshold_percent)
+    allocatable = algebra.of_mapping(node.allocatable)
+    cpu, memory = (algebra.share(allocatable, 100 if percent is None else percent) for percent in percents)
+    return _measurement(given["nodeMetric"]).prod_reclaimable.smaller(Amounts(cpu.cpu, memory.memory)).floored()
+
+
+def _is_predicted(metric: Json | None) -> bool:
+    found = (((metric or {}).get("status") or {}).get("prodReclaimableMetric") or {}).get("resource") or {}
+    return found.get("resources") is not None
+
+
+def _mid_degraded(given: Json) -> object:
+    found = _degraded(given)
+    if given["formula"] == "v1.4" and not found["degraded"] and not _is_predicted(given["nodeMetric"]):
+        return mended(found, "$.degraded", trap=SUPERSEDED)
+    return found
+
+
+def _mid_prepare(given: Json) -> object:
+    node, result = _node(given["node"]), given["result"]
+    resources, resets = result.get("resources") or {}, result.get("resets") or {}
+    decided = NodeResources(
+        node=node.metadata.name,
+        mid_cpu_milli=parse_value(resources.get(MID_CPU) or 0),
+        mid_memory_bytes=parse_value(resources.get(MID_MEMORY) or 0),
+    )
+    placed = {
+        name: str(overcommitted_amounts(decided)[name])
+        for name in (MID_CPU, MID_MEMORY)
+        if resources.get(name) is not None and not resets.get(name)
+    }
+
+    def laid(quantities: Mapping[str, Any]) -> dict[str, str]:
+        return {name: str(text) for name, text in quantities.items() if name not in (MID_CPU, MID_MEMORY)} | placed
+
+    return {"error": False, "capacity": laid(node.status.capacity), "allocatable": laid(node.status.allocatable)}
 
 
 def _calculate_node(given: Json) -> object:
@@ -191,13 +238,13 @@ def _calculate_node(given: Json) -> object:
     measurement = _measurement(given["nodeMetric"] or {})
     if not enabled or withdrawal(measurement.update_time, strategy, _time(given["now"]))[0]:
         return {"error": False, "items": _reset(BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)}
-    evaluation = calculate(_figures(node), measurement, _pod_needs(given["pods"] or []), strategy)
-    mid = evaluation.mid or ZERO
+    evaluation = calculate(_figures(node), demand_of(measurement, _pod_needs(given["pods"] or [])), strategy)
+    mid = evaluation.mid.mid
     items = _batch_items(evaluation, {}) | {MID_CPU: _item(str(mid.cpu), {}), MID_MEMORY: _item(str(mid.memory), {})}
     return {"error": False, "items": items}
 
 
-def _degraded(given: Json) -> object:
+def _degraded(given: Json) -> Json:
     status = (given["nodeMetric"] or {}).get("status") or {}
     update_time = _time(status["updateTime"]) if status.get("updateTime") is not None else None
     return {"degraded": bool(withdrawal(update_time, _strategy(given["strategy"]), _time(given["now"]))[0])}
@@ -393,6 +440,7 @@ _OPERATIONS = {
 
 _MID_OPERATIONS = {
     "calculate": _calculate_mid,
-    "degraded": _degraded,
+    "degraded": _mid_degraded,
     "need_sync": _differs,
+    "prepare": _mid_prepare,
 }

@@ -14,8 +14,8 @@ from cotenant.domain.colocation import colocation_errors
 from cotenant.domain.qos import priority_default, priority_raw, priority_value_default, qos_raw
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
-from cotenant.kinds.carried import QUOTA_PROFILES
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.pods import PODS

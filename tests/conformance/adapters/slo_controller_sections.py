@@ -9,6 +9,7 @@ import msgspec
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.node import Node
 from cotenant_batch_resource_calculator.config import colocation, sections
+from cotenant_batch_resource_calculator.config.collecting import CollectPolicy, collect_policy
 from cotenant_batch_resource_calculator.config.colocation import ColocationConfig, ColocationStrategy
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, canonical, fit
@@ -22,10 +23,7 @@ _KINDS = {kind.key: kind for kind in sections.STRATEGIES}
 
 
 def nodeslo_merge(given: Json, *, name: str) -> object:
-    operation = _OPERATIONS.get(given["op"])
-    if operation is None:
-        raise NotImplementedError(f"{given['op']}: the collect policy by node is not there yet")
-    return operation(given)
+    return _OPERATIONS[given["op"]](given)
 
 
 def _selector(selector: LabelSelector | None) -> Json:
@@ -90,8 +88,7 @@ def _colocation_strategy(given: Json) -> object:
         return {"strategy": None}
     config = colocation.of_document(given["config"], defaults={})
     metadata = _node(given["node"]).metadata
-    base = colocation.select(config, metadata.labels)
-    strategy, _ = colocation.on_node(base, metadata.labels, metadata.annotations)
+    strategy, _ = colocation.on_node(colocation.choose(config, metadata.labels), metadata.labels, metadata.annotations)
     return {"strategy": msgspec.json.decode(msgspec.json.encode(strategy))}
 
 
@@ -99,6 +96,16 @@ def _strategy_valid(given: Json) -> object:
     if given["strategy"] is None:
         return {"valid": False}
     return {"valid": not colocation.out_of_range(fit(given["strategy"], ColocationStrategy, "strategy"))}
+
+
+def _nodemetric_spec(given: Json) -> object:
+    configuration = load_configuration({colocation.KEY: given["data"]} if given["data"] is not None else {})
+    metadata = _node(given["node"]).metadata
+    given_before = (given["oldSpec"] or {}).get("metricCollectPolicy")
+    before = fit(given_before, CollectPolicy, "metricCollectPolicy") if given_before is not None else None
+    config = configuration.colocation if given["configMapExists"] else None
+    policy = collect_policy(config, metadata.labels, metadata.annotations, before)
+    return {"spec": {"metricCollectPolicy": msgspec.to_builtins(policy)}}
 
 
 def _config_check(given: Json) -> object:
@@ -111,6 +118,7 @@ def _selector_overlap(given: Json) -> object:
 
 
 _OPERATIONS = {
+    "nodemetric_spec": _nodemetric_spec,
     "config_check": _config_check,
     "selector_overlap": _selector_overlap,
     "section_config": _section_config,

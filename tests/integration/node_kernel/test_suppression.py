@@ -22,7 +22,7 @@ from cotenant.log.contract import LOG
 from cotenant.model.subjects import placement_subject, slo_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
-from cotenant_node_executor.host_facts import executor_status, host_facts
+from cotenant_node_executor.host_facts import executor_status, host_facts, host_given
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, Knob
@@ -49,7 +49,7 @@ class Bench:
     def __init__(self, driver: CgroupDriver, capabilities: Capabilities, folder: Path) -> None:
         self.driver = driver
         self.cpus = len(os.sched_getaffinity(0))
-        facts = host_facts(NODE)
+        facts = host_facts(NODE, host_given(driver))
         self.machine = KernelMachine(driver, capabilities, folder)
         core = ExecutorCore(facts, capabilities, "boot", plain_processes=True)
         status = executor_status(facts, capabilities, "boot", "test")

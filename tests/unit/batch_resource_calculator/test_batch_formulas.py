@@ -20,6 +20,7 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
     batch_strategy,
     calculate,
     degrade_minutes,
+    demand_of,
     mid_strategy,
 )
 from cotenant_batch_resource_calculator.formulas.mid import MidStrategy, calculate_mid
@@ -49,7 +50,7 @@ def mid(
         node_reserved=Amounts(8_000, 50),
         prod_request=prod_request,
         strategy=strategy,
-    )
+    ).mid
 
 
 def measured(key: str, cpu: int, memory: int = 0, priority: str = "") -> MeasuredUsage:
@@ -143,7 +144,7 @@ def test_mid_of_a_node_counts_prod_pods_and_prod_host_applications_only() -> Non
         PodNeed("default/prod", PriorityClass.PROD, False, Amounts(12_000)),
         PodNeed("default/mid", PriorityClass.MID, False, Amounts(30_000)),
     ]
-    found = calculate(node, measurement, pods, ColocationStrategy(mid_unallocated_percent=100)).mid
+    found = calculate(node, demand_of(measurement, pods), ColocationStrategy(mid_unallocated_percent=100)).mid.mid
     assert found == Amounts(80_000)
 
 

@@ -14,6 +14,7 @@ from cotenant_batch_resource_calculator.formulas.batch import (
     MeasuredUsage,
     PodNeed,
     calculate_batch,
+    sum_need,
 )
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones, zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import offer
@@ -57,7 +58,9 @@ def loads(draw: st.DrawFn) -> dict[str, object]:
 
 
 def calculate(load: dict[str, object]) -> BatchTerms:
-    return calculate_batch(**load)  # type: ignore[arg-type]
+    rest = {name: given for name, given in load.items() if name not in ("pods", "metrics")}
+    need = sum_need(load["pods"], load["metrics"])  # type: ignore[arg-type]
+    return calculate_batch(**rest, need=need)  # type: ignore[arg-type]
 
 
 @UNHURRIED

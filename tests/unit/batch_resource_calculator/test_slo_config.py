@@ -95,7 +95,7 @@ def test_the_defaults_are_those_of_koordinator() -> None:
 def test_field_names_of_node_entries_match_in_any_case() -> None:
     config = colocation.load('{"NodeConfigs": [{"NAME": "all", "nodeselector": {}, "cpureclaimthresholdpercent": 7}]}')
     assert config.entries[0].name == "all"
-    assert colocation.select(config, {})["cpuReclaimThresholdPercent"] == 7
+    assert colocation.choose(config, {}).document["cpuReclaimThresholdPercent"] == 7
 
 
 @pytest.mark.parametrize(("percent", "good"), [(-1, False), (0, True), (1, True), (100, True), (101, False)])
@@ -120,7 +120,7 @@ def test_a_node_entry_out_of_range_falls_back_to_the_cluster_and_is_named() -> N
         '{"cpuReclaimThresholdPercent": 50, "nodeConfigs": [{"name": "odd", "nodeSelector": {}, "degradeTimeMinutes": -1}]}'
     )
     assert config.fallen_back == ("odd",)
-    assert colocation.select(config, {})["cpuReclaimThresholdPercent"] == 50
+    assert colocation.choose(config, {}).document["cpuReclaimThresholdPercent"] == 50
 
 
 def test_the_first_entry_that_selects_wins() -> None:
@@ -129,8 +129,8 @@ def test_the_first_entry_that_selects_wins() -> None:
         ' {"nodeSelector": {"matchLabels": {"pool": "x"}}, "cpuReclaimThresholdPercent": 2},'
         ' {"nodeSelector": {}, "cpuReclaimThresholdPercent": 3}]}'
     )
-    assert colocation.select(config, {"pool": "x"})["cpuReclaimThresholdPercent"] == 2
-    assert colocation.select(config, {})["cpuReclaimThresholdPercent"] == 3
+    assert colocation.choose(config, {"pool": "x"}).document["cpuReclaimThresholdPercent"] == 2
+    assert colocation.choose(config, {}).document["cpuReclaimThresholdPercent"] == 3
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from cotenant.api.definitions import Registry
 from cotenant.api.kinds import Kind
+from cotenant.domain.quota.gates import QuotaGates
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
@@ -20,8 +22,11 @@ from cotenant.log.plans import Plan
 from cotenant.model.subjects import object_subject, placement_subject, run_subject
 from cotenant_gateway.planning.built_in import BUILT_IN
 from cotenant_gateway.planning.creations import plan_creation
+from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned
-from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.planning.updates import plan_patch
+from cotenant_gateway.read_model.core import ALL_OFF, GatewayCore
+from cotenant_gateway.statuses import ApiError
 from tests.builders import container, pod_document
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -38,6 +43,20 @@ def manifest(name: str = "web", **spec: Any) -> dict[str, object]:
     return pod_document(name, namespace="", uid="", labels={"app": name}, **{"containers": containers, **spec})
 
 
+def refusal_of(write: Callable[[], object]) -> ApiError | None:
+    """What a write is refused with; None where it is taken."""
+    try:
+        write()
+    except ApiError as error:
+        return error
+    return None
+
+
+def causes(error: ApiError) -> dict[str, str]:
+    """Field to message of what is refused."""
+    return {cause.field: cause.message for cause in error.status.details.causes} if error.status.details else {}
+
+
 def as_json(document: object) -> bytes:
     """The document's bytes."""
     return json.dumps(document).encode()
@@ -46,8 +65,10 @@ def as_json(document: object) -> bytes:
 class World:
     """A read model and the log in front of it: what is stored is folded at once."""
 
-    def __init__(self, *, built_in: bool = True, kinds: Registry = REGISTRY) -> None:
-        self.core = GatewayCore(kinds=kinds)
+    def __init__(
+        self, *, built_in: bool = True, kinds: Registry = REGISTRY, gates: QuotaGates = ALL_OFF
+    ) -> None:
+        self.core = GatewayCore(kinds=kinds, quota_gates=gates)
         self.sequence = 0
         self.now = NOW
         self.events: list[Event] = []
@@ -94,6 +115,23 @@ class World:
         )
         self.store(planned.plan)
         return planned
+
+    def patch(self, plural: str | Kind, name: str, patch: object, namespace: str = "default") -> Planned:
+        """Change an object as a client does, by a merge patch."""
+        found = kind(plural) if isinstance(plural, str) else plural
+        of = namespace if found.namespaced else ""
+        planned = plan_patch(self.core, found, of, name, "application/merge-patch+json", as_json(patch))
+        if planned.plan is not None:
+            self.store(planned.plan)
+        return planned
+
+    def delete(self, plural: str, name: str, namespace: str = "default") -> None:
+        """Delete an object as a client does."""
+        found = kind(plural)
+        of = namespace if found.namespaced else ""
+        planned = plan_deletion(self.core, found, of, name, DeletionRequest(), self.now)
+        if planned.plan is not None:
+            self.store(planned.plan)
 
     def show(self, plural: str, name: str, namespace: str = "default") -> dict[str, Any]:
         """The object as the API shows it."""

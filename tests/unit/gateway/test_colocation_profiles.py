@@ -74,6 +74,14 @@ def causes(error: ApiError) -> dict[str, str]:
 # -- what a profile does ---------------------------------------------------------------------------------------------
 
 
+def test_in_a_namespace_of_the_control_plane_no_profile_matches() -> None:
+    world = world_with(profile(labels={"colocated": "yes"}))
+    labelled = {"name": "system", "labels": {"control-plane": ""}}
+    world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
+    world.create("pods", manifest(), namespace="system")
+    assert world.show("pods", "web", "system")["metadata"]["labels"] == {"app": "web"}
+
+
 def test_an_ordinary_pod_becomes_a_batch_pod() -> None:
     world = world_with(
         profile(selector={"matchLabels": {"app": "web"}}, **BATCH, koordinatorPriority=1111, schedulerName="cotenant")
@@ -438,7 +446,7 @@ def test_an_extended_resource_spec_that_cannot_be_read_refuses_the_pod() -> None
 def test_a_pod_of_a_quota_tree_is_kept_on_the_trees_nodes() -> None:
     world = World()
     tree = {"quota.scheduling.koordinator.sh/tree-id": "t1"}
-    nodes = {"nodeSelector": {"matchLabels": {"pool": "a"}}}
+    nodes = {"quotaName": "team-root", "nodeSelector": {"matchLabels": {"pool": "a"}}}
     quota_kind, profile_kind = kind("elasticquotas"), kind("elasticquotaprofiles")
     for found, spec in ((quota_kind, {"max": {"cpu": "4"}}), (profile_kind, nodes)):
         declared = {

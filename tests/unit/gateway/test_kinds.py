@@ -18,7 +18,6 @@ from cotenant.api.overlay import Overlay
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.validation.fields import FieldError, invalid
-from cotenant.events.resources import NodeSLORendered
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.registry import REGISTRY
 from cotenant_gateway.http.app import discovery_document
@@ -158,10 +157,3 @@ def test_a_resource_or_a_type_has_one_definition() -> None:
     renamed = Definition(Kind("", "v1", "morepods", "Pod", True))
     with pytest.raises(ValueError, match="same apiVersion and kind"):
         Registry((*REGISTRY, renamed))
-
-
-def test_every_fact_belongs_to_one_kind() -> None:
-    payloads = [payload for definition in REGISTRY for payload in definition.parts]
-    assert len(payloads) == len(set(payloads))
-    with pytest.raises(ValueError, match="NodeSLORendered"):
-        Registry((*REGISTRY, msgspec.structs.replace(WHALE, parts={NodeSLORendered: lambda _: None})))

@@ -5,12 +5,23 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from cotenant.events.envelope import Event, decode_event, encode_event
+from cotenant.api.times import rfc3339
+from cotenant.events.envelope import Event, Payload, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectDeleted
-from cotenant.events.usage import HostApplicationUsage, PodUsage, Series, UsageSample
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.resources import NodeResources
+from cotenant.events.runs import ExecutorStatus
+from cotenant.events.usage import HostApplicationUsage, NumaUsage, PodUsage, Series, UsageSample
 from cotenant.log.contract import USAGE
-from cotenant.model.subjects import metrics_subject, node_subject, usage_subject
+from cotenant.model.subjects import (
+    executor_subject,
+    metrics_subject,
+    node_subject,
+    placement_subject,
+    resources_subject,
+    usage_subject,
+)
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import MetricsIngestCore
 from tests.builders import node_document, stored
@@ -52,6 +63,7 @@ class MetricsLog:
             stream=event.stream,
             sequence=len(stream) + 1,
             tombstone=event.tombstone,
+            replaces=event.replaces,
         )
         stream.append(stored)
         self.core.apply(stored)
@@ -62,6 +74,43 @@ class MetricsLog:
 
     def delete_node(self, name: str = "n1") -> str:
         return self._store(Event(subject=node_subject(name), data=ObjectDeleted(), tombstone=True)).ref
+
+    def fact(self, subject: str, data: Payload, *, tombstone: bool = False) -> str:
+        return self._store(Event(subject=subject, data=data, tombstone=tombstone)).ref
+
+    def strategy(self, document: object, node: str = "n1") -> str:
+        """The colocation strategy as the resource calculator stores it."""
+        raw = msgspec.Raw(msgspec.json.encode(document))
+        return self.fact(resources_subject(node), NodeResources(node=node, strategy=raw))
+
+    def executor(self, cpu_milli: int, memory_bytes: int, node: str = "n1") -> str:
+        allocatable = {"cpu": cpu_milli, "memory": memory_bytes}
+        return self.fact(executor_subject(node), ExecutorStatus(node=node, allocatable=allocatable))
+
+    def place(
+        self,
+        name: str,
+        cpu_milli: int,
+        memory_bytes: int = 1 << 30,
+        *,
+        created: datetime = START - timedelta(days=2),
+        priority: int = 9500,
+        phase: PlacementPhase = PlacementPhase.BOUND,
+    ) -> str:
+        manifest = {
+            "metadata": {"namespace": "default", "name": name, "uid": f"uid-{name}", "creationTimestamp": rfc3339(created)},
+            "spec": {"priority": priority, "containers": [{"name": "main"}]},
+        }
+        placement = Placement(
+            node="n1",
+            namespace="default",
+            name=name,
+            uid=f"uid-{name}",
+            phase=phase,
+            pod=msgspec.Raw(msgspec.json.encode(manifest)),
+            requests={"cpu": cpu_milli, "memory": memory_bytes},
+        )
+        return self.fact(placement_subject("n1", "default", name), placement, tombstone=phase is PlacementPhase.GONE)
 
     def sample(
         self,
@@ -77,6 +126,7 @@ class MetricsLog:
         boot: str = "b1",
         counter: int | None = None,
         offsets_ms: Sequence[int] | None = None,
+        numa: Sequence[NumaUsage] = (),
     ) -> str:
         """One message; its newest sample is of `at` (now)."""
         self.counter += 1
@@ -91,6 +141,7 @@ class MetricsLog:
             system_usage=series(system) if system is not None else Series(),
             pods=tuple(pods),
             host_applications=tuple(hosts),
+            numa=tuple(numa),
         )
         return self._store(Event(subject=usage_subject(node), data=data, time=at or self.now, stream=USAGE)).ref
 
@@ -108,6 +159,13 @@ class MetricsLog:
             part = values[start : start + each]
             self.now += timedelta(seconds=len(part))
             self.sample(part, node=node, **wanted)  # type: ignore[arg-type]
+            self.decide()
+
+    def minutes(self, count: int, cpu: int, memory: int = 1000, **wanted: object) -> None:
+        """A message of 15 equal samples every 15 s for so many minutes, deciding after each."""
+        for _ in range(4 * count):
+            self.now += timedelta(seconds=15)
+            self.sample([cpu] * 15, [memory] * 15, **wanted)  # type: ignore[arg-type]
             self.decide()
 
     def metric(self, node: str = "n1") -> NodeMetricComputed:

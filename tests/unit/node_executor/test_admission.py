@@ -155,3 +155,11 @@ def test_the_first_resource_that_does_not_fit_is_the_reason(
         take_room(used, other)
     found = refusal(requests, used, OFFERED)
     assert (found.reason if found is not None else "") == reason
+
+
+def test_a_pod_has_room_in_what_the_calculator_amplifies(bench: Bench) -> None:
+    bench.store(resources_subject(NODE), NodeResources(node=NODE, withdrawn=True, amplification={"cpu": 1.5}))
+    bench.place(first := pod("first"), requests={"cpu": 3900})
+    run(bench, first)
+    bench.place(named("large"), requests={"cpu": 2100})
+    assert started(bench.look()) == ["uid-large"]

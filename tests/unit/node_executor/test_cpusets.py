@@ -15,9 +15,9 @@ from cotenant.events.resources import NodeSLORendered
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.sampling.snapshot import HostApplicationUsage
+from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.cpuset_rule import pools_without
 from cotenant_node_executor.strategies.cpusets import Decided, cpu_pools, decide
-from cotenant_node_executor.strategies.host_applications import host_applications
 from cotenant_node_executor.strategies.situation import Processor, Situation
 from cotenant_node_executor.strategies.suppress import suppress
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
@@ -139,9 +139,10 @@ def test_a_latency_sensitive_application_below_the_root_gets_the_share_pools() -
 
 def test_applications_are_known_by_name_and_have_groups_only_below_the_root() -> None:
     outside = {"name": "up", "qos": "LS", "cgroupPath": {"base": "Kubepods", "relativePath": "../../system.slice"}}
-    found = {each.name: each.own_group for each in host_applications(applications(YARN, PROXY, outside, {"name": "no"}))}
+    found = {each.name: each.own_group for each in wanted_by(applications(YARN, PROXY, outside, {"name": "no"})).host_applications}
     assert found == {"yarn-task": "besteffort/hadoop-yarn", "proxy": "burstable/proxy", "up": "system.slice", "no": None}
-    assert host_applications(slo(spec=msgspec.Raw(b'{"hostApplications":7}'))) == host_applications(None) == ()
+    assert wanted_by(slo(spec=msgspec.Raw(b'{"hostApplications":7}'))) == wanted_by(slo(spec=msgspec.Raw(b"{}")))
+    assert wanted_by(None).host_applications == ()
 
 
 def test_yarns_containers_are_not_counted_as_system_usage_and_do_not_throttle_themselves() -> None:

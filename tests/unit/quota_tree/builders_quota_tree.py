@@ -89,6 +89,35 @@ class QuotaLog:
         namespace = str(wanted.get("namespace", "default"))
         return self.publish(object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name), stored(document))
 
+    def profile(
+        self,
+        name: str,
+        selector: Mapping[str, str],
+        *,
+        namespace: str = "default",
+        quota: str = "root",
+        tree: str = "t1",
+        ratio: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> str:
+        spec: dict[str, object] = {"quotaName": quota, "nodeSelector": {"matchLabels": dict(selector)}}
+        if ratio is not None:
+            spec["resourceRatio"] = ratio
+        if labels:
+            spec["quotaLabels"] = dict(labels)
+        document = {
+            "apiVersion": "quota.koordinator.sh/v1alpha1",
+            "kind": "ElasticQuotaProfile",
+            "metadata": {"name": name, "namespace": namespace, "labels": {PREFIX + "tree-id": tree} if tree else {}},
+            "spec": spec,
+        }
+        subject = object_subject("quota.koordinator.sh", "elasticquotaprofiles", namespace, name)
+        return self.publish(subject, stored(document))
+
+    def delete_profile(self, name: str, namespace: str = "default") -> str:
+        subject = object_subject("quota.koordinator.sh", "elasticquotaprofiles", namespace, name)
+        return self.publish(subject, ObjectDeleted(), tombstone=True)
+
     def delete_quota(self, name: str, namespace: str = "default") -> str:
         subject = object_subject("scheduling.sigs.k8s.io", "elasticquotas", namespace, name)
         return self.publish(subject, ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
@@ -157,7 +186,7 @@ class QuotaLog:
 
     def reloaded(self) -> QuotaTreeCore:
         """A fresh core that read only the last message of each subject."""
-        core = QuotaTreeCore(self.core.rules, self.core.settle)
+        core = QuotaTreeCore(self.core.rules, self.core.settle, self.core.revocation)
         last = {event.subject: event for event in self.events}
         for event in sorted(last.values(), key=lambda event: event.sequence):
             core.apply(event)

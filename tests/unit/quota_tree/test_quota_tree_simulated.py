@@ -21,7 +21,7 @@ from cotenant.log.contract import Write
 from cotenant.model.subjects import node_subject, object_subject, placement_subject, pod_subject
 from cotenant.simulation import ServiceParticipant, World
 from cotenant_quota_tree.core import QuotaTreeCore
-from cotenant_quota_tree.definition import DEFINITION, QuotaTreeConfig
+from cotenant_quota_tree.definition import CORE_VERSION, DEFINITION, QuotaTreeConfig
 from tests.builders import node_document, pod_document, stored
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document
 
@@ -92,7 +92,7 @@ class Users:
 
 
 def quota_tree(replica: str) -> ServiceParticipant:
-    return ServiceParticipant(DEFINITION, QuotaTreeConfig(), Identity(service="quota-tree", replica=replica))
+    return ServiceParticipant(DEFINITION, QuotaTreeConfig(), Identity(service="quota-tree", replica=replica, core=CORE_VERSION))
 
 
 def run(world: World, seconds: float) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cotenant.events.placements import Nomination, Waiting
 from cotenant_scheduler.cycle.queue import Cursor, EquivalenceClass, GroupClass, PodQueue
 from cotenant_scheduler.cycle.walk import States, Walk
-from cotenant_scheduler.framework.plugin import Together
+from cotenant_scheduler.framework.plugin import AllOf, Together
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 from tests.unit.scheduler.asking import Asking
@@ -183,7 +183,7 @@ def test_the_placement_of_a_pod_that_waits_takes_two_events() -> None:
     waiting.waiting = Waiting(namespace="default", name="a", uid="uid-a")
     queue = PodQueue()
     for found in (waiting, record("b"), record("c")):
-        group = put(queue, found, Together("g", 3))
+        group = put(queue, found, AllOf("g", 3))
     entry = Cursor(group).take()
     assert entry is not None
     assert entry.event_count == 4
@@ -193,14 +193,14 @@ def test_the_placement_of_a_pod_that_waits_takes_two_events() -> None:
 
 
 def test_a_group_is_one_entry_once_its_size_is_there() -> None:
-    queue, together = PodQueue(), Together("g", 2)
+    queue, together = PodQueue(), AllOf("g", 2)
     second, first, third = record("b", LARGE), record("a", priority=1), record("c")
     group = put(queue, second, together)
     assert isinstance(group, GroupClass)
-    assert not group.complete
+    assert group.missing
     assert Cursor(group).take() is None
     assert put(queue, first, together) is group
-    assert group.complete
+    assert not group.missing
     entry = Cursor(group).take()
     assert entry is not None
     assert entry.records == (first, second)
@@ -215,14 +215,14 @@ def test_a_group_is_one_entry_once_its_size_is_there() -> None:
     assert Cursor(group).take() is entry, "nothing changed"
     queue.take(first)
     queue.take(third)
-    assert not group.complete
+    assert group.missing
     assert Cursor(group).take() is None
     queue.take(second)
     assert not queue.classes
 
 
 def test_a_group_wants_what_any_of_its_pods_wants() -> None:
-    queue, together = PodQueue(), Together("g", 2)
+    queue, together = PodQueue(), AllOf("g", 2)
     group = put(queue, record("a"), together)
     assert group.wanted == frozenset()
     put(queue, record("b", FOLLOWER), together)

@@ -230,3 +230,21 @@ def test_who_is_kept_away_is_told_why() -> None:
     waiting = story.waiting("p1")
     assert waiting is not None
     assert waiting.message == "0/1 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules."
+
+
+def test_a_placed_pod_is_read_once_again_when_a_selector_comes_that_selects_it() -> None:
+    story = told([("x", True)])
+    story.pod(pod("one", labels={"app": "a"}))
+    story.settle()
+    apart = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector("a"), "topologyKey": "host"}]
+        }
+    }
+    story.pod(pod("two", affinity=apart))
+    story.settle()
+    record = story.core.pods.records["default", "one"]
+    assert record.facts is not None
+    assert record.facts.shape is not None
+    assert record.facts.shape.selected_by
+    assert [placed.facts for placed in record.placements.values()] == [record.facts]

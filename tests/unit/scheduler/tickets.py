@@ -13,7 +13,7 @@ import numpy as np
 from cotenant.api.objects.pod import Pod
 from cotenant.events.allocations import Allocation, DeviceShare
 from cotenant.events.placements import Placement
-from cotenant_scheduler.framework.plugin import Normalise, Refusal, Together, row_count, row_numbers
+from cotenant_scheduler.framework.plugin import AllOf, Normalise, Refusal, row_count, row_numbers
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
@@ -101,9 +101,9 @@ class Tickets(Counter):
 class ByAnnotation:
     """Grouping by the annotation `group`."""
 
-    def together(self, facts: PodFacts) -> Together | None:
+    def together(self, facts: PodFacts) -> AllOf | None:
         name, _, size = facts.annotations.get("group", "").partition("/")
-        return Together(name, int(size)) if name else None
+        return AllOf(name, int(size)) if name else None
 
 
 def numbers_of(allocation: Allocation | None) -> list[int]:

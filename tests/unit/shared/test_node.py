@@ -130,3 +130,39 @@ def test_without_its_object_a_node_has_nothing() -> None:
     assert known.offered() == known.allocatable() == known.raw_allocatable() == {}
     assert known.taints() == ()
     assert not known.unschedulable()
+
+
+# -- what the calculator adds --------------------------------------------------------------------------------------
+
+GPUS = {"koordinator.sh/gpu": 100}
+AMPLIFIED = NodeResources(node="a", withdrawn=True, amplification={"cpu": 1.5, "pods": 2.0}, devices=GPUS)
+
+
+def test_cpu_and_memory_are_amplified_for_whoever_places_pods_and_raw_for_load() -> None:
+    report = ExecutorStatus(node="a", allocatable={"cpu": 3000})
+    found = NodeSources(node(allocatable={"cpu": "4", "memory": "64", "pods": "8"}), report, AMPLIFIED)
+    assert found.offered() == {"cpu": 4500, "memory": 64, "pods": 8, **GPUS, **dict.fromkeys(OVERCOMMITTED, 0)}
+    assert found.raw_allocatable() == {"cpu": 3000, "memory": 64}
+    assert found.capacity_for_load()["cpu"] == 3000
+    assert found.amplification() == {"cpu": 1.5, "pods": 2.0}
+
+
+def test_a_reservation_is_taken_off_the_amplified_amount() -> None:
+    reserved = node(allocatable={"cpu": "4"}, annotations={RESERVATION: '{"resources": {"cpu": "1"}}'})
+    assert NodeSources(reserved, resources=AMPLIFIED).allocatable()["cpu"] == 5000
+
+
+def test_an_object_that_is_amplified_already_is_not_amplified_twice() -> None:
+    twice = node(allocatable={"cpu": "8"}, annotations={RAW: '{"cpu": "4"}'})
+    assert NodeSources(twice, resources=AMPLIFIED).offered()["cpu"] == 6000
+
+
+def test_the_ratios_of_another_control_plane_are_those_of_the_annotation() -> None:
+    annotation = "node.koordinator.sh/resource-amplification-ratio"
+    assert NodeSources(node(annotations={annotation: '{"cpu":1.22}'})).amplification() == {"cpu": 1.22}
+    assert NodeSources(node(annotations={annotation: "{"})).amplification() == {}
+
+
+def test_labels_of_devices_stand_behind_all_others() -> None:
+    resources = NodeResources(node="a", device_labels={"zone": "of the device", "model": "A100"})
+    assert NodeSources(node(), resources=resources).labels() == {"zone": "z1", "pool": "x", "model": "A100"}

@@ -69,6 +69,8 @@ class ColocationStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel
     mid_static_memory_reserved_percent: int | None = None
     batch_cpu_threshold_percent: int | None = None
     batch_memory_threshold_percent: int | None = None
+    extensions: dict[str, msgspec.Raw] | None = None
+    """What other parts of the system are told with the strategy, by name; nothing here reads it."""
 
 
 class NodeEntry(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
@@ -90,6 +92,14 @@ class NodeStrategy(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+class Chosen(msgspec.Struct, frozen=True):
+    """A strategy before a node's own annotation and labels: as a document, typed, and as the JSON of events."""
+
+    document: JsonObject
+    strategy: ColocationStrategy
+    text: msgspec.Raw
+
+
 class ColocationConfig(msgspec.Struct, frozen=True):
     """The section in force: the cluster's strategy and the node entries in order, as overlay documents."""
 
@@ -97,6 +107,8 @@ class ColocationConfig(msgspec.Struct, frozen=True):
     entries: tuple[NodeStrategy, ...] = ()
     fallen_back: tuple[str, ...] = ()
     """Names (or positions) of node entries that are out of range and count as the cluster strategy."""
+    choices: tuple[Chosen, ...] = ()
+    """Made once: of each entry, and at the end of the cluster."""
 
 
 DEFAULTS: JsonObject = {
@@ -165,7 +177,7 @@ def _strategy_fields(document: JsonObject) -> JsonObject:
 def load(text: str | None) -> ColocationConfig:
     """Parse the section; without text the defaults. Raises ConfigError."""
     if text is None or not text:
-        return ColocationConfig(DEFAULTS)
+        return _with_choices(ColocationConfig(DEFAULTS))
     return of_document(decode_object(text, KEY))
 
 
@@ -185,29 +197,42 @@ def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> Coloca
             merged = cluster
             fallen_back.append(entry.name or f"nodeConfigs[{index}]")
         entries.append(NodeStrategy(entry.node_selector, merged, entry.name))
-    return ColocationConfig(cluster, tuple(entries), tuple(fallen_back))
+    return _with_choices(ColocationConfig(cluster, tuple(entries), tuple(fallen_back)))
 
 
-def select(config: ColocationConfig, labels: Mapping[str, str]) -> JsonObject:
+def _with_choices(config: ColocationConfig) -> ColocationConfig:
+    documents = (*(overlay(config.cluster, entry.strategy) for entry in config.entries), config.cluster)
+    return msgspec.structs.replace(config, choices=tuple(map(chosen, documents)))
+
+
+def chosen(document: JsonObject) -> Chosen:
+    """Return a strategy's forms. Raises ConfigError where the document is none."""
+    text = msgspec.Raw(msgspec.json.encode(document, order="deterministic"))
+    return Chosen(document, fit(document, ColocationStrategy, KEY), text)
+
+
+def choose(config: ColocationConfig, labels: Mapping[str, str]) -> Chosen:
     """Return a node's strategy without its own annotation and labels: the first matching entry, else the cluster's."""
-    for entry in config.entries:
+    for index, entry in enumerate(config.entries):
         if selects_if_valid(entry.selector, labels):
-            return overlay(config.cluster, entry.strategy)
-    return config.cluster
+            return config.choices[index]
+    return config.choices[-1]
 
 
-def on_node(base: JsonObject, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[ColocationStrategy, str]:
+def on_node(base: Chosen, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[ColocationStrategy, str]:
     """Return the strategy with the node's own annotation and labels applied, and the errors of invalid ones.
 
     A ratio label becomes trunc(ratio * 100) percent; one that is not a number between 0 and 100 is ignored.
     """
-    merged = base
-    ignored = ""
     text = annotations.get(ANNOTATION_COLOCATION_STRATEGY)
+    if text is None and not any(label in labels for label, _ in _RATIO_LABELS):
+        return base.strategy, ""
+    merged = base.document
+    ignored = ""
     if text is not None:
         try:
             given = canonical(decode_object(text, ANNOTATION_COLOCATION_STRATEGY), ColocationStrategy)
-            laid = overlay(base, given)
+            laid = overlay(base.document, given)
             wrong = out_of_range(fit(laid, ColocationStrategy, ANNOTATION_COLOCATION_STRATEGY))
             if wrong:
                 raise ConfigError(f"{ANNOTATION_COLOCATION_STRATEGY}: {wrong}")

@@ -12,24 +12,38 @@ from typing import TypeVar
 
 import msgspec
 
-from cotenant_batch_resource_calculator.config import colocation, sections
+from cotenant_batch_resource_calculator.config import colocation, ratios, sections
 from cotenant_batch_resource_calculator.config.colocation import ColocationConfig
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError
+from cotenant_batch_resource_calculator.config.ratios import AmplificationStrategy, NormalizationStrategy, RatioSection
 from cotenant_batch_resource_calculator.config.sections import HostSection, Section
 
 T = TypeVar("T")
 
 
+KEYS = (
+    colocation.KEY,
+    *(kind.key for kind in sections.STRATEGIES),
+    sections.HOST_APPLICATIONS_KEY,
+    ratios.NORMALIZATION_KEY,
+    ratios.AMPLIFICATION_KEY,
+)
+"""The sections, in the order in which they are read."""
+
+
 class Configuration(msgspec.Struct, frozen=True):
     """Each section as loaded; None: rejected, with the reason in `rejected` under its key. `source` is the ConfigMap's
-    event.
+    event; `exists`: there is a ConfigMap.
     """
 
     colocation: ColocationConfig | None
     strategies: dict[str, Section | None]
     host_applications: HostSection | None
+    normalization: RatioSection[NormalizationStrategy] | None
+    amplification: RatioSection[AmplificationStrategy] | None
     rejected: dict[str, str] = {}
     source: str = ""
+    exists: bool = True
 
     def rejection(self, *keys: str) -> str:
         """Return the reasons of the rejected ones among these sections, in the given order; empty if all are valid."""
@@ -58,18 +72,26 @@ def load_configuration(data: Mapping[str, str] | None, source: str = "") -> Conf
             sections.HOST_APPLICATIONS_KEY,
             lambda: sections.load_host_applications(given.get(sections.HOST_APPLICATIONS_KEY)),
         ),
+        normalization=section(
+            ratios.NORMALIZATION_KEY, lambda: ratios.load_ratios(ratios.NORMALIZATION, given.get(ratios.NORMALIZATION_KEY))
+        ),
+        amplification=section(
+            ratios.AMPLIFICATION_KEY, lambda: ratios.load_ratios(ratios.AMPLIFICATION, given.get(ratios.AMPLIFICATION_KEY))
+        ),
         rejected=rejected,
         source=source,
+        exists=data is not None,
     )
 
 
 def reject_configuration(reason: str, source: str) -> Configuration:
     """Return a configuration with every section rejected for the same reason."""
-    keys = (colocation.KEY, *(kind.key for kind in sections.STRATEGIES), sections.HOST_APPLICATIONS_KEY)
     return Configuration(
         colocation=None,
         strategies={kind.key: None for kind in sections.STRATEGIES},
         host_applications=None,
-        rejected=dict.fromkeys(keys, reason),
+        normalization=None,
+        amplification=None,
+        rejected=dict.fromkeys(KEYS, reason),
         source=source,
     )

@@ -5,6 +5,7 @@ location. The documents are intermediate, between decoding and the typed structs
 encoding/json that existing ConfigMaps rely on, and Koordinator's merge of strategies:
 
     objects merge key by key; scalars and lists of the newer document win; keys that it lacks keep the old value
+    of a map (MAPS) each value is replaced as a whole
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from msgspec import inspect
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 JsonObject: TypeAlias = "dict[str, JsonValue]"
 StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+MAPS = frozenset({"extensions", "schedFeatures", "ratioModel", "resourceAmplificationRatio"})
+"""Fields whose keys are the user's."""
 
 _UPPER = frozenset({"cpu", "be", "qos", "iops", "bps"})
 
@@ -86,7 +90,7 @@ def overlay(old: JsonObject, new: JsonObject) -> JsonObject:
     for key, value in new.items():
         below = result.get(key)
         if isinstance(below, dict) and isinstance(value, dict):
-            result[key] = overlay(below, value)
+            result[key] = {**below, **value} if key in MAPS else overlay(below, value)
         elif value is not None:
             result[key] = value
     return result

@@ -8,7 +8,7 @@ the entry's list replaces the cluster's. A node entry without a network bandwidt
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -44,6 +44,14 @@ class ThresholdStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_
     cpu_evict_be_usage_threshold_percent: int | None = None
     cpu_evict_time_window_seconds: int | None = None
     cpu_evict_policy: str | None = None
+    cpu_evict_threshold_percent: int | None = None
+    cpu_evict_lower_percent: int | None = None
+    cpu_allocatable_evict_threshold_percent: int | None = None
+    cpu_allocatable_evict_lower_percent: int | None = None
+    memory_allocatable_evict_threshold_percent: int | None = None
+    memory_allocatable_evict_lower_percent: int | None = None
+    evict_enabled_priority_threshold: int | None = None
+    allocatable_evict_priority_threshold: int | None = None
 
 
 class CPUBurstStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
@@ -65,6 +73,10 @@ class SystemStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_nam
     watermark_scale_factor: int | None = None
     memcg_reap_back_ground: int | None = None
     total_network_bandwidth: str | int | None = None
+    sched_group_identity_enabled: int | None = None
+    sched_idle_saver_wmark: int | None = None
+    sched_features: dict[str, bool] | None = None
+    page_cache_limit_enabled: int | bool | None = None
 
 
 class CgroupPath(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
@@ -82,7 +94,7 @@ class HostApplication(msgspec.Struct, frozen=True, kw_only=True, rename=camel_na
     priority: str = ""
     qos: str = ""
     cgroup_path: CgroupPath | None = None
-    strategy: msgspec.Raw | None = None
+    strategy: dict[str, msgspec.Raw] | None = None
 
 
 class _HostEntry(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name):
@@ -200,12 +212,21 @@ def _strategy(kind: SectionKind, given: JsonValue, where: str) -> JsonObject:
     return strategy
 
 
+Entries = Sequence[tuple[LabelSelector | None, object]]
+
+
+def matching(entries: Entries, labels: Mapping[str, str]) -> int:
+    """Return the index of the first entry that matches the labels; -1 for none."""
+    for index, (selector, _) in enumerate(entries):
+        if selects_if_valid(selector, labels):
+            return index
+    return -1
+
+
 def select_strategy(section: Section, labels: Mapping[str, str]) -> JsonObject:
     """Return the strategy for a node with these labels."""
-    for selector, strategy in section.entries:
-        if selects_if_valid(selector, labels):
-            return strategy
-    return section.cluster
+    index = matching(section.entries, labels)
+    return section.entries[index][1] if index >= 0 else section.cluster
 
 
 def load_host_applications(text: str | None) -> HostSection:
@@ -219,7 +240,5 @@ def load_host_applications(text: str | None) -> HostSection:
 
 def select_host_applications(section: HostSection, labels: Mapping[str, str]) -> list[HostApplication]:
     """Return the applications for a node with these labels."""
-    for selector, applications in section.entries:
-        if selects_if_valid(selector, labels):
-            return applications
-    return section.cluster
+    index = matching(section.entries, labels)
+    return section.entries[index][1] if index >= 0 else section.cluster

@@ -166,15 +166,13 @@ def calculate_batch(
     node_reserved: Amounts,
     system_usage: Amounts,
     host_applications: Sequence[MeasuredUsage],
-    pods: Sequence[PodNeed],
-    metrics: Mapping[str, MeasuredUsage],
+    need: HighPriorityNeed,
     strategy: BatchStrategy,
 ) -> BatchTerms:
     """Return the node's batch amounts with every term."""
     hosts = host_application_usage(host_applications)
     system_used = system_usage + hosts
     margin = margin_of(capacity, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)
-    need = sum_need(pods, metrics)
     batch = reclaimable(capacity, margin, system_used, node_reserved, need, strategy)
     if strategy.cpu_threshold_percent is not None:
         batch = Amounts(min(batch.cpu, share(capacity, strategy.cpu_threshold_percent).cpu), batch.memory)

@@ -26,12 +26,14 @@ from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, o
 from cotenant_batch_resource_calculator.formulas.batch import (
     BatchStrategy,
     BatchTerms,
+    HighPriorityNeed,
     MeasuredUsage,
     PodNeed,
     calculate_batch,
     effective_policies,
+    sum_need,
 )
-from cotenant_batch_resource_calculator.formulas.mid import STATIC_MODE, MidStrategy, calculate_mid
+from cotenant_batch_resource_calculator.formulas.mid import STATIC_MODE, MidStrategy, MidTerms, calculate_mid
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones
 from cotenant_batch_resource_calculator.formulas.synchronise import is_stale
 
@@ -63,11 +65,21 @@ class NodeMeasurement(msgspec.Struct, frozen=True):
     prod_reclaimable: Amounts = ZERO
 
 
+class Demand(msgspec.Struct, frozen=True):
+    """A metric and the pods of a node, summed up. `metrics` by `namespace/name`; `prod_request`: of its prod pods."""
+
+    measurement: NodeMeasurement
+    pods: tuple[PodNeed, ...]
+    metrics: dict[str, MeasuredUsage]
+    need: HighPriorityNeed
+    prod_request: Amounts
+
+
 class Evaluation(msgspec.Struct, frozen=True):
     """`terms` None: batch and mid are withdrawn. `zones` are zone-level amounts."""
 
     terms: BatchTerms | None = None
-    mid: Amounts | None = None
+    mid: MidTerms = MidTerms()
     zones: tuple[Amounts, ...] = ()
 
 
@@ -123,25 +135,27 @@ def degrade_minutes(strategy: ColocationStrategy) -> int:
     return _or(strategy.degrade_time_minutes, DEFAULT_DEGRADE_MINUTES)
 
 
+def demand_of(measurement: NodeMeasurement, pods: Sequence[PodNeed]) -> Demand:
+    """Return what the pods and the metric say, whatever the configuration makes of it."""
+    metrics = {metric.key: metric for metric in measurement.pods}
+    prod_request = total(pod.request for pod in pods if pod.tier not in NOT_PROD)
+    return Demand(measurement, tuple(pods), metrics, sum_need(pods, metrics), prod_request)
+
+
 def calculate(
-    node: NodeAmounts,
-    measurement: NodeMeasurement,
-    pods: Sequence[PodNeed],
-    strategy: ColocationStrategy,
-    zone_capacities: Sequence[Amounts] = (),
+    node: NodeAmounts, demand: Demand, strategy: ColocationStrategy, zone_capacities: Sequence[Amounts] = ()
 ) -> Evaluation:
     """Return the figures of a node with a fresh metric."""
     capacity = of_mapping(node.capacity)
     reserved = reserve_of(node)
-    metrics = {metric.key: metric for metric in measurement.pods}
+    measurement = demand.measurement
     by_batch = batch_strategy(strategy)
     terms = calculate_batch(
         capacity=capacity,
         node_reserved=reserved,
         system_usage=measurement.system_usage,
         host_applications=measurement.host_applications,
-        pods=pods,
-        metrics=metrics,
+        need=demand.need,
         strategy=by_batch,
     )
     prod_hosts = (app.usage for app in measurement.host_applications if app.priority not in NOT_PROD)
@@ -151,15 +165,15 @@ def calculate(
         prod_reclaimable=measurement.prod_reclaimable,
         system_used=total((measurement.system_usage, *prod_hosts)),
         node_reserved=reserved,
-        prod_request=total(pod.request for pod in pods if pod.tier not in NOT_PROD),
+        prod_request=demand.prod_request,
         strategy=mid_strategy(strategy),
     )
     zones = calculate_zones(
         capacities=zone_capacities,
         node_reserved=reserved,
         system_used=terms.system_used,
-        pods=pods,
-        metrics=metrics,
+        pods=demand.pods,
+        metrics=demand.metrics,
         strategy=by_batch,
     )
     return Evaluation(terms=terms, mid=mid, zones=tuple(zones))

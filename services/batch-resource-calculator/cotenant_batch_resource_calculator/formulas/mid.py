@@ -1,9 +1,10 @@
 """Mid resources of a node: the capacity that prod pods are predicted not to use, and a share of the unrequested capacity.
 
-In: capacity, usage, reserves, the prediction, the strategy. Out: mid-cpu in milli-CPUs and mid-memory in bytes.
-Source: Koordinator mid resource plugin, newest rule.
+In: capacity, usage, reserves, the prediction, the strategy. Out: mid-cpu in milli-CPUs and mid-memory in bytes, and all terms.
+Source: Koordinator mid resource plugin, newest rule. The prediction and the percentages are arguments: whoever judges how much
+of a prediction may be lent changes them before.
 
-    unused      = capacity - node usage                                   (no usage: everything 0)
+    unused      = capacity - node usage                                   (no usage: 0 of both)
     base        = max(0, min(prediction, unused))                         (no prediction: 0)
     unallocated = max(0, capacity - max(system + prod host applications, node reserve) - requests of prod pods)
     mid         = min(base + unallocated * unallocated percent / 100, capacity * threshold percent / 100)
@@ -30,10 +31,19 @@ class MidStrategy(msgspec.Struct, frozen=True):
     static_memory_percent: int = 0
 
 
-def _capped(capacity: Amounts, strategy: MidStrategy) -> Amounts:
-    return Amounts(
-        share(capacity, strategy.cpu_threshold_percent).cpu, share(capacity, strategy.memory_threshold_percent).memory
-    )
+class MidTerms(msgspec.Struct, frozen=True):
+    """All terms of one calculation (milli-CPUs, bytes); `mid` is the result. `measured` False: in static mode only `limit` and
+    `mid` are figures."""
+
+    prod_reclaimable: Amounts = ZERO
+    unused: Amounts = ZERO
+    reclaimed: Amounts = ZERO
+    """What is lent of the prediction: within what is unused."""
+    reserved: Amounts = ZERO
+    unallocated: Amounts = ZERO
+    limit: Amounts = ZERO
+    mid: Amounts = ZERO
+    measured: bool = True
 
 
 def calculate_mid(
@@ -45,13 +55,19 @@ def calculate_mid(
     node_reserved: Amounts,
     prod_request: Amounts,
     strategy: MidStrategy,
-) -> Amounts:
-    """Return the mid amounts. `system_used` includes prod host applications; `node_usage` None: not measured."""
-    cap = _capped(capacity, strategy)
+) -> MidTerms:
+    """Return the mid amounts and all terms. `system_used` includes prod host applications; `node_usage` None: not measured."""
+    limit = _shares(capacity, strategy.cpu_threshold_percent, strategy.memory_threshold_percent)
     if strategy.static:
-        kept = Amounts(share(capacity, strategy.static_cpu_percent).cpu, share(capacity, strategy.static_memory_percent).memory)
-        return kept.smaller(cap).floored()
+        kept = _shares(capacity, strategy.static_cpu_percent, strategy.static_memory_percent)
+        return MidTerms(limit=limit, mid=kept.smaller(limit).floored(), measured=False)
+    reserved = system_used.larger(node_reserved)
+    unallocated = (capacity - reserved - prod_request).floored()
     unused = ZERO if node_usage is None else capacity - node_usage
-    base = prod_reclaimable.smaller(unused).floored()
-    unallocated = (capacity - system_used.larger(node_reserved) - prod_request).floored()
-    return (base + share(unallocated, strategy.unallocated_percent)).smaller(cap).floored()
+    reclaimed = prod_reclaimable.smaller(unused).floored()
+    mid = (reclaimed + share(unallocated, strategy.unallocated_percent)).smaller(limit).floored()
+    return MidTerms(prod_reclaimable, unused, reclaimed, reserved, unallocated, limit, mid)
+
+
+def _shares(capacity: Amounts, cpu_percent: int, memory_percent: int) -> Amounts:
+    return Amounts(share(capacity, cpu_percent).cpu, share(capacity, memory_percent).memory)

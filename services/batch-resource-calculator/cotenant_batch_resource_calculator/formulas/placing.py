@@ -16,11 +16,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
+from cotenant.model.names import ANNOTATION_CPU_NORMALIZATION_RATIO, BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import multiply_milli
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts
-
-ANNOTATION_CPU_NORMALIZATION_RATIO = "node.koordinator.sh/cpu-normalization-ratio"
 
 MAX_RATIO = 1_000_000.0
 

@@ -29,6 +29,8 @@ from cotenant_console.nats_access.finding import access_of
 from cotenant_console.nats_access.roles import ADMINISTRATOR
 
 CONNECT_SECONDS = 60.0
+"""Servers that are started together with this command need a while."""
+SILENT_SECONDS = 2.0
 STREAMS = (LOG, HISTORY, USAGE, EXECUTION)
 
 
@@ -72,7 +74,10 @@ def command(
 
 async def _declare(url: str, access: Access, wanted: dict[str, Wanted], dry_run: bool) -> list[str]:
     async with asyncio.timeout(CONNECT_SECONDS):
-        log = await connect(url, "streams", access)
+        connecting = asyncio.ensure_future(connect(url, "streams", access))
+        if not (await asyncio.wait({connecting}, timeout=SILENT_SECONDS))[0]:
+            click.echo(f"{url} does not answer yet; waiting up to {CONNECT_SECONDS:.0f} s", err=True)
+        log = await connecting
     try:
         if dry_run:
             return await log.differences(wanted)

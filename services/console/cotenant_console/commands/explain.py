@@ -1,4 +1,4 @@
-"""`cotenant explain pod|node NAME`: from a decision back to the samples and objects that it was made from.
+"""`cotenant explain pod|node|quota NAME`: from a decision back to the samples and objects that it was made from.
 
 In: the gateway's chain of causes. Out: the answer in one line, the trace of what it rests on, then the chain as an indented
 tree: stream:sequence, time, sentence, and the figures below it. What is shown already is not walked twice; what is no longer
@@ -20,15 +20,18 @@ FIGURE_COLUMNS = 100
 
 
 @click.command("explain")
-@click.argument("kind", type=click.Choice(["pod", "po", "pods", "node", "no", "nodes"]))
+@click.argument("kind", type=click.Choice(["pod", "po", "pods", "node", "no", "nodes", "quota", "quotas", "eq"]))
 @click.argument("name")
 @with_namespace
 @click.option("--depth", type=click.IntRange(1), default=12, show_default=True, help="How many steps back.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 @with_client
 def command(client: Client, kind: str, name: str, namespace: str, depth: int, output: str | None) -> None:
-    """Walk from a decision back to the samples that caused it."""
-    path = f"{PREFIX}/pod/{namespace}/{name}" if kind.startswith("po") else f"{PREFIX}/node/{name}"
+    """Walk from a decision back to the samples that caused it; for a quota say first why it has its runtime."""
+    if kind.startswith("po"):
+        path = f"{PREFIX}/pod/{namespace}/{name}"
+    else:
+        path = f"{PREFIX}/node/{name}" if kind.startswith("no") else f"{PREFIX}/quota/{name}"
     explanation = client.get(path)
     if output == "json":
         click.echo(json.dumps(explanation, indent=2))
@@ -41,6 +44,8 @@ def explanation_lines(explanation: Document, depth: int) -> Iterator[str]:
     namespace = text_at(explanation, "namespace")
     name = f"{namespace}/{text_at(explanation, 'name')}" if namespace else text_at(explanation, "name")
     yield f"{text_at(explanation, 'kind')} {name}: {text_at(explanation, 'summary')}"
+    for reason in list_at(explanation, "reasons"):
+        yield f"  {reason}"
     if trace := text_at(explanation, "links", 0, "traceId"):
         yield f"trace {trace}"
     hidden = 0

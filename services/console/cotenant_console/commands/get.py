@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import click
 
 from cotenant.api.kinds import Kind
+from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
 from cotenant_console.api.client import (
     ACCEPT_JSON,
     ACCEPT_TABLE,
@@ -26,7 +27,7 @@ from cotenant_console.api.client import (
 )
 from cotenant_console.api.connection import with_client, with_namespace
 from cotenant_console.api.resolve import Target, resolve_targets
-from cotenant_console.commands import dead_letters
+from cotenant_console.commands import dead_letters, quota_tree
 from cotenant_console.rendering import rendered
 from cotenant_console.tables import row_from, shown_columns, table_from
 
@@ -40,6 +41,7 @@ from cotenant_console.tables import row_from, shown_columns, table_from
 @click.option("--field-selector", default="", help="Field selector, such as spec.nodeName=a.")
 @click.option("-w", "--watch", is_flag=True, help="Go on and print what changes.")
 @click.option("--no-headers", is_flag=True, help="Leave out the headings.")
+@click.option("--tree", is_flag=True, help="Of quotas: draw their trees, with a bar a resource.")
 @with_client
 def command(
     client: Client,
@@ -51,12 +53,21 @@ def command(
     field_selector: str,
     watch: bool,
     no_headers: bool,
+    tree: bool,
 ) -> None:
     """List objects as a table, JSON, YAML or names; `deadletters` are the messages that services could not use."""
     first, *names = arguments or ("",)
     if first in dead_letters.NAMES:
         dead_letters.show(client, tuple(names), output, watch=watch, headings=not no_headers)
         return
+    if tree:
+        if first not in quota_tree.NAMES or names:
+            raise click.UsageError("--tree is for quotas: cotenant get quotas --tree")
+        listed = client.get(f"{ELASTIC_QUOTAS.path('')}")
+        click.echo("\n".join(quota_tree.tree_lines(item for item in list_at(listed, "items") if isinstance(item, dict))))
+        return
+    if first in ("quota", "quotas"):
+        arguments = (ELASTIC_QUOTAS.plural, *names)
     targets = resolve_targets(client, arguments)
     if watch and len(targets) > 1:
         raise click.UsageError("-w follows one kind or one object at a time")

@@ -1,7 +1,7 @@
 """The table of who may publish and subscribe what on NATS. It is the only one: the accounts are made from it.
 
-Two accounts. The streams are in `cell`, with the services. Nodes are in `nodes`, which has no JetStream: it imports from `cell`
-what a node needs. That keeps a node from one thing that permissions do not rule out: nats-server sends its answers (an
+Two accounts. The streams are in `cell`, with the services. Nodes are in `nodes`, which has no JetStream: it imports from
+`cell` what a node needs. That keeps a node from one thing that permissions do not rule out: nats-server sends its answers (an
 acknowledgement, a stored message) to whatever reply subject a request names, and in the account of the streams such an answer
 is stored where that subject belongs to a stream. What arrives in `nodes` is never imported back into `cell`.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cotenant.events.requests import CONFIG_DRY_RUN
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
 from cotenant.log.nats.access import CELL, NODES, NODES_API
 from cotenant.model.subjects import LOG_IDENTITY
@@ -103,7 +104,8 @@ def _node(name: str, token: str, says: str) -> Role:
 SERVICES = (
     _service(
         "gateway",
-        "stores objects and evictions, ends reports of removed nodes, asks nodes for logs, makes room on a full LOG",
+        "stores objects and evictions, ends reports of removed nodes, asks nodes for logs and batch-resource-calculator what a "
+        "configuration would change, makes room on a full LOG",
         "objects.>",
         "evictions.>",
         "node.*.run.>",
@@ -111,14 +113,33 @@ SERVICES = (
         "node.*.topology",
         "execution._.audit",
         "cotenant.node.*.*",
+        CONFIG_DRY_RUN,
         "$SRV.PING",
         f"{_API}.STREAM.UPDATE.{LOG}",
         subscribe=("cotenant.gateway.evict.*",),
     ),
-    _service("metrics-ingest", "stores node metrics", "metrics.*"),
-    _service("batch-resource-calculator", "stores what batch may use, and NodeSLOs", "node.*.resources", "node.*.slo"),
-    _service("quota-tree", "stores quotas", "quotas.>"),
-    _service("scheduler", "stores placements, and why pods wait", "node.*.placement.>", "node.*.reservation.>", "waiting.>"),
+    _service("metrics-ingest", "stores node metrics, and the state of predictions", "metrics.*", "predictions.*"),
+    _service(
+        "batch-resource-calculator",
+        "stores what batch may use, and NodeSLOs",
+        "node.*.resources",
+        "node.*.slo",
+        subscribe=("cotenant.batch-resource-calculator.*",),
+    ),
+    _service(
+        "quota-tree",
+        "stores quotas, asks the gateway for evictions of over-used ones",
+        "quotas.>",
+        "cotenant.gateway.evict.quota-tree",
+    ),
+    _service(
+        "scheduler",
+        "stores placements, why pods wait, and how far PodGroups are",
+        "node.*.placement.>",
+        "node.*.reservation.>",
+        "waiting.>",
+        "podgroups.>",
+    ),
     _service(
         "descheduler-arbiter",
         "stores migration jobs, judgements and conditions of nodes, asks the gateway for evictions",

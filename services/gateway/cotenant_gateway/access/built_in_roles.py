@@ -3,8 +3,9 @@
 Names of Kubernetes where there is one: `cluster-admin`, given to the group `system:masters`; `system:basic-user` and
 `system:discovery`, given to everybody who is authenticated; `system:service-account-issuer-discovery`, given to service
 accounts; `system:auth-delegator`, for programs that ask whose a token is. `cotenant-admin` and `cotenant-view` are for
-people, `cotenant-node` is for what runs on a node, `system:cotenant:evictor` for the service that evicts. The gateway stores
-those that never existed; one that was deleted stays deleted.
+people, `cotenant-node` is for what runs on a node, `system:cotenant:evictor` for the service that evicts,
+`system:cotenant:quota-revoker` for the one that takes back what quotas use beyond their runtime. The gateway stores those that
+never existed; one that was deleted stays deleted.
 
 `cotenant-admin` gives no rights, so it neither acts as somebody else nor makes tokens of service accounts: in the core group it
 names its verbs and resources.
@@ -71,6 +72,7 @@ def _paths(*paths: str) -> Rule:
 
 _ANY = ("*",)
 EVICTOR = "system:cotenant:evictor"
+REVOKER = "system:cotenant:quota-revoker"
 _SELF_REVIEWS = (
     _resources(("create",), (AUTHENTICATION_GROUP,), ("selfsubjectreviews",)),
     _resources(("create",), (AUTHORIZATION_GROUP,), ("selfsubjectaccessreviews", "selfsubjectrulesreviews")),
@@ -94,6 +96,7 @@ ROLES: dict[str, tuple[Rule, ...]] = {
     "cotenant-view": (_resources(_READ, ("", *_OTHER_GROUPS), _ANY), _paths("/metrics")),
     # Deletes where budgets do not count: the taints of a lost node.
     EVICTOR: (_resources(("create",), ("",), ("pods/eviction",)), _resources(("delete",), ("",), ("pods",))),
+    REVOKER: (_resources(("create",), ("",), ("pods/eviction",)),),
     "cotenant-node": (
         _resources(_READ, ("",), ("nodes", "pods", "configmaps")),
         _resources(_READ, ("slo.koordinator.sh",), ("nodeslos", "nodemetrics")),
@@ -105,6 +108,7 @@ _GIVEN = {
     "system:discovery": ("Group", AUTHENTICATED),
     "system:service-account-issuer-discovery": ("Group", SERVICE_ACCOUNTS),
     EVICTOR: ("User", f"{USER_PREFIX}descheduler-arbiter"),
+    REVOKER: ("User", f"{USER_PREFIX}quota-tree"),
 }
 
 

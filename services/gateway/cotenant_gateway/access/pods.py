@@ -41,18 +41,23 @@ _USE = RequestAttributes("use", PRIORITY_CLASSES.group, PRIORITY_CLASSES.plural)
 def check_pod(core: GatewayCore, user: User, written: Written, *, root_pods: bool) -> None:
     """Raise ApiError 403 where a pod asks for what its writer may not have, or nobody may."""
     if written.was is None and not root_pods and _maybe_root(written.document):
-        pod = decode_pod(written.document)
-        fields = root_fields(pod) if pod.spec.runtime_class_name == RUNTIME_PROCESS else []
-        if fields:
-            name = written.address.name
-            raise ApiError(
-                403,
-                "Forbidden",
-                f'pods "{name}" is forbidden: {fields[0]}: processes run as root only where gateway and executor were started '
-                "with --allow-root-pods",
-                StatusDetails(name=name, kind="pods"),
-            )
+        refuse_root(written)
     refuse_priority(core, user, written)
+
+
+def refuse_root(written: Written) -> None:
+    """Raise ApiError 403 where a pod of the process runtime runs as root."""
+    pod = decode_pod(written.document)
+    fields = root_fields(pod) if pod.spec.runtime_class_name == RUNTIME_PROCESS else []
+    if fields:
+        name = written.address.name
+        raise ApiError(
+            403,
+            "Forbidden",
+            f'pods "{name}" is forbidden: {fields[0]}: processes run as root only where gateway and executor were started '
+            "with --allow-root-pods",
+            StatusDetails(name=name, kind="pods"),
+        )
 
 
 def _maybe_root(document: msgspec.Raw) -> bool:

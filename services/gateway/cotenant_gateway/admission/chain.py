@@ -1,8 +1,8 @@
 """The admission functions in the order in which they run: mutators first, then every validator.
 
-In: a review. Out: the document to store with notes of what was changed, or all field errors. To add a rule: write a
-small pure function in a file of its own and name it here, for its kind. What needs the object alone stands in the kind's file
-(`cotenant.kinds`).
+In: a review. Out: the document to store with notes of what was changed, or all field errors; and warnings. To add a rule:
+write a small pure function in a file of its own and name it here, for its kind. What needs the object alone stands in the
+kind's file (`cotenant.kinds`).
 """
 
 from __future__ import annotations
@@ -12,22 +12,37 @@ from typing import NamedTuple
 
 from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
+from cotenant.kinds.carried import RESERVATIONS
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
+from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.node_metrics import NODE_METRICS
+from cotenant.kinds.node_slos import NODE_SLOS
+from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
-from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
+from cotenant_gateway.admission.enhanced_rules import enhanced_rules_are_valid, has_required_labels
+from cotenant_gateway.admission.extended_resources import renew_extended_resource_spec, write_extended_resource_spec
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
-from cotenant_gateway.admission.node_configuration import node_configuration_is_valid
+from cotenant_gateway.admission.node_configuration import node_configuration_is_valid, node_configuration_warnings
+from cotenant_gateway.admission.node_rules import new_node_warnings, node_figures_are_valid, one_entry_selects_node
 from cotenant_gateway.admission.objects_rules import object_is_valid
+from cotenant_gateway.admission.of_nodes import node_exists, rendered_members_warnings
 from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
 from cotenant_gateway.admission.priority import resolve_priority
-from cotenant_gateway.admission.profiles.applying import apply_colocation_profiles, translate_again
+from cotenant_gateway.admission.profiles.applying import (
+    apply_colocation_profiles,
+    reapply_colocation_profiles,
+    translate_again,
+)
+from cotenant_gateway.admission.profiles.reservations import apply_profiles_to_reservation
 from cotenant_gateway.admission.profiles.rules import colocation_profile_is_valid
-from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree
+from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree, name_tree
 from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree, quota_is_valid
-from cotenant_gateway.admission.review import Mutator, Review, Validator
+from cotenant_gateway.admission.raw_allocatable import keep_raw_allocatable
+from cotenant_gateway.admission.replaced_resources import replace_resources
+from cotenant_gateway.admission.review import Mutator, Review, Validator, Warner
 from cotenant_gateway.admission.runtime_class import merge_runtime_class
 from cotenant_gateway.admission.unresolved import unresolved_classes
 
@@ -37,10 +52,13 @@ class Rules(NamedTuple):
 
     mutators: tuple[Mutator, ...] = ()
     validators: tuple[Validator, ...] = ()
+    warners: tuple[Warner, ...] = ()
 
 
 PLAIN = Rules((), (metadata_is_valid, object_is_valid))
 """The rules of a kind that is not listed."""
+OF_NODES = Rules((), (*PLAIN.validators, node_exists), (rendered_members_warnings,))
+"""For what is made of a node's facts."""
 
 NEW: Mapping[Kind, Rules] = {
     PODS: Rules(
@@ -48,30 +66,54 @@ NEW: Mapping[Kind, Rules] = {
             resolve_priority,
             merge_runtime_class,
             apply_colocation_profiles,
+            replace_resources,
             write_extended_resource_spec,
             keep_on_nodes_of_tree,
         ),
-        (metadata_is_valid, unresolved_classes, pod_is_valid, quota_of_pod_is_a_leaf),
+        (metadata_is_valid, unresolved_classes, pod_is_valid, quota_of_pod_is_a_leaf, has_required_labels),
     ),
     ELASTIC_QUOTAS: Rules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
+    NODES: Rules((), (*PLAIN.validators, node_figures_are_valid, one_entry_selects_node), (new_node_warnings,)),
+    QUOTA_PROFILES: Rules((name_tree,), PLAIN.validators),
     PROFILES: Rules((), (*PLAIN.validators, colocation_profile_is_valid)),
-    CONFIG_MAPS: Rules((), (*PLAIN.validators, node_configuration_is_valid)),
+    CONFIG_MAPS: Rules(
+        (),
+        (*PLAIN.validators, node_configuration_is_valid, enhanced_rules_are_valid),
+        (node_configuration_warnings,),
+    ),
+    NODE_SLOS: OF_NODES,
+    NODE_METRICS: OF_NODES,
+    RESERVATIONS: Rules((apply_profiles_to_reservation,), PLAIN.validators),
 }
 """For creations, by kind."""
 
 LIVE: Mapping[Kind, Rules] = {
     **NEW,
+    RESERVATIONS: PLAIN,
     PODS: Rules(
-        (resolve_priority, merge_runtime_class, translate_again),
-        (metadata_is_valid, pod_is_valid, pod_update_is_allowed, quota_of_pod_is_a_leaf, preemptible_label_stays),
+        (resolve_priority, merge_runtime_class, translate_again, replace_resources, renew_extended_resource_spec),
+        (
+            metadata_is_valid,
+            pod_is_valid,
+            pod_update_is_allowed,
+            quota_of_pod_is_a_leaf,
+            preemptible_label_stays,
+            has_required_labels,
+        ),
     ),
+    NODES: Rules((keep_raw_allocatable,), NEW[NODES].validators),
 }
 """For updates, by kind."""
 
+WAITING = Rules((reapply_colocation_profiles, write_extended_resource_spec), NEW[PODS].validators)
+"""For a pod that has not been placed when a profile changes: nobody has counted it yet, so it is checked as a new one."""
 
-def admit(review: Review) -> list[FieldError]:
-    """Let every mutator change the review's document, then return all field errors of the result."""
-    rules = (NEW if review.old is None else LIVE).get(review.kind, PLAIN)
+
+def admit(review: Review, rules: Rules | None = None) -> list[FieldError]:
+    """Let every mutator change the review's document, then return all field errors of the result. `rules`: None: those of its
+    kind."""
+    if rules is None:
+        rules = (NEW if review.old is None else LIVE).get(review.definition.kind, PLAIN)
     for mutate in rules.mutators:
         made = mutate(review)
         if made is not None:
@@ -79,4 +121,6 @@ def admit(review: Review) -> list[FieldError]:
     found: list[FieldError] = []
     for validate in rules.validators:
         found += validate(review)
+    if rules.warners and not found:
+        review.warnings = tuple(text for warn in rules.warners for text in warn(review))
     return found

@@ -2,7 +2,8 @@
 
 In: any pod. Out: the annotation as Koordinator's pod webhook writes it, `{"containers":{"a":{"limits":{..},"requests":{..}}}}`
 with batch-cpu and batch-memory alone: what a runtime without support for extended resources applies. Containers without
-them are left out, init containers and mid resources too. An annotation that says the same already stays as it is written.
+them are left out, init containers and mid resources too. An annotation that says the same already stays as it is written. On a
+live pod it follows the containers too: it cannot be changed to say something else, nor be lost by `kubectl replace`.
 """
 
 from __future__ import annotations
@@ -57,6 +58,15 @@ def write_extended_resource_spec(review: Review) -> Mutation | None:
     written = msgspec.json.encode(_Spec(wanted)).decode()
     document = with_annotation(review.document, ANNOTATION_EXTENDED_RESOURCE_SPEC, written)
     return Mutation(document, (f"annotation {ANNOTATION_EXTENDED_RESOURCE_SPEC} from the containers' batch resources",))
+
+
+def renew_extended_resource_spec(review: Review) -> Mutation | None:
+    """On a live pod: where the annotation changes, or a manifest that is put in its place lacks it, it is written again."""
+    old = review.old
+    if old is None or old.stored is None:
+        return None
+    before, now = (meta.annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC) for meta in (old.stored.meta, review.view.metadata))
+    return write_extended_resource_spec(review) if before != now else None
 
 
 def _batch_resources(spec: PodSpec) -> dict[str, _Container]:

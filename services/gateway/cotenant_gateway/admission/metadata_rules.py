@@ -9,8 +9,9 @@ from cotenant_gateway.admission.review import Review
 
 def metadata_is_valid(review: Review) -> list[FieldError]:
     """Names are DNS names, labels are labels; an owner reference identifies its object."""
-    found = metadata_errors(review.kind, review.view.metadata)
-    for index, owner in enumerate(review.view.metadata.owner_references):
+    meta = review.view.metadata
+    found = metadata_errors(review.definition.kind, meta)
+    for index, owner in enumerate(meta.owner_references):
         for field, value in (("apiVersion", owner.api_version), ("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
             if not value:
                 found.append(required(f"metadata.ownerReferences[{index}].{field}", "must not be empty"))

@@ -10,7 +10,7 @@ from cotenant_gateway.statuses import ApiError, forbidden, not_found
 
 def namespace_refusal(review: Review) -> ApiError | None:
     """Refuse a creation in a namespace that does not exist (404) or is ending (403)."""
-    kind, meta = review.kind, review.view.metadata
+    kind, meta = review.definition.kind, review.view.metadata
     if not kind.namespaced or review.old is not None:
         return None
     namespace = review.objects.get(NAMESPACES, "", meta.namespace)

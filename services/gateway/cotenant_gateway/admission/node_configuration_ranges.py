@@ -1,9 +1,10 @@
-"""What the values of the node configuration may be: one table of ranges a section.
+"""What the node configuration may say: one table a section.
 
-In: a section of the ConfigMap `slo-controller-config` as JSON values. Out: field errors. A range is checked where the value is
-set (0 is set, null is not); of a pair each side needs the other, and the lower one is below the upper one. Member names match
-in any case, members that are not named here are carried as they are. Source: the `validate` tags of Koordinator's API types,
-as of 1.8; its rules of network QoS are not among them.
+In: a section of the ConfigMap `slo-controller-config` as JSON values. Out: field errors, for the cluster's strategy and for
+each entry of nodes: values of the wrong type, out of their range, or none of the known ones. Of a pair each side needs the
+other, and the lower one is below the upper one. Member names match in any case, members that are not named here are carried
+as they are. Source: the `validate` tags of Koordinator's API types, as of 1.8, and what its controllers cannot work with:
+unknown policies, ratios of normalisation outside 1..5, of amplification below 1.
 """
 
 from __future__ import annotations
@@ -13,22 +14,34 @@ from collections.abc import Mapping
 import msgspec
 
 from cotenant.api.validation.fields import FieldError, invalid, required, wrong_type
+from cotenant.domain.qos import QoSClass
+from cotenant.model.tiers import PriorityClass
+from cotenant_gateway.admission.node_configuration_values import (
+    Check,
+    Json,
+    amount,
+    durations,
+    each_element,
+    each_member,
+    flag,
+    mapping,
+    member,
+    members_of,
+    number,
+    one_of,
+    percent_or_amount,
+    text,
+    whole,
+)
 
-Range = tuple[int, int | None]
-Json = object
-
-_PERCENT: Range = (0, 100)
-_SWITCH: Range = (0, 1)
-_FROM_0: Range = (0, None)
-_FROM_1: Range = (1, None)
+MAX_ENTRIES = 256
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """Inclusive ranges of whole numbers, pairs of lower and upper bound, shares above 0 and up to 1, and what stands within."""
+    """The members of a strategy with their checks, pairs of lower and upper bound in percent, and strategies within."""
 
-    ranges: Mapping[str, Range] = {}
+    checks: Mapping[str, Check] = {}
     pairs: tuple[tuple[str, str], ...] = ()
-    shares: tuple[str, ...] = ()
     within: Mapping[str, Rules] = {}
 
 
@@ -38,34 +51,52 @@ class Section(msgspec.Struct, frozen=True):
     cluster: str
     entries: str
     rules: Rules
+    by_node: bool = True
+    """Whether Koordinator's webhooks look at what the entries select; else the first that selects a node is its own."""
 
 
-_COLOCATION = Rules(
-    ranges={
+_PERCENT = whole(0, 100)
+_SWITCH = whole(0, 1)
+_FROM_0 = whole(0)
+_FROM_1 = whole(1)
+_RATIO = number(None, 1.0, 5.0)
+
+COLOCATION = Rules(
+    {
+        "enable": flag,
         "metricAggregateDurationSeconds": _FROM_1,
         "metricReportIntervalSeconds": _FROM_1,
+        "metricAggregatePolicy": members_of({"durations": durations}),
+        "metricMemoryCollectPolicy": one_of("usageWithoutPageCache", "usageWithHotPageCache", "usageWithPageCache"),
         "cpuReclaimThresholdPercent": _FROM_0,
+        "cpuCalculatePolicy": text,
         "memoryReclaimThresholdPercent": _FROM_0,
+        "memoryCalculatePolicy": text,
         "degradeTimeMinutes": _FROM_1,
         "updateTimeThresholdSeconds": _FROM_1,
+        "resourceDiffThreshold": number(0.0, None, 1.0),
         "midCPUThresholdPercent": _PERCENT,
         "midMemoryThresholdPercent": _PERCENT,
         "midUnallocatedPercent": _PERCENT,
+        "midReclaimMode": text,
         "midStaticCPUReservedPercent": _PERCENT,
         "midStaticMemoryReservedPercent": _PERCENT,
         "batchCPUThresholdPercent": _FROM_0,
         "batchMemoryThresholdPercent": _FROM_0,
+        "extensions": mapping,
     },
-    shares=("resourceDiffThreshold",),
 )
 _THRESHOLDS = Rules(
-    ranges={
+    {
+        "enable": flag,
         "cpuSuppressThresholdPercent": _PERCENT,
         "cpuSuppressMinPercent": _PERCENT,
+        "cpuSuppressPolicy": one_of("cpuset", "cfsQuota"),
         "cpuEvictBEUsageThresholdPercent": _PERCENT,
         "cpuEvictTimeWindowSeconds": _FROM_1,
-        "evictEnabledPriorityThreshold": (0, 7999),
-        "allocatableEvictPriorityThreshold": (0, 7999),
+        "cpuEvictPolicy": one_of("evictByRealLimit", "evictByAllocatable"),
+        "evictEnabledPriorityThreshold": whole(0, 7999),
+        "allocatableEvictPriorityThreshold": whole(0, 7999),
     },
     pairs=(
         ("memoryEvictLowerPercent", "memoryEvictThresholdPercent"),
@@ -76,52 +107,100 @@ _THRESHOLDS = Rules(
     ),
 )
 _BURST = Rules(
-    ranges={
-        "cpuBurstPercent": (1, 10_000),
-        "cfsQuotaBurstPercent": (100, None),
-        "cfsQuotaBurstPeriodSeconds": (-1, None),
+    {
+        "policy": one_of("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"),
+        "cpuBurstPercent": whole(1, 10_000),
+        "cfsQuotaBurstPercent": whole(100),
+        "cfsQuotaBurstPeriodSeconds": whole(-1),
         "sharePoolThresholdPercent": _PERCENT,
     }
 )
 _SYSTEM = Rules(
-    ranges={"minFreeKbytesFactor": _FROM_1, "watermarkScaleFactor": (1, 400), "memcgReapBackGround": _SWITCH},
+    {
+        "minFreeKbytesFactor": _FROM_1,
+        "watermarkScaleFactor": whole(1, 400),
+        "memcgReapBackGround": _SWITCH,
+        "totalNetworkBandwidth": amount,
+        "pageCacheLimitEnabled": _SWITCH,
+    }
 )
+NETWORK_REQUESTS = ("ingressRequest", "egressRequest")
+_NETWORK = ("ingressRequest", "ingressLimit", "egressRequest", "egressLimit")
+_IO_LIMITS = ("readIOPS", "writeIOPS", "readBPS", "writeBPS", "readLatency", "writeLatency")
+_IO_MODEL = tuple(f"model{way}{what}" for way in ("Read", "Write") for what in ("BPS", "SeqIOPS", "RandIOPS"))
+_IO = {
+    **dict.fromkeys(_IO_LIMITS, _FROM_0),
+    **dict.fromkeys(_IO_MODEL, _FROM_1),
+    **dict.fromkeys(("readLatencyPercent", "writeLatencyPercent"), _PERCENT),
+    "ioWeightPercent": whole(1, 100),
+    "enableUserModel": flag,
+}
+_BLOCK = members_of({"name": text, "type": one_of("device", "volumegroup", "podvolume"), "ioCfg": members_of(_IO)})
 _CLASS = Rules(
     within={
-        "cpuQOS": Rules({"groupIdentity": (-1, 2), "schedIdle": _SWITCH}),
-        "resctrlQOS": Rules({"mbaPercent": _PERCENT}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)),
+        "cpuQOS": Rules({"enable": flag, "groupIdentity": whole(-1, 2), "schedIdle": _SWITCH, "coreExpeller": flag}),
+        "resctrlQOS": Rules(
+            {"enable": flag, "mbaPercent": _PERCENT}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
+        ),
         "memoryQOS": Rules(
             {
+                "enable": flag,
                 "minLimitPercent": _PERCENT,
                 "lowLimitPercent": _PERCENT,
                 "throttlingPercent": _PERCENT,
                 "wmarkRatio": _PERCENT,
-                "wmarkScalePermill": (1, 1000),
-                "wmarkMinAdj": (-25, 50),
+                "wmarkScalePermill": whole(1, 1000),
+                "wmarkMinAdj": whole(-25, 50),
                 "priorityEnable": _SWITCH,
-                "priority": (0, 12),
+                "priority": whole(0, 12),
                 "oomKillGroup": _SWITCH,
+                "pageCacheLimitEnable": _SWITCH,
+                "pageCacheLimitSync": _SWITCH,
+                "pageCacheLimitSize": _FROM_0,
             }
         ),
+        "blkioQOS": Rules({"enable": flag, "blocks": each_element(_BLOCK)}),
+        "networkQOS": Rules({"enable": flag, **dict.fromkeys(_NETWORK, percent_or_amount)}),
     }
 )
-_QOS = Rules(within=dict.fromkeys(("lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot"), _CLASS))
+QOS_CLASSES = ("lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot")
+_POLICIES = Rules({"cpuPolicy": one_of("groupIdentity", "coreSched"), "netQOSPolicy": one_of("tc", "terway-qos")})
+_QOS = Rules(within={"policies": _POLICIES, **dict.fromkeys(QOS_CLASSES, _CLASS)})
+_APPLICATION = members_of(
+    {
+        "name": text,
+        "priority": one_of(*(tier.value for tier in PriorityClass if tier)),
+        "qos": one_of(*(qos.value for qos in QoSClass if qos)),
+        "cgroupPath": members_of(
+            {
+                "base": one_of("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"),
+                "parentDir": text,
+                "relativePath": text,
+            }
+        ),
+        "strategy": mapping,
+    },
+    needed=("name",),
+)
+_MODEL = members_of(
+    dict.fromkeys(("baseRatio", "hyperThreadEnabledRatio", "turboEnabledRatio", "hyperThreadTurboEnabledRatio"), _RATIO)
+)
+_NORMALIZATION = Rules({"enable": flag, "ratioModel": each_member(_MODEL), "defaultRatio": _RATIO})
+_AMPLIFICATION = Rules({"enable": flag, "resourceAmplificationRatio": each_member(number(None, 1.0, None))})
 
 SECTIONS: Mapping[str, Section] = {
-    "colocation-config": Section("", "nodeConfigs", _COLOCATION),
+    "colocation-config": Section("", "nodeConfigs", COLOCATION),
     "resource-threshold-config": Section("clusterStrategy", "nodeStrategies", _THRESHOLDS),
     "resource-qos-config": Section("clusterStrategy", "nodeStrategies", _QOS),
     "system-config": Section("clusterStrategy", "nodeStrategies", _SYSTEM),
     "cpu-burst-config": Section("clusterStrategy", "nodeStrategies", _BURST),
+    "host-application-config": Section(
+        "", "nodeConfigs", Rules({"applications": each_element(_APPLICATION)}), by_node=False
+    ),
+    "cpu-normalization-config": Section("", "nodeConfigs", _NORMALIZATION, by_node=False),
+    "resource-amplification-config": Section("", "nodeConfigs", _AMPLIFICATION, by_node=False),
 }
 """The sections that are checked, in order."""
-
-
-def member(value: Json, name: str) -> Json:
-    """Return a member of a JSON object, its name in any case; None where it is absent or null."""
-    if not isinstance(value, dict):
-        return None
-    return value[name] if name in value else next((value[key] for key in value if key.lower() == name.lower()), None)
 
 
 def section_errors(path: str, section: Section, config: Json) -> list[FieldError]:
@@ -133,6 +212,8 @@ def section_errors(path: str, section: Section, config: Json) -> list[FieldError
     entries = member(config, section.entries)
     if not isinstance(entries, list):
         return found if entries is None else [*found, wrong_type(f"{path}.{section.entries}", "must be an array")]
+    if len(entries) > MAX_ENTRIES:
+        return [*found, invalid(f"{path}.{section.entries}", len(entries), f"must have at most {MAX_ENTRIES} entries")]
     for index, entry in enumerate(entries):
         found += strategy_errors(f"{path}.{section.entries}[{index}]", section.rules, entry)
     return found
@@ -145,35 +226,20 @@ def strategy_errors(path: str, rules: Rules, strategy: Json) -> list[FieldError]
     if not isinstance(strategy, dict):
         return [wrong_type(path, "must be an object")]
     found: list[FieldError] = []
-    for name, allowed in rules.ranges.items():
-        found += _out_of_range(f"{path}.{name}", member(strategy, name), allowed)
+    for name, check in rules.checks.items():
+        value = member(strategy, name)
+        if value is not None:
+            found += check(f"{path}.{name}", value)
     for lower, upper in rules.pairs:
         found += _pair_errors(path, (lower, upper), (member(strategy, lower), member(strategy, upper)))
-    for name in rules.shares:
-        share = member(strategy, name)
-        if share is not None and (isinstance(share, bool) or not isinstance(share, (int, float))):
-            found.append(wrong_type(f"{path}.{name}", "must be a number"))
-        elif share is not None and not 0 < share <= 1:
-            found.append(invalid(f"{path}.{name}", share, "must be above 0 and at most 1"))
     for name, inner in rules.within.items():
         found += strategy_errors(f"{path}.{name}", inner, member(strategy, name))
     return found
 
 
-def _out_of_range(field: str, value: Json, allowed: Range) -> list[FieldError]:
-    low, high = allowed
-    if value is None:
-        return []
-    if isinstance(value, bool) or not isinstance(value, int):
-        return [wrong_type(field, "must be a whole number")]
-    if value < low or (high is not None and value > high):
-        return [invalid(field, value, f"must be at least {low}" + ("" if high is None else f" and at most {high}"))]
-    return []
-
-
 def _pair_errors(path: str, names: tuple[str, str], values: tuple[Json, Json]) -> list[FieldError]:
     named = zip(names, values, strict=True)
-    found = [error for name, value in named for error in _out_of_range(f"{path}.{name}", value, _PERCENT)]
+    found = [error for name, value in named if value is not None for error in _PERCENT(f"{path}.{name}", value)]
     lower, upper = values
     if found or (lower is None and upper is None):
         return found

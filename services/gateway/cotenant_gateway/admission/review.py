@@ -1,8 +1,9 @@
 """What an admission function gets and returns.
 
 A mutator takes a `Review` and returns a `Mutation`: the new document, a description of the change, and the facts that it
-follows from; None if it changes nothing. It raises ApiError where it would have to act and cannot. A validator takes a `Review`
-and returns field errors. Both are pure: what they look up is in the read model that the review carries.
+follows from; None if it changes nothing. It raises ApiError where it would have to act and cannot. A validator takes a
+`Review` and returns field errors; a warner, asked once there are none, returns texts for the writer. All are pure: what they
+look up is in the read model that the review carries.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cotenant.api.objects.metadata import Headed
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import DocumentError, without_nulls
 from cotenant.api.validation.fields import FieldError, wrong_type
+from cotenant.domain.quota.gates import QuotaGates
 
 V = TypeVar("V")
 T = TypeVar("T")
@@ -28,6 +30,10 @@ _WRONG = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?
 
 class ObjectSource(Protocol):
     """The read model, as admission reads it."""
+
+    @property
+    def quota_gates(self) -> QuotaGates:
+        """Which rules of quotas are on."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Snapshot | None:
         """Return one object."""
@@ -69,6 +75,8 @@ class Review(msgspec.Struct):
     """What mutators did, in words."""
     causes: tuple[str, ...] = ()
     """The facts that it follows from."""
+    warnings: tuple[str, ...] = ()
+    """What the writer is to be told although the object is taken."""
 
     @property
     def kind(self) -> Kind:
@@ -97,6 +105,8 @@ class Review(msgspec.Struct):
 
 Mutator = Callable[[Review], Mutation | None]
 Validator = Callable[[Review], list[FieldError]]
+Warner = Callable[[Review], list[str]]
+"""Returns what the writer is to be told of an object that is taken."""
 
 
 class WrongTypes(Exception):  # noqa: N818 - answered with 400

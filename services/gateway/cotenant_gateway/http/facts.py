@@ -2,7 +2,8 @@
 
 * `events?since=SEQ&for=KIND/NAME&follow=1&namespace=NS`: the log's events as JSON lines: stream, sequence, time,
 type, a sentence, causes, the id of its trace;
-* `explain/pod/<namespace>/<name>`, `explain/node/<name>`: the chain of causes back to samples and objects, as JSON;
+* `explain/pod/<namespace>/<name>`, `explain/node/<name>`, `explain/quota/<name>`: the chain of causes back to samples and
+objects, as JSON;
 * `deadletters`: the newest messages that could not be used, by whom and why, as a list of objects;
 * `status`: the services that answer, their counts, the dead letters;
 * POST `nodes/<name>/adopt`: have a node's executor take LOG for its own (`cotenant admin adopt`).
@@ -19,18 +20,30 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
+from cotenant.domain.quota.names import ROOT
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectDeleted
+from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.requests import adopt_subject
-from cotenant.explain.causes import CauseWalk, Explanation, concerns, event_line, explain_node, explain_pod
+from cotenant.explain.causes import (
+    CauseWalk,
+    Explanation,
+    concerns,
+    event_line,
+    explain_node,
+    explain_pod,
+    explain_quota,
+)
+from cotenant.explain.quotas import runtime_reasons
+from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS, published_quota
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant.log.contract import EXECUTION, LOG
 from cotenant.log.nats.log import NatsLog
 from cotenant.log.nats.lookups import Lost
 from cotenant.log.nats.reader import NatsReader
-from cotenant.model.subjects import eviction_subject, pod_subject
+from cotenant.model.subjects import eviction_subject, pod_subject, quota_subject
 from cotenant_gateway.http.bodies import json_response
 from cotenant_gateway.http.clients.limits import MIB, StreamKind
 from cotenant_gateway.http.clients.streams import OpenStream, OpenStreams
@@ -88,6 +101,8 @@ class FactHandlers:
                 return await self._explain_pod(parts[2], parts[3])
             if len(parts) == 3 and parts[:2] == ["explain", "node"]:
                 return await self._explain_node(parts[2])
+            if len(parts) == 3 and parts[:2] == ["explain", "quota"]:
+                return await self._explain_quota(parts[2])
         raise no_such_path()
 
     # -- explain -------------------------------------------------------------------------------------------------
@@ -151,6 +166,28 @@ class FactHandlers:
         if node.stored is not None:
             roots += await self._events_at([node.stored.sequence])
         explanation: Explanation = explain_node(name, roots, await self._walk(roots))
+        return json_response(msgspec.json.encode(explanation))
+
+    async def _explain_quota(self, name: str) -> web.Response:
+        """A quota is known by its name alone."""
+        quotas = list(self._gateway.core.objects(ELASTIC_QUOTAS))
+        found = next((snapshot for snapshot in quotas if snapshot.address.name == name), None)
+        if found is None:
+            raise not_found(ELASTIC_QUOTAS, name)
+        roots = list(found.parts.values())
+        if found.stored is not None:
+            roots += await self._events_at([found.stored.sequence])
+        quota = published_quota(found)
+        reasons: list[str] = []
+        if quota is not None:
+            above = await self._log.last_known(quota_subject(quota.tree, quota.parent or ROOT))
+            parent = above.data if above is not None and isinstance(above.data, QuotaRuntime) else None
+            published = (published_quota(snapshot) for snapshot in quotas if snapshot is not found)
+            place = (quota.tree, quota.parent)
+            siblings = [each for each in published if each is not None and (each.tree, each.parent) == place]
+            reasons = list(runtime_reasons(quota, parent, siblings))
+        walk = await self._walk(roots)
+        explanation = explain_quota(found.address.namespace, quota, name, reasons, roots, walk)
         return json_response(msgspec.json.encode(explanation))
 
     # -- events --------------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ from cotenant_gateway.http.openapi.unknown_fields import unknown_fields
 from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
+from cotenant_gateway.http.warning_headers import with_warnings
 from cotenant_gateway.http.watching import watch
 from cotenant_gateway.loop.requests import Check, no_check
 from cotenant_gateway.planning.documents import existing
@@ -208,7 +209,7 @@ class ResourceHandlers:
         check_json(request)
         body = await read_body(request)
         warnings = self._unknown_fields(request, target, body)
-        document = await self._gateway.create(
+        shown = await self._gateway.create(
             target.kind,
             target.namespace,
             body,
@@ -216,7 +217,7 @@ class ResourceHandlers:
             dry_run=is_dry_run(request),
             check=self._check(request, target),
         )
-        return _warning(json_response(document, 201), warnings)
+        return with_warnings(json_response(shown.document, 201), warnings, shown.warnings)
 
     def _unknown_fields(self, request: web.BaseRequest, target: Target, body: bytes) -> list[str]:
         """Return what to warn of in a body, as `fieldValidation` asks. Raises ApiError (400) where it asks to refuse that."""
@@ -239,7 +240,7 @@ class ResourceHandlers:
         check_json(request)
         body = await read_body(request)
         warnings = self._unknown_fields(request, target, body)
-        document = await self._gateway.replace(
+        shown = await self._gateway.replace(
             target.kind,
             target.namespace,
             target.name,
@@ -249,14 +250,14 @@ class ResourceHandlers:
             status_only=status_only,
             check=self._check(request, target),
         )
-        return _warning(json_response(document), warnings)
+        return with_warnings(json_response(shown.document), warnings, shown.warnings)
 
     async def _patch(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
         if request.content_type not in PATCH_TYPES:
             raise unsupported_media(request.content_type, PATCH_TYPES)
         body = await read_body(request)
         warnings = self._unknown_fields(request, target, body)
-        document = await self._gateway.patch(
+        shown = await self._gateway.patch(
             target.kind,
             target.namespace,
             target.name,
@@ -267,7 +268,7 @@ class ResourceHandlers:
             status_only=status_only,
             check=self._check(request, target),
         )
-        return _warning(json_response(document), warnings)
+        return with_warnings(json_response(shown.document), warnings, shown.warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         deletion, dry_run = await read_deletion(request)
@@ -352,14 +353,6 @@ class ResourceHandlers:
             if not outcome.allowed:
                 raise budget_refuses(target.kind, target.name, outcome.message)
         return json_response(msgspec.json.encode(status_object(201, "", "", status="Success")), 201)
-
-
-def _warning(response: web.Response, warnings: list[str]) -> web.Response:
-    """Add warnings to an answer, one header each (RFC 7234, as Kubernetes sends them)."""
-    for warning in warnings:
-        text = warning.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{"".join(char for char in text if char.isprintable())[:512]}"')
-    return response
 
 
 def list_document(kind: Kind, snapshots: list[Snapshot], metadata: dict[str, object]) -> bytes:

@@ -1,5 +1,6 @@
 """What the gateway stores without a request: endings, registrations, budgets' statuses, built-in objects, service accounts of
-namespaces, finished pods that are to be deleted, and what other services left behind.
+namespaces, root quotas of quota profiles, profiles of pods that wait, finished pods that are to be deleted, and what other
+services left behind.
 
 Level-triggered: each look yields what the read model lacks at that moment. The caller stores the plans of one yield before it
 takes the next, as far as it waits for them; a plan that the log refuses is yielded again after a later fold.
@@ -7,6 +8,7 @@ takes the next, as far as it waits for them; a plan that the log refuses is yiel
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -15,19 +17,26 @@ import msgspec
 from cotenant.api.edits import with_metadata
 from cotenant.api.times import rfc3339
 from cotenant.events.objects import ObjectStored
+from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.log.plans import Plan, PlannedWrite
+from cotenant_gateway.loop.waiting_pods import WaitingPods
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
+from cotenant_gateway.planning.declared import documents_of_no_node
 from cotenant_gateway.planning.default_accounts import Seen, missing_default_accounts, seen_accounts
 from cotenant_gateway.planning.endings import endings, registrations
 from cotenant_gateway.planning.leftovers import ended_runs, leftovers
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD, collected_pods
+from cotenant_gateway.planning.profiled_quotas import QuotaRefused, profiled_quotas
 from cotenant_gateway.read_model.core import GatewayCore
+
+logger = logging.getLogger(__name__)
 
 BUILT_INS_EVERY = timedelta(seconds=1)
 ACCOUNTS_EVERY = timedelta(seconds=1)
 COLLECTED_EVERY = timedelta(seconds=1)
+PROFILED_EVERY = timedelta(seconds=1)
 GATHERED_ENDINGS = timedelta(milliseconds=250)
 """The first thing that ends is stored at once, what ends within this time of it together: a tombstone by itself costs the
 server more than one of many."""
@@ -54,6 +63,7 @@ class Duties:
         """`terminated_pods`: so many finished pods are kept; 0: all."""
         self._core = core
         self._terminated_pods = terminated_pods
+        self._waiting_pods = WaitingPods(core)
         self._ended: datetime | None = None
         self._collected: datetime | None = None
         self._new_uid = new_uid
@@ -61,6 +71,9 @@ class Duties:
         self._budgets_seen: tuple[int, datetime] | None = None
         self._built_ins_seen: datetime | None = None
         self._accounts_seen: tuple[datetime, Seen | None] = (datetime.min.replace(tzinfo=UTC), None)
+        self._profiled: datetime | None = None
+        self._refused: dict[str, str] = {}
+        """By profile, why its quota cannot be stored, as it was said last."""
         self.complete = False
         """Whether a look has found every built-in object."""
 
@@ -87,9 +100,28 @@ class Duties:
         if missing:
             yield missing
 
+    def profiled_quotas(self, now: datetime) -> Iterator[Sequence[Plan]]:
+        """Yield the root quotas that profiles lack or that have changed, once a second. What is refused is said once."""
+        core, seen = self._core(), self._profiled
+        if not core.collections[QUOTA_PROFILES].slots or (seen is not None and seen <= now < seen + PROFILED_EVERY):
+            return
+        self._profiled = now
+        plans: list[Plan] = []
+        refused: dict[str, str] = {}
+        for found in profiled_quotas(core):
+            if isinstance(found, QuotaRefused):
+                refused[found.profile] = found.message
+                if self._refused.get(found.profile) != found.message:
+                    logger.warning("ElasticQuotaProfile %s: %s", found.profile, found.message)
+            else:
+                plans.append(self._with_identity(found, now) if found.creates else found)
+        self._refused = refused
+        if plans:
+            yield plans
+
     def due(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield what the read model makes due: endings, then registrations, then budgets, then once a second finished pods and
-        what is left of pods."""
+        """Yield what the read model makes due: endings, then registrations, then budgets, then once a second pods that wait for
+        profiles, finished pods and what is left of pods."""
         core = self._core()
         if (core.may_end or core.orphaned or core.pod_ends.left) and self._endings_are_due(now):
             plans = [*endings(core, now), *ended_runs(core)]
@@ -100,6 +132,13 @@ class Duties:
         if self._budgets.every is not None and core.collections[BUDGETS].slots and self._budgets_are_due(core, now):
             self._budgets_seen = (core.folded, now)
             yield list(budget_updates(core, now))
+        if core.declared:
+            gone = list(documents_of_no_node(core))
+            if gone:
+                yield gone
+        waiting = self._waiting_pods.due(now)
+        if waiting:
+            yield waiting
         ends, collected = core.pod_ends, self._collected
         if (ends.finished or ends.deserted or ends.outcomes) and not (
             collected is not None and collected <= now < collected + COLLECTED_EVERY
@@ -134,6 +173,6 @@ class Duties:
         for write in plan.writes:
             assert isinstance(write.payload, ObjectStored)
             given = {"uid": self._new_uid(), "creationTimestamp": rfc3339(now), "generation": 1}
-            payload = ObjectStored(object=with_metadata(write.payload.object, given))
+            payload = ObjectStored(object=with_metadata(write.payload.object, given), admission=write.payload.admission)
             writes.append(PlannedWrite(write.subject, payload, write.expected, write.tombstone, write.causes))
         return Plan(tuple(writes), plan.creates)

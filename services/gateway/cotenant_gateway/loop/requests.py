@@ -26,6 +26,8 @@ from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import MODIFIED, ApiError, conflict, insufficient_storage, unavailable
 
+CHARGE_ATTEMPTS = 100
+"""Of a plan that charges a quota: all that arrive together charge the same object, one after the other."""
 _OUTCOMES = (Written, Refused, NoAnswer)
 Check = Callable[[Planned], None]
 """Raises ApiError where its caller may not have this stored."""
@@ -145,8 +147,9 @@ class Requests:
         raise unavailable(f"the eviction of {where} was overtaken {self._attempts} times; try again")
 
     def _carry_out(self, plan: Callable[[], Planned], dry_run: bool, check: Check = no_check) -> Request[Carried]:
-        waited = False
-        for _ in range(self._attempts):
+        waited, attempt, attempts = False, 0, self._attempts
+        while attempt < attempts:
+            attempt += 1
             try:
                 planned = plan()
             except TooNew as newer:
@@ -157,6 +160,8 @@ class Requests:
             check(planned)
             if planned.plan is None or dry_run:
                 return Carried(planned, 0)
+            if len(planned.plan.writes) > 1:
+                attempts = max(attempts, CHARGE_ATTEMPTS)
             seen = self._core().folded
             outcome = _answered((yield from storing(planned.plan, seen)))
             if isinstance(outcome, Written):

@@ -14,6 +14,7 @@ from cotenant.api.splices import member_object, raw
 from cotenant.api.times import rfc3339
 from cotenant.events.objects import ObjectStored
 from cotenant.log.plans import Plan, object_write
+from cotenant_gateway.admission.quotas.charging import charge_quota
 from cotenant_gateway.planning.documents import (
     Planned,
     admitted,
@@ -56,4 +57,6 @@ def plan_creation(
         raise already_exists(kind, name)
     stored = ObjectStored(object=review.document, admission=review.notes)
     write = object_write(address, stored, core.own_sequence(kind, namespace, name), causes=review.causes)
-    return Planned(address, review.document, Plan((write,), creates=True))
+    charge = charge_quota(review)
+    plan = Plan((write,) if charge is None else (write, charge), creates=True)
+    return Planned(address, review.document, plan, warnings=review.warnings)

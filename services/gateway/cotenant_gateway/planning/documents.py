@@ -40,6 +40,8 @@ class Planned(msgspec.Struct, frozen=True):
     document: msgspec.Raw
     plan: Plan | None
     was: Snapshot | None = None
+    warnings: tuple[str, ...] = ()
+    """What the writer is to be told beside the object."""
 
 
 def read_object(kinds: Registry, kind: Kind, namespace: str, body: bytes) -> tuple[Members, AnyObject]:
@@ -107,7 +109,11 @@ def admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: Sn
     refusal = namespace_refusal(review)
     if refusal is not None:
         raise refusal
-    errors = admit(review)
+    try:
+        errors = admit(review)
+    except DocumentError as error:
+        # What no view of the kind looks at is not of the type that a mutator needs.
+        raise bad_request(f"the object provided cannot be read: {error}") from error
     if errors:
         # If a profile changed it, the user must be told.
         raise invalid_object(kind, name, errors, review.notes if review.causes else ())

@@ -3,8 +3,9 @@
 An object with a deletionTimestamp ends (its tombstone is stored) when no finalizer is left and, for a pod, when no
 placement of it is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first
 deletes what is in it; what a gateway that had not folded that yet stores there later is deleted too. With a node
-ends what its executor reported at its start: nothing else would end it, and once the node's tombstone has expired it would make
-a node of a machine that is gone. Every intent is fenced by the object's own sequence, so two gateways do no harm.
+ends what its executor reported of itself and of its machine: nothing else would end it, and once the node's tombstone has
+expired it would make a node of a machine that is gone. Every intent is fenced by the object's own sequence, so two gateways
+do no harm.
 
 What waits is looked at again when it changes (`GatewayCore.may_end`), as many may be ending at a time; a namespace, whose end
 depends on other objects, at every look.
@@ -21,6 +22,7 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.runs import ExecutorStatus
+from cotenant.events.topology import MachineTopology
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS, live_placement
@@ -42,7 +44,7 @@ def end(snapshot: Snapshot) -> Plan:
             *(
                 PlannedWrite(event.subject, event.data, event.sequence, tombstone=True, causes=(f"LOG:{event.sequence}",))
                 for event in reports
-                if isinstance(event.data, ExecutorStatus) and not event.tombstone
+                if isinstance(event.data, ExecutorStatus | MachineTopology) and not event.tombstone
             ),
         )
     )

@@ -19,7 +19,9 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import DocumentError, Members, is_object, member_object, members, put_or_drop, raw
 from cotenant.events.objects import ObjectStored
 from cotenant.log.plans import Plan, object_write
+from cotenant_gateway.admission.quotas.charging import charge_quota
 from cotenant_gateway.admission.review import WrongTypes, type_error
+from cotenant_gateway.planning.declared import with_document
 from cotenant_gateway.planning.documents import (
     HEAD,
     Planned,
@@ -49,10 +51,16 @@ def plan_replacement(
         raise bad_request(
             f"the name of the object ({head.metadata.name or 'based on the URL'}) does not match the name on the URL ({name})"
         )
-    snapshot = existing(core, kind, namespace, name)
-    check_writable(snapshot)
+    snapshot, uid = _writable(core, existing(core, kind, namespace, name), head.metadata.uid)
     check_version(core, snapshot, head.metadata.resource_version)
-    return _update(core, snapshot, raw(top), head.metadata.uid, status_only=status_only)
+    return _update(core, snapshot, raw(top), uid, status_only=status_only)
+
+
+def _writable(core: GatewayCore, shown: Snapshot, uid: str) -> tuple[Snapshot, str]:
+    """Return the object with the document that is to be changed, and the uid that the writer means of it. Raises ApiError."""
+    snapshot = with_document(core, shown)
+    check_writable(snapshot)
+    return snapshot, "" if snapshot is not shown and uid == shown.uid else uid
 
 
 _PATCHES = {
@@ -67,10 +75,10 @@ def plan_patch(
     core: GatewayCore, kind: Kind, namespace: str, name: str, patch_type: str, patch: bytes, *, status_only: bool = False
 ) -> Planned:
     """Return the plan of a patch. The patch applies to the object as the API shows it. Raises ApiError, TooNew."""
-    snapshot = existing(core, kind, namespace, name)
-    check_writable(snapshot)
+    shown = existing(core, kind, namespace, name)
+    snapshot, _ = _writable(core, shown, "")
     try:
-        patched = _PATCHES[patch_type](msgspec.Raw(snapshot.document), msgspec.Raw(patch))
+        patched = _PATCHES[patch_type](msgspec.Raw(shown.document), msgspec.Raw(patch))
         top = members(patched)
         head = HEAD.decode(patched)
         given = _patched_version(patch_type, patch)
@@ -88,7 +96,8 @@ def plan_patch(
     if head.metadata.name != name or (kind.namespaced and head.metadata.namespace != namespace):
         raise bad_request("a patch cannot change the name or the namespace of an object")
     check_kind(core.kinds, kind, head)
-    return _update(core, snapshot, raw(top), head.metadata.uid, status_only=status_only)
+    uid = "" if snapshot is not shown and head.metadata.uid == shown.uid else head.metadata.uid
+    return _update(core, snapshot, raw(top), uid, status_only=status_only)
 
 
 def invalid_patch(kind: Kind, name: str, why: str) -> ApiError:
@@ -125,16 +134,21 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
         except DocumentError as error:
             raise wrong_types(kind, WrongTypes(type_error(error))) from error
     review = admitted(core, address, document, snapshot)
-    document = _with_generation(review.document, stored.raw, stored.meta.generation)
+    document = with_generation(review.document, stored.raw, stored.meta.generation)
     if same_json(document, stored.raw):
-        return Planned(address, document, None, snapshot)
+        return Planned(address, document, None, snapshot, review.warnings)
     if stored.meta.deletion_timestamp is not None:
         added = set(review.view.metadata.finalizers) - set(stored.meta.finalizers)
         if added:
             raise forbidden(kind, name, f"no new finalizers can be added if the object is being deleted: {sorted(added)}")
     payload = ObjectStored(object=document, admission=review.notes)
-    plan = Plan((object_write(address, payload, stored.sequence, causes=(f"LOG:{stored.sequence}", *review.causes)),))
-    return Planned(address, document, plan, snapshot)
+    # An empty document that was put under other services' facts has no time: this write creates it.
+    creates = stored.time is None
+    causes = review.causes if creates else (f"LOG:{stored.sequence}", *review.causes)
+    write = object_write(address, payload, stored.sequence, causes=causes)
+    charge = charge_quota(review)
+    plan = Plan((write,) if charge is None else (write, charge), creates)
+    return Planned(address, document, plan, snapshot, review.warnings)
 
 
 def _with_status_of(stored: msgspec.Raw, written: msgspec.Raw) -> msgspec.Raw:
@@ -163,8 +177,8 @@ def _with_immutable_metadata(document: msgspec.Raw, stored: msgspec.Raw) -> msgs
     return raw(top)
 
 
-def _with_generation(document: msgspec.Raw, stored: msgspec.Raw, generation: int) -> msgspec.Raw:
-    """The document with `generation`, which counts changes of everything but metadata and status."""
+def with_generation(document: msgspec.Raw, stored: msgspec.Raw, generation: int) -> msgspec.Raw:
+    """Return the document with `generation`, which counts changes of everything but metadata and status."""
     if same_json(spec_of(document), spec_of(stored)):
         return document
     top = members(document)

@@ -4,15 +4,16 @@ In: facts (`objects.>`, `node.>`, `metrics.>`, `quotas.>`, `waiting.>`, `migrati
 object its document and the parts that other services add, and a ring of the last changes. Out: snapshots for get and
 list, changes for watch; `endings` and `budgets` decide from it what the gateway itself has to store.
 
-resourceVersion of an object is the highest sequence among its parts; parts that carry another uid than the document
-do not belong to it. `apply` is idempotent by (subject, sequence) and commutes across subjects: a slot keeps the last
-fact of each of its subjects, and the snapshot is computed from those alone. Indexes (`ending`, `unregistered`, `pod_ends`) only
-say where to look.
+resourceVersion of an object is the highest sequence among its parts; parts that carry another uid than the document do not
+belong to it. `apply` is idempotent by (subject, sequence) and commutes across subjects: a slot keeps the last fact of each of
+its subjects, and the snapshot is computed from those alone. Indexes (`ending`, `unregistered`, `pod_ends`) only say where to
+look.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ import msgspec
 from cotenant.api.definitions import PartKey, Registry
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot, stored_document
+from cotenant.domain.quota.gates import QuotaGates
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
@@ -40,6 +42,7 @@ from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
 from cotenant_gateway.read_model.slots import Collection, Slot
 
 T = TypeVar("T")
+ALL_OFF = QuotaGates()
 _OBJECTS = frozenset({ObjectStored, ObjectDeleted})
 _OF_SERVICES = frozenset({Commit, ServiceStarted})
 """Facts about the services themselves, of no API object."""
@@ -48,8 +51,12 @@ _OF_SERVICES = frozenset({Commit, ServiceStarted})
 class GatewayCore:
     """Fold of the log into API objects."""
 
-    def __init__(self, ring: ChangeRing | None = None, kinds: Registry = REGISTRY) -> None:
+    def __init__(
+        self, ring: ChangeRing | None = None, kinds: Registry = REGISTRY, quota_gates: QuotaGates = ALL_OFF
+    ) -> None:
         self.kinds = kinds
+        self.quota_gates = quota_gates
+        """Which rules of quotas admission has on: a setting of the gateway."""
         self.ring = ring or ChangeRing()
         self.folded = 0
         """Highest sequence folded: the version of every list."""
@@ -58,11 +65,10 @@ class GatewayCore:
         self.collections[EVENTS] = self._narrator
         self._by_tokens = {(kind.group or "core", kind.plural): of_kind for kind, of_kind in self.collections.items()}
         """The objects of a kind, by two tokens of their subjects."""
-        self._of_parts: dict[type, tuple[Collection, PartKey]] = {
-            payload: (self.collections[definition.kind], key)
-            for definition in kinds
-            for payload, key in definition.parts.items()
-        }
+        self._of_parts: dict[type, list[tuple[Collection, PartKey]]] = defaultdict(list)
+        for definition in kinds:
+            for payload, key_of in definition.parts.items():
+                self._of_parts[payload].append((self.collections[definition.kind], key_of))
         """The kinds to which facts of other services belong, by payload."""
         self._namespaces = self.collections[NAMESPACES].slots
         self._nodes = self.collections[NODES].slots
@@ -75,6 +81,8 @@ class GatewayCore:
         """Namespaces that have ended and in which an object was stored since, by a gateway that had not folded the end."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
+        self.declared: dict[tuple[str, str], Slot] = {}
+        """Documents of objects that other services' facts make, by resource and name: as many as users wrote."""
         self._ended = EndedObjects()
         self.unreadable = 0
         """Documents that are not valid objects of their kind."""
@@ -148,6 +156,11 @@ class GatewayCore:
             self.ending.pop(key, None)
             self.may_end.discard(key)
         self._index_namespace(slot)
+        if collection.definition.declarable:
+            if stored is not None:
+                self.declared[kind.resource, name] = slot
+            else:
+                self.declared.pop((kind.resource, name), None)
         if kind is PODS:
             self.pod_ends.pod_changed(slot)
         elif kind is NODES and stored is None:
@@ -168,13 +181,12 @@ class GatewayCore:
                 self.orphaned.add(namespace)
 
     def _apply_part(self, event: Event) -> None:
-        of_parts = self._of_parts.get(type(event.data))
-        if of_parts is None:
-            return
-        collection, key_of = of_parts
-        key = key_of(event)
-        if key is None:
-            return
+        for collection, key_of in self._of_parts.get(type(event.data), ()):
+            key = key_of(event)
+            if key is not None:
+                self._add_part(collection, key, event)
+
+    def _add_part(self, collection: Collection, key: tuple[str, str], event: Event) -> None:
         slot = collection.slots[key]
         existed, before = slot.exists, slot.snapshot if self._live else None
         if slot.add(event, self._live):
@@ -227,9 +239,10 @@ class GatewayCore:
     def derived(self, kind: Kind, compute: Callable[[GatewayCore], T]) -> T:
         """Return the result of a function over the objects of this kind alone; cached until one of them changes."""
         known = self.collections[kind].derived
-        if compute not in known:
-            known[compute] = compute(self)
-        found: T = known[compute]
+        try:
+            found: T = known[compute]
+        except KeyError:
+            found = known[compute] = compute(self)
         return found
 
     def cached(self, make: Callable[[], T]) -> T:

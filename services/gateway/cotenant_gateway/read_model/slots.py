@@ -65,7 +65,10 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         return True
 
     def _of_parts_alone(self, live: bool) -> None:
-        self.exists = self.address.kind.composed and any(not event.tombstone for event in self.parts.values())
+        makers = self.definition.made_by
+        self.exists = self.address.kind.composed and any(
+            not event.tombstone and (not makers or type(event.data) in makers) for event in self.parts.values()
+        )
         if live:
             self.drop_ended_parts()
 

@@ -35,8 +35,14 @@ class ReadModel:
     """The read model and the task that feeds it."""
 
     def __init__(
-        self, log: Log, identity: Identity, clock: Callable[[], datetime], figures: Figures | None = None
+        self,
+        log: Log,
+        identity: Identity,
+        clock: Callable[[], datetime],
+        figures: Figures | None = None,
+        new_core: Callable[[], GatewayCore] = GatewayCore,
     ) -> None:
+        """`new_core` makes the empty core of each load."""
         self.log = log
         self.identity = identity
         self.clock = clock
@@ -49,7 +55,8 @@ class ReadModel:
         self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._tickets = 0
         self._watchers: set[asyncio.Event] = set()
-        self.core = GatewayCore()
+        self.new_core = new_core
+        self.core = new_core()
         self.ready = asyncio.Event()
         self.folds = asyncio.Event()
         """Set after every pull that brought something; cleared by whoever acts on it."""
@@ -125,7 +132,7 @@ class _Folding(LoadingIncarnation):
     def __init__(self, model: ReadModel, load: Load) -> None:
         super().__init__(load)
         self._model = model
-        self._core = GatewayCore()
+        self._core = model.new_core()
         self._quarantine = model.quarantine
         self._clock = model.clock
 

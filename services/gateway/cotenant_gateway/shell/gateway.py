@@ -11,12 +11,15 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from cotenant.api.kinds import Kind
+from cotenant.domain.quota.gates import QuotaGates
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.log.contract import Head, Log, NoAnswer, Refused
@@ -30,8 +33,9 @@ from cotenant_gateway.loop.duties import Cadence, Duties
 from cotenant_gateway.loop.requests import Carried, Check, Requests, no_check, storing
 from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Step, Store
 from cotenant_gateway.planning.deletions import DeletionRequest
+from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
-from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.read_model.core import ALL_OFF, GatewayCore
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.space import SpaceWatch
 from cotenant_gateway.statuses import ApiError, unavailable
@@ -71,6 +75,17 @@ def new_suffix() -> str:
     return "".join(_SUFFIX_ALPHABET[byte % len(_SUFFIX_ALPHABET)] for byte in os.urandom(5))
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """An object as the API shows it, and what its writer is to be told beside it."""
+
+    document: bytes
+    warnings: tuple[str, ...] = ()
+
+
+Advise = Callable[[Planned], Awaitable[Sequence[str]]]
+"""Says what a write would bring about that is only tried (`dryRun`)."""
+
+
 class Gateway:
     """Requests in, objects out."""
 
@@ -83,19 +98,22 @@ class Gateway:
         terminated_pods: int = TERMINATED_POD_THRESHOLD,
         store: Path | None = None,
         figures: Figures | None = None,
+        quota_gates: QuotaGates = ALL_OFF,
     ) -> None:
         """`terminated_pods`: so many finished pods are kept; 0: all. `store`: the folder that nats-server stores in, where this
-        machine has it."""
+        machine has it. `quota_gates`: which rules of quotas are on."""
         self.log = log
         self.identity = identity
         self.clock = clock
-        self.follower = ReadModel(log, identity, clock, figures)
+        self.follower = ReadModel(log, identity, clock, figures, lambda: GatewayCore(quota_gates=quota_gates))
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
         self.writer = PlanWriter(
             log, identity.source, incarnation, clock, self.follower.folded, lambda causes: self.follower.traces.of(causes)
         )
         self.tracing: Tracing | None = None
         """Where spans are sent: that of each admission goes there."""
+        self.advise: Advise | None = None
+        """Asked for each dry run."""
         self.follower.on_load = self.writer.forget
         self.space = SpaceWatch(log, store)
         self.space.needs_room = lambda: self.follower.loading
@@ -131,10 +149,10 @@ class Gateway:
 
     async def create(
         self, kind: Kind, namespace: str, body: bytes, actor: str, *, dry_run: bool = False, check: Check = no_check
-    ) -> bytes:
+    ) -> Shown:
         """Create an object; returns it as the API shows it."""
         self._check_room(dry_run=dry_run)
-        return await self._shown(self._requests.create(kind, namespace, body, dry_run=dry_run, check=check), actor)
+        return await self._shown(self._requests.create(kind, namespace, body, dry_run=dry_run, check=check), actor, dry_run)
 
     async def replace(
         self,
@@ -147,12 +165,13 @@ class Gateway:
         dry_run: bool,
         status_only: bool = False,
         check: Check = no_check,
-    ) -> bytes:
+    ) -> Shown:
         """Replace an object, or its status."""
         ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
             self._requests.replace(kind, namespace, name, body, dry_run=dry_run, status_only=status_only, check=check),
             actor,
+            dry_run,
             ends=ends,
         )
 
@@ -168,7 +187,7 @@ class Gateway:
         dry_run: bool,
         status_only: bool = False,
         check: Check = no_check,
-    ) -> bytes:
+    ) -> Shown:
         """Patch an object, or its status."""
         ends = self._check_room(kind, namespace, name, dry_run=dry_run)
         return await self._shown(
@@ -176,6 +195,7 @@ class Gateway:
                 kind, namespace, name, patch_type, body, dry_run=dry_run, status_only=status_only, check=check
             ),
             actor,
+            dry_run,
             ends=ends,
         )
 
@@ -202,8 +222,12 @@ class Gateway:
             self.space.check(ends=ends)
         return ends
 
-    async def _shown(self, request: Request[Carried], actor: str, *, ends: bool = False) -> bytes:
-        return (await self._carry_out(request, actor, ends=ends)).document(self.core)
+    async def _shown(self, request: Request[Carried], actor: str, dry_run: bool, *, ends: bool = False) -> Shown:
+        carried = await self._carry_out(request, actor, ends=ends)
+        warnings = carried.planned.warnings
+        if dry_run and self.advise is not None:
+            warnings = (*warnings, *await self.advise(carried.planned))
+        return Shown(carried.document(self.core), warnings)
 
     async def _carry_out(self, request: Request[T], actor: str, *, ends: bool) -> T:
         """Answer the steps of a request until it ends. Raises ApiError."""
@@ -291,6 +315,8 @@ class Gateway:
             for plans in self._duties.built_ins(now):
                 self._take_on(plans)
             for plans in self._duties.default_accounts(now):
+                self._take_on(plans)
+            for plans in self._duties.profiled_quotas(now):
                 self._take_on(plans)
             if self._duties.complete:
                 self.ready.set()

@@ -1,8 +1,9 @@
 """Whether a pod that names this node itself has room here, as kubelet asks before it runs a pod.
 
-In: its requests, those of the pods that came before it, and what the node offers: what the executor reports of itself, and
-the batch and mid resources that the calculator offers. Out: None, or reason and message as kubelet writes them. Nobody has
-asked before: the scheduler places such a pod where it says. What the scheduler has chosen a node for is not asked about.
+In: its requests, those of the pods that came before it, and what the node offers: what the executor reports of itself, by how
+much the calculator amplifies that, and the batch and mid resources that it offers. Out: None, or reason and message as kubelet
+writes them. Nobody has asked before: the scheduler places such a pod where it says. What the scheduler has chosen a node for is
+not asked about.
 
 A resource that the executor does not know of is not looked at, as kubelet leaves out extended resources that the node lacks.
 Labels and taints are not looked at either: those of the Node object are not among what an executor reads.
@@ -17,6 +18,7 @@ from enum import Enum
 
 from msgspec import Struct
 
+from cotenant.domain.amplification import amplified
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, sequence_of
 
@@ -47,6 +49,8 @@ class Admission:
         """As the executor reports it."""
         self.overcommitted: Mapping[str, int] = {}
         """Batch and mid resources; empty before they are known."""
+        self.amplification: Mapping[str, float] = {}
+        """By how much the calculator amplifies what the executor reports."""
         self.waiting: set[Key] = set()
         """Pods that name this node and have not been asked about."""
 
@@ -61,7 +65,7 @@ class Admission:
         """
         asked = {key for key in self.waiting if key in pods and pods[key].names_node}
         self.waiting.clear()
-        allocatable = {**self.allocatable, **self.overcommitted}
+        allocatable = {**self.allocatable, **amplified(self.allocatable, self.amplification), **self.overcommitted}
         used: dict[str, int] = {}
         new: list[tuple[int, Key]] = []
         for key, placed in pods.items():

@@ -27,6 +27,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.topology import MachineTopology
 from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject, slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
@@ -37,7 +38,9 @@ from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_place
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_unfinished, pod_step
+from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Start, Stop
+from cotenant_node_executor.sampling.wanted import Wanted, wanted_by
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.strategy import RESTORE, Strategy
@@ -91,6 +94,9 @@ class ExecutorCore:
         self._slo: NodeSLORendered | None = None
         self._resources: NodeResources | None = None
         self._admission = Admission()
+        self._topology = TopologyReport(facts.name)
+        self.wanted = Wanted()
+        """What the node SLO asks to be measured; the same object while it does not change."""
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
         self.loaded = False
@@ -148,9 +154,13 @@ class ExecutorCore:
         elif isinstance(data, NodeSLORendered):
             self._slo = None if event.tombstone else data
             self.slo_ref = event.ref
-            self._changed = True
+            self._changed = self._topology.stale = True
+            wanted = wanted_by(self._slo)
+            if wanted != self.wanted:
+                self.wanted = wanted
         elif isinstance(data, NodeResources):
             self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
+            self._admission.amplification = {} if event.tombstone else data.amplification
             self._resources = None if event.tombstone else data
             self._changed = True
         elif isinstance(data, ExecutorStatus):
@@ -159,6 +169,8 @@ class ExecutorCore:
                 self.loaded = self.marked = data.boot == self.boot
                 self._admission.allocatable = data.allocatable
             self._changed = True
+        elif isinstance(data, MachineTopology):
+            self._topology.apply(event, data)
 
     def _apply_placement(self, data: Placement, event: Event) -> None:
         key = (data.namespace, data.name)
@@ -176,6 +188,8 @@ class ExecutorCore:
             self.pods.put(key, placed)
             if placed.names_node:
                 self._admission.waiting.add(key)
+        if self._topology.depends_on_pods or _holds_cpus(before) or _holds_cpus(self.pods.by_name.get(key)):
+            self._topology.stale = True
 
     def _apply_run(self, data: RunStatus, event: Event) -> None:
         key = (data.namespace, data.name)
@@ -219,6 +233,7 @@ class ExecutorCore:
         """Take the newest observation of the machine. `changed`: the pods whose states may differ from the last observation;
         None: unknown."""
         before, self._seen = self._seen, observation
+        self._topology.observe(observation.machine)
         self._steps.clear()
         if before is None:
             changed = observation.states.keys()
@@ -356,14 +371,18 @@ class ExecutorCore:
         return step
 
     def decide(self, now: datetime) -> Sequence[Event]:
-        """Return reports that are not on the log yet, by namespace and name, then tombstones for pods that are gone."""
+        """Return reports that are not on the log yet: of the machine, of pods by namespace and name, then tombstones for pods
+        that are gone."""
         seen = self._seen
         self.holds_reports = False
         if seen is None or not self.loaded:
             return ()
         self._changed = False
-        if not self._open:
-            return ()
+        topology = self._topology.decide(self.pods.views.values(), self._slo, now)
+        reports = self._reports(seen, now) if self._open else []
+        return reports if topology is None else [topology, *reports]
+
+    def _reports(self, seen: Observation, now: datetime) -> list[Event]:
         if self._admission.waiting:
             self._admit(seen)
         if self._stepped_at is not now:
@@ -400,7 +419,7 @@ class ExecutorCore:
             elif step is None or step.steady:
                 self._open.discard(key)
         events += ends
-        return events[:MAX_EVENTS_PER_DECISION]
+        return events[: MAX_EVENTS_PER_DECISION - 1]
 
     def _has_just_begun(self, key: Key, step: PodStep, known: _Report | None) -> bool:
         """Tell whether a pod's containers were ordered to start in this cycle for the first time. That it is pending is
@@ -422,6 +441,10 @@ class ExecutorCore:
         if not self._backoffs:
             return None
         return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
+
+
+def _holds_cpus(placed: DecodedPlacement | None) -> bool:
+    return placed is not None and placed.view is not None and bool(placed.view.bound_cpus)
 
 
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:

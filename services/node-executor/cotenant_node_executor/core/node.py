@@ -26,6 +26,7 @@ from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, Runtime
+from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.targets.interface import WriteReport
 
 HELD_TRACES = 500
@@ -42,6 +43,10 @@ class Machine(Protocol):
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
         """Observe the machine; without `sample` the last snapshot is returned again."""
+        ...
+
+    def measure(self, wanted: Wanted) -> None:
+        """Measure this from now on, beside node and pods."""
         ...
 
     def create(self, groups: Sequence[str]) -> None:
@@ -77,6 +82,8 @@ class ExecutorNode:
             name, core.boot, sample_seconds=periods.sample_seconds, report_seconds=periods.report_seconds
         )
         self._executions = Executions(name)
+        self._measured: Wanted | None = None
+        """What the machine was last told to measure."""
         self._traces: Traces | None = None
         """Of what was folded by `apply` and published; None where nobody follows traces, as in the simulator."""
         self.written_values = self.refused_values = 0
@@ -157,10 +164,13 @@ class ExecutorNode:
         if not self._adopted:
             machine.runtime.adopt(core.pods.to_run(), core.runs(), now)
             self._adopted = True
+        if core.wanted is not self._measured:
+            self._measured = core.wanted
+            machine.measure(core.wanted)
         seen = machine.observe(now, sample=sample)
         core.observe(seen, machine.runtime.changed())
         if sample and seen.snapshot is not None:
-            self._window.add(seen.snapshot, now)
+            self._window.add(seen.snapshot, now, seen.slow)
         plan = core.plan(now)
         if plan.groups:
             machine.create(plan.groups)
@@ -178,7 +188,7 @@ class ExecutorNode:
 
     def _usage(self, now: datetime) -> list[Event]:
         self._usage_at = now
-        message = self._window.message(self.core.pods.to_run(), now)
+        message = self._window.message(self.core.pods.to_run(), now, self.core.wanted)
         return [Event(subject=usage_subject(self.name), data=message, time=now, stream=USAGE)]
 
     def _early(self, now: datetime, done: Sequence[Event]) -> bool:

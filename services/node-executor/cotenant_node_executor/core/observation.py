@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from cotenant_node_executor.runtime.interface import ContainerState
+from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowReadings
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.targets.interface import Knob
 
@@ -25,3 +26,6 @@ class Observation(Struct, frozen=True, gc=False):
     groups: frozenset[str]
     current: Mapping[tuple[str, Knob], str]
     identity_sysctl: int | None = None
+    machine: MachineFacts | None = None
+    """The same object while nothing of it changes."""
+    slow: SlowReadings | None = None

@@ -1,8 +1,9 @@
 """Read the node and all groups once, and convert the counters into one snapshot.
 
-In: the driver's groups, /proc/stat, /proc/meminfo, /proc/pressure, and the directories of host applications (read only).
-Out: ``Snapshot``. Between cycles only the last counters of existing groups are kept. A group that disappears while it is read
-is skipped with the reason, and so are its containers.
+In: the driver's groups, /proc/stat, /proc/meminfo, /proc/pressure, and the directories of host applications (read only); where
+the node is given a part of the machine (`given`), the lines of its CPUs, and the counters of the groups that limit it. Out:
+``Snapshot``. Between cycles only the last counters of existing groups are kept. A group that disappears while it is read is
+skipped with the reason, and so are its containers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from cotenant_node_executor.sampling.counters import CounterFiles, counter_files, read_counters, read_pressure, read_pressures
-from cotenant_node_executor.sampling.proc import parse_busy_ticks, parse_node_meminfo
+from cotenant_node_executor.sampling.given import GivenMachine
+from cotenant_node_executor.sampling.proc import MemInfo, parse_busy_ticks, parse_busy_ticks_per_cpu, parse_node_meminfo
 from cotenant_node_executor.sampling.snapshot import (
     ContainerUsage,
     GroupUsage,
@@ -49,12 +51,16 @@ class Sampler:
         group_pressure: bool,
         proc: Path = Path("/proc"),
         cpu_capacity_milli: int | None = None,
+        given: GivenMachine | None = None,
     ) -> None:
-        """``group_pressure``: whether groups have pressure files (the capability "psi.group")."""
+        """``group_pressure``: whether groups have pressure files (the capability "psi.group"). ``given``: the part of the
+        machine that is measured; None: all of it."""
         self._driver = driver
         self._group_pressure = group_pressure
         self._proc = proc
-        self._capacity_milli = cpu_capacity_milli or (os.cpu_count() or 1) * 1000
+        self._given = given
+        whole_milli = given.capacity_milli if given is not None else (os.cpu_count() or 1) * 1000
+        self._capacity_milli = cpu_capacity_milli or whole_milli
         self._last_ticks: Counter | None = None
         self._last: dict[str, _Last] = {}
         self._last_ns: int | None = None
@@ -85,9 +91,10 @@ class Sampler:
         )
 
     def _read_node(self, now: int) -> NodeUsage:
-        ticks = Counter(parse_busy_ticks((self._proc / "stat").read_text()), now)
-        memory = parse_node_meminfo((self._proc / "meminfo").read_text())
-        cpu_milli = group_milli(self._last_ticks, ticks, JIFFY_NS)
+        used, unit_ns = self._read_cpu()
+        ticks = Counter(used, now)
+        memory = self._read_memory()
+        cpu_milli = group_milli(self._last_ticks, ticks, unit_ns)
         self._last_ticks = ticks
         stalls = (read_pressure(f"{self._proc}/pressure/{name}") for name in ("cpu", "memory", "io"))
         return NodeUsage(
@@ -98,6 +105,25 @@ class Sampler:
             memory_total_bytes=memory.total_bytes,
             pressure=PressureSet(*stalls),
         )
+
+    def _read_cpu(self) -> tuple[int, int]:
+        """A counter of the node's CPU time, and what one count is worth in ns."""
+        given = self._given
+        if given is not None and given.cpu_usage:
+            return parse_cpu_usage_ns(given.version, Path(given.cpu_usage).read_text()), 1
+        stat = (self._proc / "stat").read_text()
+        if given is None or given.whole:
+            return parse_busy_ticks(stat), JIFFY_NS
+        by_cpu = parse_busy_ticks_per_cpu(stat)
+        return sum(by_cpu.get(cpu, 0) for cpu in given.cpus), JIFFY_NS
+
+    def _read_memory(self) -> MemInfo:
+        given = self._given
+        if given is None or not given.memory_stat:
+            return parse_node_meminfo((self._proc / "meminfo").read_text())
+        stat = parse_memory_stat(given.version, Path(given.memory_stat).read_text())
+        total = given.memory_bytes
+        return MemInfo(total, max(total - stat.without_page_cache, 0), max(total - stat.with_page_cache, 0))
 
     def _read_groups(
         self, now: int, fresh: dict[str, _Last], skipped: list[Skipped]

@@ -13,13 +13,16 @@ from datetime import datetime
 from msgspec import Struct
 
 from cotenant.events.runs import ExecutorStatus
+from cotenant.events.topology import CpuBasicInfo, LogicalCPU, MachineTopology, NumaNode
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import MAX_PODS, ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import Order
+from cotenant_node_executor.sampling.slow.readings import COLLECTORS, MachineFacts
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.simulated.containers import SimulatedRuntime
 from cotenant_node_executor.simulated.files import SIMULATED_KNOBS, SimulatedFiles
 from cotenant_node_executor.simulated.groups import SimulatedGroups
@@ -54,6 +57,7 @@ class SimulatedMachine:
         self._files = SimulatedFiles(version, tuple(processor.cpu for processor in facts.processors))
         self._sampler = SimulatedSampler(facts, seed, self._files)
         self._snapshot: Snapshot | None = None
+        self._machine = simulated_topology(facts)
         self._current = self._files.texts(BOUND_QUOTA, BOUND_CPUS)
         """Present values of the watched files; the same object until something is written."""
         self._unwritten: set[str] = set()
@@ -72,7 +76,10 @@ class SimulatedMachine:
             for pod in self._sampler.out_of_memory:
                 self.runtime.run_out_of_memory(pod.uid, now)
                 states = self.runtime.poll(now)
-        return Observation(self._snapshot, states, self._groups.shown(), self._current)
+        return Observation(self._snapshot, states, self._groups.shown(), self._current, machine=self._machine)
+
+    def measure(self, wanted: Wanted) -> None:
+        """A simulated machine has neither page cache nor applications outside pods."""
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -142,6 +149,22 @@ def simulated_facts(name: str, size: NodeSize) -> NodeFacts:
         allocatable_milli=size.cpu_milli,
         memory_bytes=size.memory_bytes,
         processors=tuple(Processor(cpu=cpu, core=cpu // 2, socket=0, node=0) for cpu in range(size.cpu_milli // 1000)),
+    )
+
+
+def simulated_topology(facts: NodeFacts) -> MachineFacts:
+    """A machine of one NUMA node; nothing is measured of it but CPU and memory."""
+    cpus = tuple(
+        LogicalCPU(cpu=each.cpu, core=each.core, socket=each.socket, node=each.node) for each in facts.processors
+    )
+    return MachineFacts(
+        MachineTopology(
+            node=facts.name,
+            cpus=cpus,
+            numa_nodes=(NumaNode(node=0, memory_bytes=facts.memory_bytes, distances=(10,)),),
+            cpu=CpuBasicInfo(cpu_model="simulated", vendor_id="cotenant", hyper_thread_enabled=True),
+            unavailable=dict.fromkeys(COLLECTORS, "simulated"),
+        )
     )
 
 

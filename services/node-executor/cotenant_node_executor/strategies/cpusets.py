@@ -15,13 +15,13 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
+from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.cpuset_rule import (
     CpuPools,
     container_cpuset,
     host_application_cpuset,
     pools_without,
 )
-from cotenant_node_executor.strategies.host_applications import host_applications
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
@@ -68,7 +68,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     desired: dict[Place, tuple[Desired, ...]] = {}
     for group in sorted(situation.pods):
         _of_pod(situation.pods[group], pools, everything, desired)
-    for application in host_applications(situation.slo):
+    for application in wanted_by(situation.slo).host_applications:
         own = application.own_group
         if own is None or own not in situation.groups:
             continue

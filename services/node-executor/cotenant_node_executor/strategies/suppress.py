@@ -23,8 +23,8 @@ from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.batch_values import CFS_QUOTA
-from cotenant_node_executor.strategies.host_applications import host_applications
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.sections import THRESHOLD
 from cotenant_node_executor.strategies.situation import Situation
@@ -117,7 +117,7 @@ def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> Us
         float(reserved_milli(situation.node.capacity_milli, situation.node.allocatable_milli, annotated)),
         [*(PodClass(pod.uid, pod.qos, pod.kube_qos) for pod in situation.pods.values()), *_ended_batch(situation, snapshot)],
         used,
-        [HostApplication(each.name, each.qos, each.base) for each in host_applications(situation.slo)],
+        [HostApplication(each.name, each.qos, each.base) for each in wanted_by(situation.slo).host_applications],
         {
             name: float(each.usage.cpu_milli)
             for name, each in snapshot.host_applications.items()

@@ -10,17 +10,22 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.metadata import AnyObject
+from cotenant.api.objects.pod_group import PodGroup, decode_pod_group
 from cotenant.api.objects.policies import PriorityClassObject
+from cotenant.domain.gangs import gang_id
 from cotenant.domain.quota.membership import Membership
 from cotenant.events.envelope import Event
+from cotenant.events.gangs import PodGroupStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.runs import RunStatus
 from cotenant.model.subjects import selecting, tokens
 from cotenant_scheduler.cycle.assumed import Assumed
+from cotenant_scheduler.cycle.pod_groups import PodGroups
 from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
+from cotenant_scheduler.state.gangs import GangCache
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.pod_records import PlacementRecord
 from cotenant_scheduler.state.pods import PodCache
@@ -32,6 +37,7 @@ FILTERS = (
     "objects.core.namespaces.>",
     "objects.scheduling%2Ek8s%2Eio.priorityclasses.>",
     "objects.policy.poddisruptionbudgets.>",
+    "objects.scheduling%2Esigs%2Ek8s%2Eio.podgroups.>",
     "node.*.executor",
     "node.*.resources",
     "node.*.condition",
@@ -40,6 +46,7 @@ FILTERS = (
     "metrics.*",
     "quotas.>",
     "waiting.>",
+    "podgroups.>",
 )
 """What the service reads from LOG."""
 
@@ -52,12 +59,21 @@ class StateFolding:
     """Hands each message to its part of the state."""
 
     def __init__(
-        self, pods: PodCache, nodes: NodeCache, quotas: Quotas, budgets: DisruptionBudgets, assumed: Assumed
+        self,
+        pods: PodCache,
+        nodes: NodeCache,
+        quotas: Quotas,
+        budgets: DisruptionBudgets,
+        gangs: GangCache,
+        pod_groups: PodGroups,
+        assumed: Assumed,
     ) -> None:
         self._pods = pods
         self._nodes = nodes
         self._quotas = quotas
         self._budgets = budgets
+        self._gangs = gangs
+        self._pod_groups = pod_groups
         self._assumed = assumed
 
     def fold(self, event: Event, sequence: int) -> PlacementRecord | None:
@@ -103,6 +119,11 @@ class StateFolding:
                     self._budgets.set(namespace, name, event.data.object)
                 else:
                     self._budgets.drop(namespace, name)
+            case ("objects", "scheduling.sigs.k8s.io", "podgroups", namespace, name):
+                self._fold_pod_group(gang_id(namespace, name), event, sequence)
+            case ("podgroups", namespace, name):
+                status = event.data if not event.tombstone and isinstance(event.data, PodGroupStatus) else None
+                self._pod_groups.fold(gang_id(namespace, name), status, event.time)
         return None
 
     def last(self, subject: str) -> Event | None:
@@ -118,6 +139,10 @@ class StateFolding:
                 record = self._pods.records.get((namespace, name))
                 if record is not None and record.waiting is not None:
                     return Event(subject=subject, data=record.waiting, time=record.waiting_at)
+            case ("podgroups", namespace, name):
+                known = self._pod_groups.last(gang_id(namespace, name))
+                if known is not None:
+                    return Event(subject=subject, data=known[0], time=known[1])
             case _ if _READ.fullmatch(subject.encode()):
                 raise ValueError(f"{subject} is not written by the scheduler")
         return None
@@ -136,6 +161,15 @@ class StateFolding:
         finally:
             # An object that cannot be read counts as absent: its earlier labels are dropped.
             self._pods.label_namespace(name, labels)
+
+    def _fold_pod_group(self, identity: str, event: Event, sequence: int) -> None:
+        found: PodGroup | None = None
+        try:
+            if not event.tombstone and isinstance(event.data, ObjectStored):
+                found = decode_pod_group(event.data.object)
+        finally:
+            # As for a namespace: one that cannot be read counts as absent.
+            self._gangs.put_pod_group(identity, found, sequence)
 
     def _fold_priority_class(self, name: str, event: Event) -> None:
         if event.tombstone or not isinstance(event.data, ObjectStored):

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from itertools import takewhile
+
+import msgspec
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import Event
-from cotenant.events.placements import Figure, Placement
+from cotenant.events.placements import Figure, Placement, Waiting
 from cotenant.model.subjects import placement_subject
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
@@ -109,9 +112,8 @@ class Placing:
             if membership is not None:
                 refusal = self._admission.check(shape, membership, charge.preemptible)
                 if refusal is not None:
-                    alike.template = self._waiting.refused_by_quota(alike, refusal, self._quotas.causes(membership))
-                    self._nominations.end(record.key)
-                    walk.close()
+                    previous = None
+                    self._refused_by_quota(walk, record, alike, refusal, now, bound)
                     continue
             if self._nominations.hold(shape.priority, alike.nominated):
                 previous = None
@@ -146,6 +148,27 @@ class Placing:
         waiting = self._waiting.decide(now, limit - len(bound), self._preempting.nominated) if top is None else []
         return bound, waiting
 
+    def _refused_by_quota(
+        self, walk: Walk, record: PodRecord, alike: EquivalenceClass, refusal: Waiting, now: datetime, bound: list[Event]
+    ) -> None:
+        """Nominate a pod that its quota refuses, or record why it waits."""
+        charge = alike.charge
+        assert charge.membership is not None
+        causes = self._quotas.causes(charge.membership)
+        if not self._preempting.may_preempt_in_quota(record, alike):
+            alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
+            walk.close()
+            return
+        self._nominations.hold(charge.shape.priority, alike.nominated)
+        evaluation = self._results.evaluation(charge.shape)
+        nominated = self._preempting.refused_by_quota(record, alike, refusal, causes, evaluation, now)
+        if nominated is None:
+            walk.close(by_nodes=True)
+        else:
+            walk.wake()
+            bound.append(nominated)
+            walk.advance()
+
     def _top(self, walk: Walk) -> tuple[Entry, EquivalenceClass] | None:
         """The entry to try next: the first of those that nodes refused earlier in this pass if a room has been released
         since."""
@@ -157,25 +180,74 @@ class Placing:
     # -- groups --------------------------------------------------------------------------------------------------
 
     def _decide_group(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
-        """Place a group, or record why it waits. Groups do not preempt."""
+        """Place as much of a group as its rules ask for, in one batch, or record why it waits. Groups do not preempt."""
         if entry.event_count > MOST_EVENTS:
             group.template = self._waiting.group_too_large(group, entry.event_count, MOST_EVENTS)
             walk.close()
             return
         savepoint, begun = self._assumed.savepoint(), len(bound)
-        for record in entry.records:
-            group.template = self._place_member(group, record, now, bound)
-            if group.template is not None:
-                self._assumed.rollback(savepoint)
-                del bound[begun:]
-                walk.close(by_nodes=True)
-                return
+        members = [record.key for record in entry.records]
+        placed: list[PodKey] = []
+        refused: WaitingTemplate | None = None
+        index = one_by_one = 0
+        while index < len(entry.records):
+            record = entry.records[index]
+            if index >= one_by_one:
+                alike = self._run_of_group(group, entry, index)
+                one_by_one = index + len(alike)
+                at_once = self._place_members(group, alike, group.charge_of(record), now, bound)
+                placed += members[index : index + at_once]
+                index += at_once
+                if at_once:
+                    continue
+            index += 1
+            found = self._place_member(group, record, now, bound)
+            if found is None:
+                placed.append(record.key)
+                continue
+            refused = refused or self._waiting.of_member(group, record, len(placed), found)
+            if group.together.gives_up(record.key) or group.together.enough(placed, members):
+                break
+        if not group.together.enough(placed, members):
+            self._assumed.rollback(savepoint)
+            del bound[begun:]
+            group.template = refused
+            walk.close(by_nodes=True)
+            return
         walk.wake()
         group.stamp = None
+        group.template = refused
         walk.advance()
         selected_by = {number for record in entry.records for number in group.charge_of(record).shape.selected_by}
         if selected_by:
             walk.reopen(tuple(sorted(selected_by)))
+
+    def _run_of_group(self, group: GroupClass, entry: Entry, index: int) -> list[PodRecord]:
+        """The members of one gang from here on that are charged alike."""
+        first = entry.records[index]
+        charge, gang = group.charge_of(first), group.together.gang_of(first.key)
+
+        def like_first(record: PodRecord) -> bool:
+            return group.charge_of(record) == charge and group.together.gang_of(record.key) == gang
+
+        return list(takewhile(like_first, entry.records[index:]))
+
+    def _place_members(
+        self, group: GroupClass, alike: list[PodRecord], charge: Charge, now: datetime, bound: list[Event]
+    ) -> int:
+        """Place equal members at once where that pays; return how many were placed."""
+        if len(alike) < WORTHWHILE:
+            return 0
+        self._nominations.hold(charge.shape.priority, None)
+        evaluation = self._results.evaluation(charge.shape)
+        if not evaluation.in_columns or self._nodes.counters_of(charge.shape) or evaluation.best() < 0:
+            return 0
+        if charge.membership is not None:
+            alike = alike[: self._admission.room(charge.shape, charge.membership, charge.preemptible, len(alike))]
+        if len(alike) < WORTHWHILE:
+            return 0
+        gang = group.together.gang_of(alike[0].key)
+        return self._place_series(alike, charge, evaluation, now, microseconds(now), bound, gang)
 
     def _place_member(self, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event]) -> WaitingTemplate | None:
         """Place one pod of a group; else return why it cannot be."""
@@ -190,7 +262,8 @@ class Placing:
         if row < 0:
             group.stamp = None
             return self._waiting.refused_by_nodes(group, evaluation, "")
-        self._place(bound, record, row, evaluation, charge, now, microseconds(now))
+        gang = group.together.gang_of(record.key)
+        self._place(bound, record, row, evaluation, charge, now, microseconds(now), gang)
         return None
 
     # -- pods ----------------------------------------------------------------------------------------------------
@@ -204,11 +277,14 @@ class Placing:
         charge: Charge,
         now: datetime,
         now_us: int,
+        gang: str = "",
     ) -> None:
-        """Place a pod on a row."""
+        """Place a pod on a row. `gang`: that it is placed with."""
         assert record.facts is not None
         figures = self._figures.of_row(evaluation, row)
         allocation = self._profile.allocate(self._nodes, charge.shape, row)
+        if gang:
+            allocation = msgspec.structs.replace(allocation or Allocation(), gang=gang)
         data = self._bind(bound, record, row, figures, charge, now, allocation)
         assigned = self._pods.assigned.of(record.facts, charge.shape, now_us)
         self._assumed.place(row, record.key, charge, assigned, data)
@@ -237,8 +313,11 @@ class Placing:
         now: datetime,
         now_us: int,
         bound: list[Event],
+        gang: str = "",
     ) -> int:
-        """Place equal pods that follow each other as far as one evaluation decides them; return how many."""
+        """Place equal pods that follow each other as far as one evaluation decides them; return how many. `gang`: that they are
+        placed with."""
+        allocation = Allocation(gang=gang) if gang else None
         series = Series(evaluation, len(run))
         reports, assigned_as = self._nodes.load.reports, self._pods.assigned.of
         keys: list[PodKey] = []
@@ -251,7 +330,7 @@ class Placing:
             assert record.facts is not None
             if reports(row, key) or assigned_as(record.facts, charge.shape, now_us) != assigned:
                 break
-            placements.append(self._bind(bound, record, row, figures, charge, now, None))
+            placements.append(self._bind(bound, record, row, figures, charge, now, allocation))
             keys.append(key)
         if keys:
             self._assumed.place_series(series.rows[: len(keys)], keys, charge, assigned, placements)

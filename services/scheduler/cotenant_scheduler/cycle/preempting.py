@@ -1,4 +1,4 @@
-"""What happens to a pod that no node takes: it is nominated to a node, stays nominated, or just waits.
+"""What happens to a pod that no node takes, or its quota refuses: it is nominated to a node, stays nominated, or just waits.
 
 In: the pod, the results of its shape, the current nominations. Out: the template of its class, or, for a pod that is nominated
 now, its waiting event. The rules:
@@ -7,6 +7,8 @@ now, its waiting event. The rules:
     a nomination lasts while its node exists, a pod of lower priority is still ending on it or the victims have time left
     (BACKOFF by attempt), and no pod of a higher priority is nominated to the node; then a node is chosen again
     a nominated pod is placed like any other as soon as some node takes it, the nominated one or a better one
+    a pod that its quota refuses preempts within its quota (`cycle.quota_preemption`); that nomination lasts as above, and only
+    while a victim still uses the quota
     a released room goes to the first pod in queue order that fits: pods that nodes refused are tried again
 descheduler-arbiter reads the waiting events and evicts the victims. Source: kube-scheduler's default preemption, with its
 podInitialBackoff and podMaxBackoff.
@@ -22,17 +24,19 @@ from datetime import datetime, timedelta
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.placements import Nomination
+from cotenant.events.placements import Nomination, Waiting
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
-from cotenant_scheduler.cycle.queue import EquivalenceClass
+from cotenant_scheduler.cycle.queue import EquivalenceClass, WaitingTemplate
+from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pod_records import PodRecord
+from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.reading.shapes import Shape
 
 NOMINATIONS_PER_DECISION = 32
 BACKOFF = tuple(timedelta(seconds=seconds) for seconds in (1, 2, 4, 8, 10))
@@ -55,12 +59,14 @@ class Preempting:
         waiting: WaitingPods,
         preemption: Preemption,
         nominations: Nominations,
+        within_quota: QuotaPreemption,
     ) -> None:
         self._nodes = nodes
         self._facts = facts
         self._pods = pods
         self._waiting = waiting
         self._preemption = preemption
+        self._within_quota = within_quota
         self._nominations = nominations
         self.nominated: set[PodKey] = set()
         """Pods that the decision being made nominated."""
@@ -94,15 +100,70 @@ class Preempting:
         if len(self.nominated) >= NOMINATIONS_PER_DECISION:
             alike.template = None
             return None
+        nomination = self._nominate(record, choice, shape, before, now)
+        template = self._waiting.refused_by_nodes(alike, evaluation, line, nomination)
+        return self._nominated(record, alike, template, choice)
+
+    def may_preempt_in_quota(self, record: PodRecord, alike: EquivalenceClass) -> bool:
+        """Return whether a pod that its quota refuses is nominated, or its quota has pods that it may preempt."""
+        return nomination_of(record) is not None or (
+            alike.charge.shape.preempts and self._within_quota.may_help(alike.charge)
+        )
+
+    def refused_by_quota(
+        self,
+        record: PodRecord,
+        alike: EquivalenceClass,
+        refusal: Waiting,
+        causes: tuple[str, ...],
+        evaluation: Evaluation,
+        now: datetime,
+    ) -> Event | None:
+        """Return the waiting event of a pod that is nominated now; else its class gets a template with the refusal."""
+        charge = alike.charge
+        before = nomination_of(record)
+        if before is not None and self._uses_quota(before, charge) and self._stands(before, record, now):
+            alike.template = self._waiting.refused_by_quota(alike, refusal, causes, before)
+            return None
+        choice = self._within_quota.choose(charge, evaluation) if charge.shape.preempts else None
+        if choice is None:
+            self._nominations.end(record.key)
+            alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
+            return None
+        if len(self.nominated) >= NOMINATIONS_PER_DECISION:
+            alike.template = None
+            return None
+        nomination = self._nominate(record, choice, charge.shape, before, now)
+        template = self._waiting.refused_by_quota(alike, refusal, causes, nomination)
+        return self._nominated(record, alike, template, choice)
+
+    def _nominate(
+        self, record: PodRecord, choice: Choice, shape: Shape, before: Nomination | None, now: datetime
+    ) -> Nomination:
         nomination = Nomination(
             node=choice.node, at=now, attempts=before.attempts + 1 if before else 1, victims=choice.victims
         )
         self.nominated.add(record.key)
         self._taken[choice.node] = max(shape.priority, self._taken.get(choice.node, shape.priority))
         self._nominations.nominate(record.key, nomination, shape)
-        template = self._waiting.refused_by_nodes(alike, evaluation, line, nomination)
+        return nomination
+
+    def _nominated(
+        self, record: PodRecord, alike: EquivalenceClass, template: WaitingTemplate, choice: Choice
+    ) -> Event | None:
+        alike.template = template
         alike.stamp = None  # the template is this pod's alone
         return self._waiting.event(record, msgspec.structs.replace(template, causes=self._causes(choice)))
+
+    def _uses_quota(self, nomination: Nomination, charge: Charge) -> bool:
+        """Return whether a victim of a nomination still uses the quota."""
+        for victim in nomination.victims:
+            victim_record = self._pods.records.get((victim.namespace, victim.name))
+            placed = victim_record.placements.get(nomination.node) if victim_record is not None else None
+            held = placed.charge if placed is not None and placed.data.uid == victim.uid else None
+            if held is not None and held.membership == charge.membership:
+                return True
+        return False
 
     def _stands(self, nomination: Nomination, record: PodRecord, now: datetime) -> bool:
         assert record.facts is not None

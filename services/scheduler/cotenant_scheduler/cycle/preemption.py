@@ -20,7 +20,7 @@ that changed. Bounds: SHAPES_CACHED shapes; one list per row.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
 
 import msgspec
@@ -108,7 +108,7 @@ class Preemption:
 
     def pod_changed(self, record: PodRecord) -> None:
         """Take over a change of a pod other than being counted on a row."""
-        if self._cached:
+        if self._cached or self._by_importance:
             for node in record.placements:
                 row = self._nodes.rows.get(node)
                 if row is not None:
@@ -122,6 +122,12 @@ class Preemption:
         """Return the best node for a pod of the shape; None if preemption helps on none."""
         choices = self._refreshed(evaluation).choices.values()
         return min(choices, key=lambda choice: choice.rank, default=None)
+
+    def best_of(self, asking: Asking, rows: Sequence[int], victims: Set[PodKey]) -> Choice | None:
+        """Return the best of some rows, where only these pods may be victims; None if that helps on none."""
+        self._forget_changed_lists()
+        choices = (self._choice(asking, row, victims) for row in rows)
+        return min((choice for choice in choices if choice is not None), key=lambda choice: choice.rank, default=None)
 
     def hopeless(self, evaluation: Evaluation) -> int:
         """How many nodes refuse the shape for a reason that preemption cannot lift."""
@@ -161,8 +167,10 @@ class Preemption:
         cached.stamp, cached.positions = stamp, positions
         return cached
 
-    def _choice(self, asking: Asking, row: int) -> Choice | None:
+    def _choice(self, asking: Asking, row: int, only: Set[PodKey] | None = None) -> Choice | None:
         ending, pods = self._lower(row, asking.shape.priority)
+        if only is not None:
+            pods = [pod for pod in pods if pod.key in only]
         if not ending and not pods:
             return None
         if self._budgets:

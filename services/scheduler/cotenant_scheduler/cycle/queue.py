@@ -153,19 +153,21 @@ class EquivalenceClass:
 
 
 class GroupClass(EquivalenceClass):
-    """One group of pods of any shapes and quotas: a single entry once `size` of them are present."""
+    """One group of pods of any shapes and quotas: a single entry while its rules let it be tried."""
 
-    __slots__ = ("_members", "size")
+    __slots__ = ("_members", "_sorted", "together")
 
     def __init__(self, together: Together, charge: Charge) -> None:
         super().__init__(together.name, charge)
-        self.size = together.size
+        self.together = together
         self._members: dict[PodKey, tuple[QueueKey, PodRecord, Charge]] = {}
+        self._sorted = True
+        """`_entries` and `live` are those of the members."""
 
     @property
-    def complete(self) -> bool:
-        """Whether at least as many pods are present as must be placed together."""
-        return len(self._members) >= self.size
+    def missing(self) -> str:
+        """Why it may not be tried yet; empty if it may."""
+        return self.together.missing(self._members.keys())
 
     @property
     def wanted(self) -> frozenset[int]:
@@ -174,11 +176,13 @@ class GroupClass(EquivalenceClass):
     def add(self, order: QueueKey, record: PodRecord, charge: Charge) -> None:
         """Add a pod to the group."""
         self._members[record.key] = (order, record, charge)
+        self.live[record.key] = _UNSORTED
         self._changed()
 
     def remove(self, record: PodRecord) -> None:
         """Take a pod out of the group."""
         if self._members.pop(record.key, None) is not None:
+            del self.live[record.key]
             self._changed()
 
     def has(self, record: PodRecord, order: QueueKey, charge: Charge) -> bool:
@@ -194,17 +198,24 @@ class GroupClass(EquivalenceClass):
         for order, record, _ in sorted(self._members.values(), key=_order):
             yield order, record
 
+    def in_order(self) -> tuple[list[Entry], int]:
+        """Return its entry, or none while it may not be tried."""
+        if not self._sorted:
+            self._sorted = True
+            members = sorted(self._members.values(), key=_order)
+            self.charge = members[0][2]
+            entry = Entry(members[0][0], tuple(record for _, record, _ in members))
+            self.live.update(dict.fromkeys(self._members, entry))
+            self._entries = [entry]
+        return ([], 0) if self.missing else (self._entries, 0)
+
     def _changed(self) -> None:
+        """A group of thousands changes as often as it has pods: it is sorted when it is next looked at."""
         self.reported = self.template = self.stamp = self.refused_in = None
-        members = sorted(self._members.values(), key=_order)
-        if not members:
-            self.live, self._entries = {}, []
-            return
-        self.charge = members[0][2]
-        entry = Entry(members[0][0], tuple(record for _, record, _ in members))
-        self.live = dict.fromkeys(self._members, entry)
-        self._entries = [entry] if self.complete else []
-        self._head = 0
+        self._sorted = False
+
+
+_UNSORTED = Entry((0, "", "", ""), ())
 
 
 def _order(member: tuple[QueueKey, PodRecord, Charge]) -> QueueKey:

@@ -81,18 +81,30 @@ class WaitingPods:
         )
         return self._template(alike, waiting, ())
 
-    def refused_by_quota(self, alike: EquivalenceClass, waiting: Waiting, quota_causes: tuple[str, ...]) -> WaitingTemplate:
+    def refused_by_quota(
+        self,
+        alike: EquivalenceClass,
+        waiting: Waiting,
+        quota_causes: tuple[str, ...],
+        nomination: Nomination | None = None,
+    ) -> WaitingTemplate:
         """Return why the pods of a class wait whose quota refused them."""
         alike.stamp = None
-        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=alike.charge.shape.priority)
+        priority = alike.charge.shape.priority
+        waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=priority, nomination=nomination)
         return self._template(alike, waiting, quota_causes)
+
+    def of_member(self, group: GroupClass, record: PodRecord, placed: int, found: WaitingTemplate) -> WaitingTemplate:
+        """Return why the pods of a group wait: one of them cannot be placed, for the reasons found."""
+        namespace, name = record.key
+        others = f"; {placed} of its {len(group.live)} waiting pods found a node before it" if placed else ""
+        message = f"gang group {group.key} waits: pod {namespace}/{name} does not fit{others}: {found.waiting.message}"
+        waiting = msgspec.structs.replace(found.waiting, message=message)
+        return self._template(group, waiting, found.causes)
 
     def group_too_large(self, group: GroupClass, events: int, most: int) -> WaitingTemplate:
         """Return why the pods of a group wait that is too large for one decision."""
         return self._of_group(group, f"placing the group's pods takes {events} events, and one batch holds {most}")
-
-    def _incomplete(self, group: GroupClass) -> WaitingTemplate:
-        return self._of_group(group, f"{len(group.live)} of {group.size} pods of group {group.key} are there")
 
     def _of_group(self, group: GroupClass, detail: str) -> WaitingTemplate:
         group.stamp = None
@@ -119,8 +131,8 @@ class WaitingPods:
         """Return at most `limit` waiting events: those of pods whose last event was built from another template than their
         class has now, except pods that this decision nominated."""
         for alike in self._queue.classes.values():
-            if isinstance(alike, GroupClass) and not alike.complete:
-                alike.template = self._incomplete(alike)
+            if isinstance(alike, GroupClass) and (missing := alike.missing):
+                alike.template = self._of_group(alike, missing)
         classes = [alike for alike in self._queue.classes.values() if alike.template is not None]
         if not classes:
             return []

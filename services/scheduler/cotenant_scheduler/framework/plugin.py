@@ -18,7 +18,7 @@ placements and metrics never change: their results are kept and shared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
@@ -27,6 +27,7 @@ import numpy as np
 
 from cotenant.events.allocations import Allocation
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
@@ -144,11 +145,47 @@ class Allocator(Protocol):
         """Return the units assigned to a pod of the shape on a row that the filters accepted; None if it requests none."""
 
 
-class Together(msgspec.Struct, frozen=True):
-    """A group of pods that are placed together: its name, not empty, and how many pods must be present before any is placed."""
+class Together(Protocol):
+    """A group of pods that are placed together, in one batch."""
+
+    @property
+    def name(self) -> str:
+        """Not empty; another one for each group."""
+
+    def missing(self, members: Collection[PodKey]) -> str:
+        """Return why none of these queued pods may be tried yet; empty if they may."""
+
+    def enough(self, placed: Collection[PodKey], members: Collection[PodKey]) -> bool:
+        """Return whether what was placed of the queued pods may be stored without the others."""
+
+    def gives_up(self, refused: PodKey) -> bool:
+        """Return whether no further pods are tried once this one finds no node."""
+
+    def gang_of(self, pod: PodKey) -> str:
+        """Return the gang that the placement of one of its pods names; empty for none."""
+
+
+class AllOf(msgspec.Struct, frozen=True):
+    """A group that is placed whole once `size` of its pods are present."""
 
     name: str
     size: int
+
+    def missing(self, members: Collection[PodKey]) -> str:
+        """See `Together`."""
+        return f"{len(members)} of {self.size} pods of group {self.name} are there" if len(members) < self.size else ""
+
+    def enough(self, placed: Collection[PodKey], members: Collection[PodKey]) -> bool:
+        """See `Together`."""
+        return len(placed) == len(members)
+
+    def gives_up(self, refused: PodKey) -> bool:  # noqa: ARG002
+        """See `Together`."""
+        return True
+
+    def gang_of(self, pod: PodKey) -> str:  # noqa: ARG002
+        """See `Together`."""
+        return ""
 
 
 class Grouping(Protocol):

@@ -17,6 +17,7 @@ from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit, ScoringStr
 from cotenant_scheduler.plugins.taints import TaintToleration
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.plugins.unschedulable import NodeUnschedulable
+from cotenant_scheduler.state.gangs import CoschedulingArgs
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 
 
@@ -30,6 +31,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     quota_runtime_limits: bool = True
     """A quota limits by its runtime; false: by its max."""
     quota_check_ancestors: bool = True
+    coscheduling: CoschedulingArgs = CoschedulingArgs()
+    disable_default_quota_preemption: bool = True
+    """Pods of the default quota are not preempted for other pods of it that the quota has no room for."""
 
 
 def default_profile(config: SchedulerConfig) -> Profile:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from cotenant.domain.quota.admission import Refusal, admit
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
+from cotenant.domain.quota.preemption import Headroom, headroom
 from cotenant.events.placements import Waiting, WaitingReason
+from cotenant.model.amounts import Amounts
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import quota_subject
 from cotenant_scheduler.state.reading.shapes import Shape
@@ -36,6 +38,21 @@ class QuotaAdmission:
             check_ancestors=self._check_ancestors,
         )
         return None if refusal is None else _waiting(refusal, membership)
+
+    def headroom(self, shape: Shape, membership: Membership, preemptible: bool) -> tuple[Headroom, Amounts] | None:
+        """Return what is left of each limit with a pod of this shape in the quota, and the quota's max; None where no pod of
+        the quota that ends would help."""
+        chain = self._ledger.chain(membership)
+        if not chain:
+            return None
+        found = headroom(
+            shape.requests,
+            chain,
+            preemptible=preemptible,
+            runtime_limits=self._runtime_limits,
+            check_ancestors=self._check_ancestors,
+        )
+        return None if found is None else (found, chain[0].max)
 
     def room(self, shape: Shape, membership: Membership, preemptible: bool, most: int) -> int:
         """Return how many pods of this shape the quota admits, at most this many; at least one was admitted."""

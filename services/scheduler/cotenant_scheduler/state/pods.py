@@ -10,7 +10,7 @@ Over 300 lines: each kind of message about a pod has its fold, and all end in wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -40,8 +40,14 @@ class PodCache:
     """All records. `changed` is called with the record after every fold."""
 
     def __init__(
-        self, nodes: NodeTable, quotas: QuotaLedger, reader: PodReader, changed: Callable[[PodRecord], None]
+        self,
+        nodes: NodeTable,
+        quotas: QuotaLedger,
+        reader: PodReader,
+        changed: Callable[[PodRecord], None],
+        watched: Container[PodKey] = (),
     ) -> None:
+        """`watched`: pods of which it matters whether they run."""
         self.records: dict[PodKey, PodRecord] = {}
         self.on_node: dict[str, set[PodKey]] = {}
         """Names of the pods with a placement, by node."""
@@ -50,10 +56,14 @@ class PodCache:
         self.quotas = quotas
         self._reader = reader
         self._changed = changed
+        self._watched = watched
         self._interner = PlacementInterner()
         self._charges: dict[tuple[Shape, str, str, bool], Charge] = {}
         self._uncharged: dict[Charge, int] = {}
         """Placements that are not charged to their quotas yet, by what they count as."""
+        self._held: dict[Charge, set[PodKey]] = {}
+        """Pods with a placement that a quota is charged for, by its charge."""
+        self._charges_of: dict[Membership, dict[Charge, None]] = {}
         self._bound_at: datetime | None = None
         self._bound_us = 0
         self.assigned = AssignedPods(nodes.load.args)
@@ -117,6 +127,8 @@ class PodCache:
         if keys is None:
             keys = self.on_node[node] = set()
         keys.add(record.key)
+        if charge is not None and charge.membership is not None:
+            self._hold(charge, key)
         if charge is None or facts is None or facts.shape is not charge.shape:
             # Charged for the first time, or the selectors that select the pod changed since it was assumed.
             self._account(record, node, placed)
@@ -145,7 +157,7 @@ class PodCache:
         record = self._record(key)
         before = record.runs.get(node)
         record.runs[node] = (data, sequence)
-        if not data.phase.terminal and (before is None or not before[0].phase.terminal):
+        if not data.phase.terminal and (before is None or not before[0].phase.terminal) and key not in self._watched:
             return  # Whether it is pending or runs makes no difference.
         placed = record.placements.get(node)
         if placed is not None:
@@ -205,7 +217,9 @@ class PodCache:
                 self._changed(record)
             for node, placed in record.placements.items():
                 if placed.facts is not None and concerned(placed.facts):
-                    placed.facts = self._instead(placed.facts, self._reader.read(placed.data.pod, self.priorities))
+                    same = record.facts if record.document is not None and record.document == placed.data.pod else None
+                    facts = same or self._reader.read(placed.data.pod, self.priorities)
+                    placed.facts = self._instead(placed.facts, facts)
                     self._account(record, node, placed)
 
     def _instead(self, before: PodFacts | None, now: F) -> F:
@@ -255,6 +269,7 @@ class PodCache:
         self._nodes.place_later(node, record.key, due.shape, assigned, placed.data.allocation)
         if due.membership is not None:
             self._uncharged[due] = self._uncharged.get(due, 0) + 1
+            self._hold(due, record.key)
         placed.charge = due
 
     def settle(self) -> None:
@@ -294,6 +309,40 @@ class PodCache:
             self.settle()
             self.quotas.give_back(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
         placed.charge = None
+        if charge.membership is not None and all(other.charge != charge for other in record.placements.values()):
+            self._let_go(charge, record.key)
+
+    # -- pods of a quota -----------------------------------------------------------------------------------------
+
+    def _hold(self, charge: Charge, key: PodKey) -> None:
+        """Note that a placement of the pod is charged so."""
+        keys = self._held.get(charge)
+        if keys is None:
+            keys = self._held[charge] = set()
+            assert charge.membership is not None
+            self._charges_of.setdefault(charge.membership, {})[charge] = None
+        keys.add(key)
+
+    def _let_go(self, charge: Charge, key: PodKey) -> None:
+        keys = self._held.get(charge)
+        if keys is None:
+            return
+        keys.discard(key)
+        if not keys:
+            del self._held[charge]
+            assert charge.membership is not None
+            of_quota = self._charges_of[charge.membership]
+            del of_quota[charge]
+            if not of_quota:
+                del self._charges_of[charge.membership]
+
+    def charges_of(self, membership: Membership | None) -> Iterable[Charge]:
+        """Return what placements of a quota are charged with, each once, in no stated order."""
+        return self._charges_of.get(membership, ()) if membership is not None else ()
+
+    def held_with(self, charge: Charge) -> Iterable[PodKey]:
+        """Return the pods that have a placement which is charged so, in no stated order."""
+        return self._held.get(charge, ())
 
     def _record(self, key: PodKey) -> PodRecord:
         """Return a pod's record; create it if there is none."""

@@ -18,6 +18,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.api.objects.pod import Pod, decode_pod
+from cotenant.domain.amplification import amplified
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
@@ -272,6 +273,8 @@ class LogView:
             offered.update(executor.data.allocatable)
         resources = self.version_at(resources_subject(node), folded)
         if resources is not None and isinstance(resources.data, NodeResources):
+            offered.update(amplified(offered, resources.data.amplification))
+            offered.update(resources.data.devices)
             offered[BATCH_CPU] = resources.data.batch_cpu_milli
             offered[BATCH_MEMORY] = resources.data.batch_memory_bytes
         return offered

@@ -8,6 +8,7 @@ from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.topology import MachineTopology
 from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import USAGE
 from cotenant_verification.checks.invariants import Moment, Wrong
@@ -52,7 +53,7 @@ def _reaches(view: LogView, event: Event) -> bool:
     seen: set[int] = set()
     while waiting and len(seen) < DEPTH:
         here = waiting.popleft()
-        if isinstance(here.data, ObjectStored | ExecutorStatus | RunStatus | YarnNode):
+        if isinstance(here.data, ObjectStored | ExecutorStatus | MachineTopology | RunStatus | YarnNode):
             return True
         seen.add(here.sequence)
         for cause in here.causes:

@@ -27,6 +27,7 @@ from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.needs import gates_of
 from cotenant_verification.checks.records import CommitSeen
+from cotenant_verification.promises.gangs import gang_of
 from cotenant_verification.promises.placements import new_placements
 from cotenant_verification.promises.quotas import used_by, way_up
 
@@ -116,6 +117,9 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
             continue
         if "predecessor" in codes:
             moment.counts["waiting for its predecessor"] += 1
+            continue
+        if gang_of(stored.object)[0]:
+            moment.counts["waiting for its gang"] += 1
             continue
         if pod.metadata.labels.get(LABEL_QUOTA) and left:
             moment.counts["waiting while others move"] += 1

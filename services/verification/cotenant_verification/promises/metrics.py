@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 import msgspec
@@ -54,7 +55,10 @@ def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
     taken = max(metric.system_usage.cpu_milli, terms["node-reserved"].cpu_milli)
     yarn = view.by_reference(terms["third-party"].source) if "third-party" in terms else None
     foreign = yarn.data.used.cpu_milli or 0 if yarn is not None and isinstance(yarn.data, YarnNode) else 0
-    most = max(0, terms["capacity"].cpu_milli - terms["margin"].cpu_milli - taken - services - foreign)
+    origin = max(0, terms["capacity"].cpu_milli - terms["margin"].cpu_milli - taken - services)
+    if data.cpu_normalization_ratio > 1.0:
+        origin = math.ceil(origin * data.cpu_normalization_ratio)
+    most = max(0, origin - foreign)
     # The published figure may stay while it is within the dead band of the newly calculated one.
     if data.batch_cpu_milli > most:
         yield event.subject, (

@@ -9,6 +9,7 @@ from cotenant_verification.promises import convergence as r
 from cotenant_verification.promises import durability as k
 from cotenant_verification.promises import evictions as e
 from cotenant_verification.promises import filters as t
+from cotenant_verification.promises import gangs as g
 from cotenant_verification.promises import memory as d
 from cotenant_verification.promises import metrics as m
 from cotenant_verification.promises import node_lifecycle as n
@@ -112,6 +113,7 @@ PROMISES: tuple[Invariant, ...] = (
         on_commit=(n.lost_nodes_are_tainted_by_rate, n.taints_evict_whom_they_should),
         at_rest=(n.tainted_nodes_are_left,),
     ),
+    Invariant(number=21, name="gangs_are_placed_whole", on_commit=(g.no_half_gang_is_placed,)),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides
 (`replay.deciding_changes_nothing`)."""

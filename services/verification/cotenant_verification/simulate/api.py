@@ -18,6 +18,7 @@ from typing import Any
 from cotenant.api.kinds import Kind
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
+from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.registry import REGISTRY
 from cotenant.log.contract import Stored, Write
 from cotenant.log.plans import Outcome, Plan, Written
@@ -116,13 +117,15 @@ class SimulatedGateway:
         while scheduled and scheduled[0][0] <= now:
             _, _, what, begin = heapq.heappop(scheduled)
             self._carry_out(what, begin, now, world)
+        for plans in self._duties.profiled_quotas(now):
+            self._store_all(plans, now, world)
         for plans in self._duties.due(now):
             self._store_all(plans, now, world)
         following = scheduled[0][0] if scheduled else None
         waits = self._duties.wait(now)
         if waits is not None and (following is None or now + waits < following):
             following = now + waits
-        if not core.pod_ends.wait_for_time:
+        if not core.pod_ends.wait_for_time and not core.collections[QUOTA_PROFILES].slots:
             return following
         tick = now + COLLECTED_EVERY
         return tick if following is None or tick < following else following

@@ -8,6 +8,7 @@ others' seeds as they are.
 | `machines` | nodes of several shapes |
 | `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
 | `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
+| `gangs` | jobs whose pods are placed together or not at all |
 | `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |
 | `administration` | the node configuration, invalid ones among them; a budget; users' migration jobs |
 | `memory` | in every second run: pods that leak, outgrow what they borrowed, or take what their machine has |
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from cotenant_verification.workload.administration import administration
 from cotenant_verification.workload.constraints import constraints
+from cotenant_verification.workload.gangs import gangs
 from cotenant_verification.workload.machines import machines
 from cotenant_verification.workload.memory import memory
 from cotenant_verification.workload.pods import pods
@@ -35,6 +37,7 @@ def workload(header: Header) -> list[Entry]:
     parts = (
         quotas(header, capacity),
         pods(header, capacity),
+        gangs(header, capacity),
         constraints(header, capacity),
         memory(header),
         administration(header),

@@ -14,6 +14,7 @@ from cotenant_verification.simulate.openb import GPU, GPU_CORE, GPU_MODEL_LABEL
 from cotenant_verification.workload.pod_constraints import REVISION_LABEL, constrain
 from cotenant_verification.workload.schedule import located
 
+GANG = "gang.scheduling.koordinator.sh"
 QUOTA = "quota.scheduling.koordinator.sh"
 QOS_LABEL = "koordinator.sh/qosClass"
 USAGE = "cotenant.io/simulated-usage"
@@ -39,6 +40,14 @@ def pod(target: str, args: Args) -> Document:
     annotations: Document = {USAGE: _usage(args)} if "period" in args else {}
     if "lasts" in args:
         annotations |= {DURATION: f"{args['lasts']}s", EXIT_CODE: str(args.get("exit", 0))}
+    if "gang" in args:
+        annotations |= {
+            f"{GANG}/name": str(args["gang"]),
+            f"{GANG}/min-available": str(args["gang_min"]),
+            f"{GANG}/mode": str(args["gang_mode"]),
+        }
+        if "gang_groups" in args:
+            annotations[f"{GANG}/groups"] = json.dumps(str(args["gang_groups"]).split("|"))
     metadata: Document = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
     if "app" in args:
         uid = f"uid-{namespace}-{args['app']}"

@@ -38,6 +38,22 @@ class ElasticQuota(View, frozen=True, kw_only=True):
     status: ElasticQuotaStatus | None = None
 
 
+class ElasticQuotaProfileSpec(View, frozen=True, kw_only=True):
+    """The quota to make, of the nodes that the selector selects."""
+
+    quota_name: str = ""
+    quota_labels: dict[str, str] = {}
+    resource_ratio: str | None = None
+    node_selector: LabelSelector | None = None
+
+
+class ElasticQuotaProfile(View, frozen=True, kw_only=True):
+    """quota.koordinator.sh/v1alpha1 ElasticQuotaProfile."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ElasticQuotaProfileSpec = ElasticQuotaProfileSpec()
+
+
 class PodDisruptionBudgetSpec(View, frozen=True, kw_only=True):
     """At most one of the two bounds; each a count or a percentage text."""
 

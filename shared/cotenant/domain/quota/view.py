@@ -13,6 +13,9 @@ import msgspec
 
 from cotenant.api.objects.policies import ElasticQuota
 from cotenant.domain.quota.names import (
+    ANNOTATION_ADMISSION,
+    ANNOTATION_CHILD_REQUEST,
+    ANNOTATION_GUARANTEED,
     ANNOTATION_NAMESPACES,
     ANNOTATION_SHARED_WEIGHT,
     ANNOTATION_STRICT_KEYS,
@@ -59,6 +62,12 @@ class ElasticQuotaView(msgspec.Struct, frozen=True, kw_only=True):
     strict_keys: tuple[str, ...] = ()
     used: dict[str, int] = {}
     """`status.used` as the object holds it; read by the strict check of max only."""
+    guaranteed: dict[str, int] = {}
+    """As the object's annotation says it; read by the check whether a min can be guaranteed only."""
+    admission: dict[str, int] = {}
+    """What admission limits its pods to in the place of max (annotation admission); empty where that lists nothing."""
+    charged: dict[str, int] | None = None
+    """What its pods request, as admission wrote it last (annotation child-request); None where it wrote nothing."""
     faults: tuple[str, ...] = ()
     """Annotations that were ignored, and why, in a stated order."""
 
@@ -97,6 +106,9 @@ def quota_view(quota: ElasticQuota) -> ElasticQuotaView:
         namespaces=_strings(annotations.get(ANNOTATION_NAMESPACES, ""), ANNOTATION_NAMESPACES, faults),
         tree_total=_amounts(annotations.get(ANNOTATION_TOTAL, ""), ANNOTATION_TOTAL, faults),
         strict_keys=_strings(annotations.get(ANNOTATION_STRICT_KEYS, ""), ANNOTATION_STRICT_KEYS, faults),
+        guaranteed=_amounts(annotations.get(ANNOTATION_GUARANTEED, ""), ANNOTATION_GUARANTEED, faults) or {},
+        admission=_amounts(annotations.get(ANNOTATION_ADMISSION, ""), ANNOTATION_ADMISSION, faults) or {},
+        charged=_amounts(annotations.get(ANNOTATION_CHILD_REQUEST, ""), ANNOTATION_CHILD_REQUEST, faults),
         used=parse_amounts((quota.status.used if quota.status is not None else None) or {}),
         faults=tuple(faults),
     )

@@ -41,8 +41,8 @@ MIN_LOG_BYTES = 64 << 20
 _NAME_IN_USE = 10058
 _GROWING = ("max_bytes", "max_age", "num_replicas", "max_msgs_per_subject", "max_consumers")
 """What is never made smaller; negative or 0: no bound."""
-_SETTLED = ("persist_mode", "storage")
-"""What was settled when a stream was created."""
+_SETTLED = ("persist_mode", "storage", "sources")
+"""What was settled when a stream was created. A stream whose source is changed takes everything over once more."""
 
 
 class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -4,7 +4,7 @@
 |---|---|
 | LOG | 8 GiB, less on a small disk (`StreamSizes`), where writes are refused; KEEP_PER_SUBJECT versions a subject; tombstones
 and fleeting facts by message TTL; 1 MiB a message; MAX_LOG_CONSUMERS |
-| HISTORY | 30 days and 1 GiB, less on a small disk (`StreamSizes`), compressed, asynchronous, sourced from LOG |
+| HISTORY | 30 days and 1 GiB, less on a small disk (`StreamSizes`), compressed, asynchronous, from LOG but for PASSING |
 | USAGE | 4 messages a subject, 10 minutes, asynchronous |
 | EXECUTION | 1 day and 256 MiB, less on a small disk, asynchronous |
 
@@ -19,13 +19,16 @@ from typing import Any
 import msgspec
 
 from cotenant.log.contract import EXECUTION, HISTORY, KEEP_PER_SUBJECT, LOG, USAGE
+from cotenant.model.subjects import PREDICTIONS
 
 LOG_SUBJECTS = (
     "objects.>",
     "metrics.*",
+    f"{PREDICTIONS}.*",
     "node.>",
     "quotas.>",
     "waiting.>",
+    "podgroups.>",
     "migrations.*",
     "evictions.>",
     "descheduling.>",
@@ -34,6 +37,8 @@ LOG_SUBJECTS = (
     "services.>",
 )
 """All facts of record."""
+PASSING = (f"{PREDICTIONS}.*",)
+"""What HISTORY does not take over: a state that only its writer reads, and that each message replaces."""
 
 MAX_MESSAGE_BYTES = 1 << 20
 REPUBLISHED_PREFIX = "republished."
@@ -93,7 +98,14 @@ def stream_configs(*, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> 
             "num_replicas": 1,
             "persist_mode": "async",
             "name": HISTORY,
-            "sources": [{"name": LOG}],
+            "sources": [
+                {
+                    "name": LOG,
+                    "subject_transforms": [
+                        {"src": subject, "dest": ""} for subject in LOG_SUBJECTS if subject not in PASSING
+                    ],
+                }
+            ],
             "compression": "s2",
             "max_age": 30 * 86400 * _SECOND,
             "max_bytes": sizes.history,

@@ -9,7 +9,8 @@ profile, and the profiles as causes. The rules are those of Koordinator's pod we
 3. If any matched, cpu and memory become the resources of the pod's tier, unless a matched profile has the annotation
    `config.koordinator.sh/skip-update-resources`. This happens even where every one was left out by its probability.
 
-A pod that no profile matches is left as it is, and no profile changes a live pod. A live pod whose resources were translated
+A pod that no profile matches is left as it is, and no profile changes a pod that has been placed
+(`planning/waiting_pods.py` is about those that have not been). A live pod whose resources were translated
 keeps them when its manifest is applied again: the cpu and memory that it then asks for are translated as they were.
 """
 
@@ -73,9 +74,27 @@ def _with_said(document: msgspec.Raw, names: str | None) -> msgspec.Raw:
 
 def changed_by_profiles(review: Review, drawn: Draw) -> tuple[Mutation | None, Sequence[str]]:
     """Return the pod after all profiles (None if no profile matches), and the names of those that were applied."""
-    matched = _matched(review)
-    if not matched:
-        return None, ()
+    matched = matched_profiles(review)
+    return changed_by(review, matched, drawn) if matched else (None, ())
+
+
+def reapply_colocation_profiles(review: Review) -> Mutation | None:
+    """Apply to a pod that waits what matches it now: the profiles that ask for that by their label, and those that it was
+    created with, so that the order of names decides as it did then. Raises ApiError where one cannot be applied."""
+    recorded = review.view.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES, "")
+    names = {*recorded.split(",")} - {""}
+    matched = [profile for profile in matched_profiles(review) if profile.managed or profile.name in names]
+    if not any(profile.managed for profile in matched):
+        return None
+    change, applied = changed_by(review, matched, draw, again=True)
+    document = _with_said(change.document, ",".join(sorted({*names, *applied})) or None)
+    return Mutation(document, change.notes, change.causes)
+
+
+def changed_by(
+    review: Review, matched: Sequence[ReadyProfile], drawn: Draw, *, again: bool = False
+) -> tuple[Mutation, Sequence[str]]:
+    """Return the pod after these profiles, and the names of those that were applied. `again`: they may have been before."""
     name, namespace = review.view.metadata.name, review.view.metadata.namespace
     working = Review(review.definition, review.document, review.view, None, review.objects)
     applied: list[str] = []
@@ -90,7 +109,7 @@ def changed_by_profiles(review: Review, drawn: Draw) -> tuple[Mutation | None, S
             chance = f"its probability is {profile.percent}%" + (f", the draw {number}" if profile.percent else "")
             notes.append(f"ClusterColocationProfile {profile.name} left out: {chance}")
             continue
-        working.take(Mutation(with_profile(working, profile), ()))
+        working.take(Mutation(with_profile(working, profile, again=again), ()))
         applied.append(profile.name)
         notes.append(_note(profile, set_by))
         set_by.update(dict.fromkeys(profile.sets, profile.name))
@@ -109,7 +128,8 @@ def changed_by_profiles(review: Review, drawn: Draw) -> tuple[Mutation | None, S
     return Mutation(working.document, (*notes, *working.notes), causes), applied
 
 
-def _matched(review: Review) -> list[ReadyProfile]:
+def matched_profiles(review: Review) -> list[ReadyProfile]:
+    """Return the profiles that select the pod as it is."""
     meta = review.view.metadata
 
     def namespace_labels() -> Mapping[str, str]:

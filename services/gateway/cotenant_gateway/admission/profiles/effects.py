@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cotenant.api.objects.colocation_profile import ClusterColocationProfileSpec
 from cotenant.api.patching.errors import PatchError
 from cotenant.api.patching.strategic import strategic_merge_patch
 from cotenant.api.splices import DocumentError, Members, member_object, members, raw
@@ -24,10 +25,22 @@ from cotenant_gateway.statuses import ApiError, invalid_object
 _TEXT = msgspec.json.Decoder(str)
 
 
-def with_profile(review: Review, profile: ReadyProfile) -> msgspec.Raw:
-    """Return the pod with the profile applied. Raises ApiError where it cannot be applied."""
-    spec = profile.spec
+def with_profile(review: Review, profile: ReadyProfile, *, again: bool = False) -> msgspec.Raw:
+    """Return the pod with the profile applied. `again`: it may have been applied before, so a suffix that is there stays alone.
+    Raises ApiError where it cannot be applied."""
     top = members(review.document)
+    set_metadata(top, profile.spec, again=again)
+    wanted = _spec_members(review, profile)
+    if wanted:
+        top["spec"] = raw({**member_object(top, "spec"), **wanted})
+    document = raw(top)
+    if profile.patch is not None:
+        document = _patched(review, profile, document)
+    return document
+
+
+def set_metadata(top: Members, spec: ClusterColocationProfileSpec, *, again: bool = False) -> None:
+    """Set on an object's metadata what a profile says of labels and annotations."""
     metadata = member_object(top, "metadata")
     labels, annotations = member_object(metadata, "labels"), member_object(metadata, "annotations")
     before = {**labels}, {**annotations}
@@ -36,7 +49,7 @@ def with_profile(review: Review, profile: ReadyProfile) -> msgspec.Raw:
     _map(labels, spec.label_keys_mapping)
     _map(annotations, spec.annotation_keys_mapping)
     for key, suffix in sorted(spec.label_suffixes.items()):
-        if key in labels:
+        if key in labels and not (again and _TEXT.decode(labels[key]).endswith(suffix)):
             labels[key] = raw(_TEXT.decode(labels[key]) + suffix)
     if spec.qos_class:
         labels[LABEL_QOS_CLASS] = raw(spec.qos_class)
@@ -48,13 +61,6 @@ def with_profile(review: Review, profile: ReadyProfile) -> msgspec.Raw:
         metadata["annotations"] = raw(annotations)
     if (labels, annotations) != before:
         top["metadata"] = raw(metadata)
-    wanted = _spec_members(review, profile)
-    if wanted:
-        top["spec"] = raw({**member_object(top, "spec"), **wanted})
-    document = raw(top)
-    if profile.patch is not None:
-        document = _patched(review, profile, document)
-    return document
 
 
 def _map(target: Members, mapping: Mapping[str, str]) -> None:

@@ -24,9 +24,17 @@ from cotenant.api.splices import EMPTY_OBJECT, is_null
 from cotenant.api.validation.fields import FieldError
 from cotenant.domain.selectors import Predicate, SelectorError, predicate
 from cotenant.kinds.cluster_colocation_profiles import PROFILES, decode_profile
-from cotenant.model.names import ANNOTATION_SKIP_UPDATE_RESOURCES, LABEL_PRIORITY, LABEL_QOS_CLASS
+from cotenant.model.names import (
+    ANNOTATION_SKIP_UPDATE_RESOURCES,
+    LABEL_CONTROLLER_MANAGED,
+    LABEL_PRIORITY,
+    LABEL_QOS_CLASS,
+)
 from cotenant_gateway.admission.profiles.rules import profile_errors
 from cotenant_gateway.admission.review import ObjectSource, type_error
+
+LABEL_CONTROL_PLANE = "control-plane"
+"""On a namespace, whatever its value: Koordinator's pod webhooks leave it alone."""
 
 
 class ReadyProfile(msgspec.Struct, frozen=True):
@@ -39,6 +47,9 @@ class ReadyProfile(msgspec.Struct, frozen=True):
     selects_pod: Predicate
     percent: int
     keeps_resources: bool
+    managed: bool
+    """Pods that wait to be placed get it too when it changes."""
+    sequence: int
     patch: msgspec.Raw | None
     sets: Mapping[str, str]
     faults: tuple[FieldError, ...] = ()
@@ -50,20 +61,28 @@ class ProfileSet(msgspec.Struct, frozen=True):
     profiles: tuple[ReadyProfile, ...]
     by_label: Mapping[tuple[str, str], Sequence[int]]
     others: tuple[int, ...]
+    managed: bool = False
+    """Whether any is applied to pods that wait."""
 
     def matching(self, pod: Mapping[str, str], namespace: Callable[[], Mapping[str, str]]) -> list[ReadyProfile]:
-        """Return the profiles that select these labels; the namespace's labels are looked up only if a profile needs them."""
+        """Return the profiles that select these labels; the namespace's labels are looked up only if a profile needs them. In a
+        namespace of the control plane none does."""
         places = [*self.others, *(place for label in pod.items() for place in self.by_label.get(label, ()))]
         if not places:
             return []
         found = (self.profiles[place] for place in sorted(places))
         candidates = [profile for profile in found if profile.selects_pod(pod)]
-        return [profile for profile in candidates if profile.selects_namespace(namespace())]
+        if not candidates:
+            return []
+        of_namespace = namespace()
+        if LABEL_CONTROL_PLANE in of_namespace:
+            return []
+        return [profile for profile in candidates if profile.selects_namespace(of_namespace)]
 
 
 def ready_profiles(objects: ObjectSource) -> ProfileSet:
     """Return the profiles of the read model."""
-    profiles = tuple(_ready(snapshot) for snapshot in objects.objects(PROFILES) if snapshot.stored is not None)
+    profiles = tuple(ready_profile(snapshot) for snapshot in objects.objects(PROFILES) if snapshot.stored is not None)
     by_label: dict[tuple[str, str], list[int]] = {}
     others: list[int] = []
     for place, profile in enumerate(profiles):
@@ -73,7 +92,7 @@ def ready_profiles(objects: ObjectSource) -> ProfileSet:
             by_label.setdefault(min(selector.match_labels.items()), []).append(place)
         else:
             others.append(place)
-    return ProfileSet(profiles, by_label, tuple(others))
+    return ProfileSet(profiles, by_label, tuple(others), any(profile.managed for profile in profiles))
 
 
 def draw(profile: str, namespace: str, pod: str) -> int:
@@ -86,7 +105,8 @@ def draw(profile: str, namespace: str, pod: str) -> int:
     return int.from_bytes(digest) % 100
 
 
-def _ready(snapshot: Snapshot) -> ReadyProfile:
+def ready_profile(snapshot: Snapshot) -> ReadyProfile:
+    """Return a profile made ready to be matched."""
     stored = snapshot.stored
     assert stored is not None
     profile = ClusterColocationProfile(metadata=stored.meta)
@@ -107,6 +127,8 @@ def _ready(snapshot: Snapshot) -> ReadyProfile:
         selects_pod=_predicate(spec.selector),
         percent=0 if faults else probability_percent(spec.probability),
         keeps_resources=ANNOTATION_SKIP_UPDATE_RESOURCES in profile.metadata.annotations,
+        managed=not faults and profile.metadata.labels.get(LABEL_CONTROLLER_MANAGED) == "true",
+        sequence=stored.sequence,
         patch=patch,
         sets=_sets(spec, patch),
         faults=faults,

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import msgspec
 
+from cotenant.api.edits import with_metadata
 from cotenant.api.objects.metadata import LabelSelector, ObjectMeta, View
 from cotenant.api.splices import elements, is_array, member_object, members, raw
 from cotenant.domain.quota.names import LABEL_TREE
-from cotenant.kinds.carried import QUOTA_PROFILES
+from cotenant.domain.quota.profile import tree_id
+from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant_gateway.admission.quotas.of_pods import quota_of
 from cotenant_gateway.admission.review import Mutation, ObjectSource, Review
 
@@ -51,6 +53,15 @@ def keep_on_nodes_of_tree(review: Review) -> Mutation | None:
         return None
     note = f"node affinity of quota tree {tree} from ElasticQuotaProfile {nodes.profile}"
     return Mutation(_with_affinity(review.document, nodes.expressions), (note,), (nodes.cause,))
+
+
+def name_tree(review: Review) -> Mutation | None:
+    """A profile without a tree id gets the one that follows from its name: pods find the profile by that label."""
+    meta = review.view.metadata
+    if meta.labels.get(LABEL_TREE):
+        return None
+    tree = tree_id(meta.namespace, meta.name)
+    return Mutation(with_metadata(review.document, {"labels": {**meta.labels, LABEL_TREE: tree}}), (f"quota tree {tree}",))
 
 
 def _nodes_of_trees(objects: ObjectSource) -> dict[str, _TreeNodes]:

@@ -32,7 +32,10 @@ def quota_of(objects: ObjectSource, pod: ObjectMeta) -> ObjectMeta | None:
     quotas = objects.derived(ELASTIC_QUOTAS, _quotas)
     if not quotas.by_name:
         return None
-    found = quotas.by_name.get(pod.labels.get(LABEL_QUOTA) or pod.namespace)
+    named = pod.labels.get(LABEL_QUOTA, "")
+    if objects.quota_gates.disable_default_quota:
+        return quotas.by_name.get(named)
+    found = quotas.by_name.get(named or pod.namespace)
     return found if found is not None else quotas.by_namespace.get(pod.namespace)
 
 
@@ -47,7 +50,9 @@ def _quotas(objects: ObjectSource) -> _Quotas:
 
 
 def quota_of_pod_is_a_leaf(review: Review) -> list[FieldError]:
-    """A pod belongs to a leaf of the tree, not to a parent quota."""
+    """A pod belongs to a leaf of the tree, not to a parent quota, unless a gate lets these take pods."""
+    if review.objects.quota_gates.parents_take_pods:
+        return []
     pod = review.view.metadata
     found = quota_of(review.objects, pod)
     if found is None or found.labels.get(LABEL_IS_PARENT) != "true":

@@ -11,7 +11,7 @@ from cotenant.api.validation.fields import FieldError, quantity
 from cotenant.domain.quota.names import ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE, ROOT
 from cotenant.domain.quota.validation import binds, validate_quota, validate_quota_deletion
 from cotenant.domain.quota.view import ElasticQuotaView, completed_weight, decode_quota
-from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS, published_quota
 from cotenant.kinds.pods import PODS
 from cotenant.model.names import LABEL_QUOTA_NAME
 from cotenant.model.quantities import QuantityError
@@ -26,10 +26,18 @@ def stored_quotas(objects: ObjectSource) -> list[ElasticQuotaView]:
         if snapshot.stored is None:
             continue
         try:
-            found.append(decode_quota(snapshot.stored.raw))
+            found.append(with_facts(decode_quota(snapshot.stored.raw), snapshot))
         except (msgspec.MsgspecError, QuantityError):
             continue
     return found
+
+
+def with_facts(quota: ElasticQuotaView, snapshot: Snapshot) -> ElasticQuotaView:
+    """Return the view with what quota-tree published last of the quota in the place of what the document says of it."""
+    published = published_quota(snapshot)
+    if published is None:
+        return quota
+    return msgspec.structs.replace(quota, used=published.used, guaranteed=published.guaranteed)
 
 
 def inherit_tree(review: Review) -> Mutation | None:
@@ -73,7 +81,11 @@ def quota_is_valid(review: Review) -> list[FieldError]:
             found += quantity(f"{section}[{resource}]", amount)
     if found:
         return found
-    return validate_quota(decode_quota(review.document), stored_quotas(review.objects), lambda old: _has_pods(review, old))
+    view = decode_quota(review.document)
+    if review.old is not None:
+        view = with_facts(view, review.old)
+    gates = review.objects.quota_gates
+    return validate_quota(view, stored_quotas(review.objects), lambda old: _has_pods(review, old), gates)
 
 
 def _has_pods(review: Review, quota: ElasticQuotaView) -> bool:

@@ -1,0 +1,49 @@
+"""What the service counts of its own work since its load: its events by outcome, and ConfigMaps by what of them could be read.
+
+In: own events and configurations, as they are folded. Out: counts by label values. They decide nothing.
+Bound: reasons are codes of `deciding`, and sections are those of the ConfigMap.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant_batch_resource_calculator.config import colocation
+from cotenant_batch_resource_calculator.config.in_force import Configuration
+from cotenant_batch_resource_calculator.rendering import KEYS_OF_SPEC
+
+SUCCEEDED = "succeeded"
+FAILED = "failed"
+PLUGINS = ("BatchResource", "MidResource")
+_REJECTED = "ConfigRejected"
+_UNKNOWN_CAPACITY = "UnknownCapacity"
+
+
+class Counts:
+    """Mutable counters."""
+
+    def __init__(self) -> None:
+        self.resources: Counter[tuple[str, str]] = Counter()
+        """By status and reason."""
+        self.plugins: Counter[tuple[str, str, str]] = Counter()
+        """By plugin, status and reason."""
+        self.slos: Counter[str] = Counter()
+        self.metric_specs: Counter[str] = Counter()
+        self.slo_specs: Counter[str] = Counter()
+
+    def resources_stored(self, data: NodeResources) -> None:
+        """Count an own resources event."""
+        failed = _REJECTED in data.reason or _UNKNOWN_CAPACITY in data.reason
+        self.resources[FAILED if failed else SUCCEEDED, data.reason] += 1
+        for plugin in PLUGINS:
+            self.plugins[plugin, FAILED if data.degraded else SUCCEEDED, data.reason if data.degraded else ""] += 1
+
+    def slo_stored(self, data: NodeSLORendered) -> None:
+        """Count an own NodeSLO event."""
+        self.slos[FAILED if data.reason else SUCCEEDED] += 1
+
+    def configured(self, configuration: Configuration) -> None:
+        """Count a ConfigMap."""
+        self.metric_specs[FAILED if configuration.rejection(colocation.KEY) else SUCCEEDED] += 1
+        self.slo_specs[FAILED if configuration.rejection(*KEYS_OF_SPEC) else SUCCEEDED] += 1

@@ -1,0 +1,149 @@
+"""The reclaim threshold from a risk budget: which share of node-hours may break, instead of a bare percentage.
+
+In: for each node, report by report, what the published loan assumed that services and the system use and what they really
+used at most; the budget. Out: the node's cpuReclaimThresholdPercent, with the figures that it follows from. Everything is an
+integer and nothing is remembered here: a `RiskHistory` is what an event carries from one decision to the next.
+
+A node-hour breaks when real use exceeds at any moment what the loan left. That is when the margin was smaller than
+
+    needed    = real use - assumed use                       of one report, in steps of 1/50 of the unit, rounded up
+    unit      = requests of the node's services, at least 5 % of its capacity
+    worst     = the largest needed margin of a node-hour     (0: the assumption was enough by itself)
+
+A margin in terms of what services request fits full and empty nodes alike, where one in terms of capacity is wrong for one of
+them. Node-hours of all nodes under one strategy are counted together (`pooled`): an hour of one node says little.
+
+    margin    = the smallest one for which (node-hours above it + 1) / (node-hours + 1) <= budget
+                no such one: the worst ever counted and a quarter of it
+    threshold = 100 - ceil(100 * margin * unit / capacity)   within the bounds
+                before `least_hours` hours were seen by one node: `start_percent`, within the bounds
+
+The + 1 is the rule of succession: what has not been seen yet may come next. It also means that a small fleet starts with its
+worst hour. Nodes that serve the same users break in the same hours, so a budget holds over days rather than in each hour.
+
+Bounds: a history has 52 numbers; when a node has seen 1,024 hours (six weeks) all its counts are halved, rounded up, so that
+what is rare is not forgotten first. A clock that is put back goes on in the hour it was put to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+STEP_PERMILLE = 20
+STEPS = 52
+"""0, then up to 20, 40, ... 1000 thousandths of the unit; the last: more than that."""
+LEAST_UNIT_PERCENT = 5
+MOST_HOURS = 1024
+HOUR_SECONDS = 3600
+
+
+class RiskBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`broken_permille`: thousandths of node-hours that may break. Percentages bound the threshold."""
+
+    broken_permille: int = 10
+    lowest_percent: int = 40
+    highest_percent: int = 95
+    start_percent: int = 60
+    least_hours: int = 6
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.broken_permille <= 1000:
+            raise ValueError(f"broken_permille is {self.broken_permille}: must be 0 to 1000")
+        if not 0 <= self.lowest_percent <= self.highest_percent <= 100:
+            raise ValueError(f"the bounds {self.lowest_percent} and {self.highest_percent} must be ordered and within 0 to 100")
+        if not 1 <= self.least_hours <= MOST_HOURS // 2:
+            raise ValueError(f"least_hours is {self.least_hours}: must be 1 to {MOST_HOURS // 2}")
+
+
+class RiskHistory(msgspec.Struct, frozen=True):
+    """A node's hours. `hour`: the present one, hours since the epoch, -1 before the first; `worst`: its largest step so far;
+    `counts`: of past hours, by step; empty before the first ended."""
+
+    hour: int = -1
+    worst: int = 0
+    counts: tuple[int, ...] = ()
+
+
+class RiskPool(msgspec.Struct, frozen=True):
+    """Hours of many nodes. `hours`: of the node that has seen most."""
+
+    counts: tuple[int, ...] = (0,) * STEPS
+    hours: int = 0
+
+
+class RiskChoice(msgspec.Struct, frozen=True):
+    """A threshold and what it follows from. `margin_permille` of the unit, None: not enough hours yet, or more than the unit;
+    `above`: how many of `node_hours` needed more."""
+
+    percent: int
+    margin_permille: int | None
+    node_hours: int
+    above: int
+
+
+def unit_of(capacity_milli: int, request_milli: int) -> int:
+    """What margins are measured in."""
+    return max(request_milli, capacity_milli * LEAST_UNIT_PERCENT // 100, 1)
+
+
+def step_of(needed_milli: int, unit_milli: int) -> int:
+    """The step of a needed margin."""
+    if needed_milli <= 0:
+        return 0
+    return min(-(-needed_milli * 1000 // (max(unit_milli, 1) * STEP_PERMILLE)), STEPS - 1)
+
+
+def observed(history: RiskHistory, at_seconds: int, needed_milli: int, unit_milli: int) -> RiskHistory:
+    """Return the history after a report: real use was above what was assumed by `needed_milli` at most."""
+    hour, step = at_seconds // HOUR_SECONDS, step_of(needed_milli, unit_milli)
+    if history.hour < 0:
+        return RiskHistory(hour, step, history.counts)
+    if hour == history.hour:
+        return history if step <= history.worst else msgspec.structs.replace(history, worst=step)
+    counts = list(history.counts) if len(history.counts) == STEPS else [0] * STEPS
+    counts[history.worst] += 1
+    if sum(counts) >= MOST_HOURS:
+        counts = [(count + 1) // 2 for count in counts]
+    return RiskHistory(hour, step, tuple(counts))
+
+
+def pooled(histories: Iterable[RiskHistory]) -> RiskPool:
+    """Return the sum of what nodes have seen; of any other length than STEPS counts nothing."""
+    total, hours = [0] * STEPS, 0
+    for history in histories:
+        if len(history.counts) == STEPS:
+            total = [one + other for one, other in zip(total, history.counts, strict=True)]
+            hours = max(hours, sum(history.counts))
+    return RiskPool(tuple(total), hours)
+
+
+def margin_step(counts: Sequence[int], broken_permille: int) -> int:
+    """Return the smallest margin within the budget, as a step; STEPS - 1 or more: larger than the unit."""
+    node_hours = sum(counts)
+    above = node_hours
+    for step, count in enumerate(counts):
+        above -= count
+        if (above + 1) * 1000 <= broken_permille * (node_hours + 1):
+            return step
+    worst = max((step for step, count in enumerate(counts) if count), default=0)
+    return worst - (-worst // 4)
+
+
+def choose_threshold(budget: RiskBudget, pool: RiskPool, capacity_milli: int, unit_milli: int) -> RiskChoice:
+    """Return a node's threshold."""
+    node_hours = sum(pool.counts)
+    if pool.hours < budget.least_hours or capacity_milli <= 0:
+        return RiskChoice(_bounded(budget, budget.start_percent), None, node_hours, 0)
+    step = margin_step(pool.counts, budget.broken_permille)
+    above = sum(pool.counts[step + 1 :])
+    if step >= STEPS - 1:
+        return RiskChoice(budget.lowest_percent, None, node_hours, above)
+    margin = step * STEP_PERMILLE
+    percent = 100 + (-margin * unit_milli // (10 * capacity_milli))
+    return RiskChoice(_bounded(budget, percent), margin, node_hours, above)
+
+
+def _bounded(budget: RiskBudget, percent: int) -> int:
+    return min(max(percent, budget.lowest_percent), budget.highest_percent)

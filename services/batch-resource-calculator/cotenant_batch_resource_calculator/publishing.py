@@ -1,0 +1,54 @@
+"""Whether a resources event says something new: a code changed, or a figure by more than its dead band.
+
+In: the last event, the desired one, the strategy's threshold. Out: a boolean. A ratio has a band of its own.
+"""
+
+from __future__ import annotations
+
+from cotenant.events.resources import NodeResources
+from cotenant_batch_resource_calculator.formulas.normalization import ratio_moved
+from cotenant_batch_resource_calculator.formulas.synchronise import any_differs
+
+
+def moved(old: NodeResources, wanted: NodeResources, threshold: float) -> bool:
+    """Whether a code changed, or a figure by more than the dead band."""
+    if _codes(old) != _codes(wanted) or ratio_moved(_ratio(old), _ratio(wanted)):
+        return True
+    before, after = _figures(old), _figures(wanted)
+    return any_differs(sorted({*before, *after}), before, after, threshold)
+
+
+def _codes(resources: NodeResources) -> tuple[object, ...]:
+    return (
+        resources.withdrawn,
+        resources.degraded,
+        resources.reason,
+        resources.cpu_policy,
+        resources.memory_policy,
+        resources.cluster_enable,
+        bytes(resources.strategy),
+        tuple(zone.name for zone in resources.zones),
+        resources.amplification,
+        resources.device_labels,
+    )
+
+
+def _ratio(resources: NodeResources) -> float | None:
+    return float(resources.cpu_normalization) if resources.cpu_normalization else None
+
+
+def _figures(resources: NodeResources) -> dict[str, int]:
+    devices = {f"device {name}": amount for name, amount in resources.devices.items()}
+    if resources.withdrawn:
+        return devices
+    return {
+        **devices,
+        "batch-cpu": resources.batch_cpu_milli,
+        "batch-memory": resources.batch_memory_bytes,
+        "mid-cpu": resources.mid_cpu_milli,
+        "mid-memory": resources.mid_memory_bytes,
+        "origin-cpu": resources.origin.cpu_milli,
+        "origin-memory": resources.origin.memory_bytes,
+        **{f"{zone.name}-cpu": zone.batch_cpu_milli for zone in resources.zones},
+        **{f"{zone.name}-memory": zone.batch_memory_bytes for zone in resources.zones},
+    }

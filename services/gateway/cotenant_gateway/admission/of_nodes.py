@@ -1,0 +1,32 @@
+"""Documents of what is made of a node's facts, NodeSLO and NodeMetric: they are named as a node, and what is rendered wins.
+
+In: the object. Out: a field error where no node has its name; warnings of what is written and will not be seen.
+"""
+
+from __future__ import annotations
+
+from cotenant.api.splices import DocumentError, member_object, members
+from cotenant.api.validation.fields import FieldError, not_found
+from cotenant.kinds.nodes import NODES
+from cotenant_gateway.admission.review import Review
+
+MAX_NAMED = 10
+
+
+def node_exists(review: Review) -> list[FieldError]:
+    """A document ends with its node, so there must be one."""
+    name = review.view.metadata.name
+    if review.old is not None or review.objects.get(NODES, "", name) is not None:
+        return []
+    return [not_found("metadata.name", name, f"a {review.kind.kind} is named as its node; create the node first")]
+
+
+def rendered_members_warnings(review: Review) -> list[str]:
+    """Name the members of spec that other services render: what is written there is stored and not shown."""
+    try:
+        spec = member_object(members(review.document), "spec")
+    except DocumentError:
+        return []
+    rendered = sorted(name for name in spec if name != "extensions")
+    why = "is rendered from the configuration, which wins over what is written here"
+    return [f"spec.{name}: {why}" for name in rendered[:MAX_NAMED]]

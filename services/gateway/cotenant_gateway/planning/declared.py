@@ -1,0 +1,43 @@
+"""Objects that other services' facts make, when somebody writes them (`Definition.declarable`).
+
+In: such an object without a document. Out: it with an empty document under it, so that a write goes on as with any object:
+what the facts say is taken off what is written, the rest becomes the document. Its uid is another one than the object had
+without: a deletion of the document is seen to end it. And the plans that end the documents of nodes that are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from cotenant.api.snapshots import Snapshot, stored_document
+from cotenant.api.splices import raw
+from cotenant.api.times import derived_uid, rfc3339
+from cotenant.kinds.nodes import NODES
+from cotenant.log.plans import Plan
+from cotenant_gateway.planning.endings import MAX_PLANS, end
+from cotenant_gateway.read_model.core import GatewayCore
+
+
+def with_document(core: GatewayCore, snapshot: Snapshot) -> Snapshot:
+    """Return a declarable object with an empty document where it has none; any other as it is."""
+    address = snapshot.address
+    kind = address.kind
+    if snapshot.stored is not None or not core.kinds.of(kind).declarable:
+        return snapshot
+    sequence = core.own_sequence(kind, address.namespace, address.name)
+    uid = derived_uid(kind.kind, address.name, str(max(sequence, snapshot.version)))
+    metadata: dict[str, object] = {"name": address.name, "uid": uid}
+    times = [event.time for event in snapshot.parts.values() if event.time is not None]
+    if times:
+        metadata["creationTimestamp"] = rfc3339(min(times))
+    document = raw({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
+    return Snapshot(address, stored_document(document, sequence, None), snapshot.parts, snapshot.version, snapshot.composer)
+
+
+def documents_of_no_node(core: GatewayCore) -> Iterator[Plan]:
+    """Yield what ends the documents whose node is gone."""
+    for slot in islice(core.declared.values(), MAX_PLANS):
+        snapshot = slot.snapshot
+        if snapshot is not None and snapshot.stored is not None and core.get(NODES, "", slot.address.name) is None:
+            yield end(snapshot)

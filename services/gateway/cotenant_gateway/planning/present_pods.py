@@ -1,0 +1,101 @@
+"""What a ClusterColocationProfile would do to the pods that are there, told when it is tried (`dryRun`).
+
+In: the profile as it would be stored, and the pods of the read model. Out: a tally, pod after pod, so that whoever counts may
+pause between them; and the tally in words. A pod is changed if the profile alone, applied to it as it is, makes another
+document of it. Bound: the first TRIED matching pods are worked out, the others are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cotenant.api.edits import same_json
+from cotenant.api.snapshots import Snapshot, stored_document
+from cotenant.kinds.namespaces import NAMESPACES
+from cotenant.kinds.pods import PODS
+from cotenant_gateway.admission.profiles.applying import changed_by
+from cotenant_gateway.admission.profiles.selection import LABEL_CONTROL_PLANE, ReadyProfile, draw, ready_profile
+from cotenant_gateway.admission.review import Review
+from cotenant_gateway.planning.documents import Planned
+from cotenant_gateway.planning.waiting_pods import waits
+from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.statuses import ApiError
+
+TRIED = 500
+
+
+class Tally(msgspec.Struct):
+    """Pods so far: all, those that the profile selects, and of the first TRIED of these what would become of them."""
+
+    pods: int = 0
+    matched: int = 0
+    tried: int = 0
+    changed: int = 0
+    refused: int = 0
+    waiting: int = 0
+    """Changed ones that wait to be placed."""
+    refusal: str = ""
+    """Why the first of `refused` is."""
+
+
+def proposed_profile(planned: Planned) -> ReadyProfile:
+    """Return the profile of a write request."""
+    return ready_profile(Snapshot(planned.address, stored_document(planned.document, 0, None), {}, 0, None))
+
+
+def tally_pods(core: GatewayCore, profile: ReadyProfile, tally: Tally) -> Iterator[None]:
+    """Count pod after pod."""
+    for pod in core.objects(PODS):
+        if pod.stored is not None:
+            tally.pods += 1
+            if _matches(core, profile, pod):
+                tally.matched += 1
+                if tally.tried < TRIED:
+                    tally.tried += 1
+                    _try(core, profile, pod, tally)
+        yield
+
+
+def _matches(core: GatewayCore, profile: ReadyProfile, pod: Snapshot) -> bool:
+    if not profile.selects_pod(pod.meta.labels):
+        return False
+    namespace = core.get(NAMESPACES, "", pod.address.namespace)
+    labels = {} if namespace is None else namespace.labels
+    return LABEL_CONTROL_PLANE not in labels and profile.selects_namespace(labels)
+
+
+def _try(core: GatewayCore, profile: ReadyProfile, pod: Snapshot, tally: Tally) -> None:
+    assert pod.stored is not None
+    document = pod.stored.raw
+    review = Review(core.kinds.of(PODS), document, pod.pod, None, core)
+    try:
+        change, applied = changed_by(review, [profile], draw, again=True)
+    except ApiError as refusal:
+        tally.refused += 1
+        tally.refusal = tally.refusal or str(refusal)
+        return
+    if applied and not same_json(change.document, document):
+        tally.changed += 1
+        tally.waiting += waits(pod)
+
+
+def in_words(profile: ReadyProfile, tally: Tally) -> list[str]:
+    """Return what the writer is told."""
+    name = f"ClusterColocationProfile {profile.name}"
+    of_tried = "" if tally.tried == tally.matched else f" of the first {tally.tried}"
+    found = [f"{name}: {_pods(tally.matched)} of {tally.pods} match, it would change {tally.changed}{of_tried}"]
+    if not tally.changed:
+        pass
+    elif profile.managed:
+        found[0] += f": {tally.waiting} that wait to be placed would be changed now, the others when they are created again"
+    else:
+        found[0] += "; pods that are there stay as they are, it is applied to pods that are created"
+    if tally.refused:
+        found.append(f"{name}: {_pods(tally.refused)} could not be created with it: {tally.refusal}")
+    return found
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod" if count == 1 else f"{count} pods"

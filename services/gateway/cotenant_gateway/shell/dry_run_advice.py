@@ -1,0 +1,95 @@
+"""What is told of a write that is only tried (`kubectl apply --dry-run=server`), beside the object as it would be.
+
+In: the plan of the write. Out: texts for `Warning` headers. Of the ConfigMap `slo-controller-config`
+batch-resource-calculator is asked what it would change; of a ClusterColocationProfile the pods that are there are counted.
+Neither can make the request fail: where there is no answer within ANSWER_SECONDS, that is what is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
+
+from cotenant.events.requests import CONFIG_DRY_RUN, ConfigEffect
+from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.config_maps import CONFIG_MAPS, decode_config_map
+from cotenant.runtime.follower import LOG_ERRORS
+from cotenant_gateway.admission.node_configuration import is_node_configuration
+from cotenant_gateway.planning.documents import Planned
+from cotenant_gateway.planning.present_pods import Tally, in_words, proposed_profile, tally_pods
+from cotenant_gateway.read_model.core import GatewayCore
+
+ANSWER_SECONDS = 2.0
+PODS_AT_ONCE = 50
+"""So many pods are counted before other requests have their turn."""
+MAX_CHANGES = 16
+_UNKNOWN = "what this would change is not known"
+_SERVICE = "batch-resource-calculator"
+
+Ask = Callable[[str, bytes, float], Awaitable[tuple[bytes, int, str]]]
+"""Sends a request to a subject and waits so many seconds; returns the answer, and the code and text of a refusal (0 if none).
+Raises TimeoutError."""
+
+
+class DryRunAdvice:
+    """Says what a write would bring about."""
+
+    def __init__(self, core: Callable[[], GatewayCore], ask: Ask) -> None:
+        self._core = core
+        self._ask = ask
+
+    async def __call__(self, planned: Planned) -> Sequence[str]:
+        """Return what is told of a write; nothing where it changes nothing."""
+        kind = planned.address.kind
+        if planned.plan is None:
+            return ()
+        if kind is PROFILES:
+            return await self._of_profile(planned)
+        if kind is CONFIG_MAPS:
+            return await self._of_configuration(planned)
+        return ()
+
+    async def _of_profile(self, planned: Planned) -> Sequence[str]:
+        profile, tally = proposed_profile(planned), Tally()
+        for count, _ in enumerate(tally_pods(self._core(), profile, tally), 1):
+            if count % PODS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return in_words(profile, tally)
+
+    async def _of_configuration(self, planned: Planned) -> Sequence[str]:
+        config = decode_config_map(planned.document)
+        if not is_node_configuration(config):
+            return ()
+        was = planned.was.stored if planned.was is not None else None
+        if was is not None and decode_config_map(was.raw).data == config.data:
+            return ()
+        try:
+            answer, code, refusal = await self._ask(CONFIG_DRY_RUN, msgspec.json.encode(config.data), ANSWER_SECONDS)
+        except TimeoutError:
+            return (f"{_UNKNOWN}: {_SERVICE} does not answer within {ANSWER_SECONDS:.0f} s",)
+        except LOG_ERRORS as error:
+            return (f"{_UNKNOWN}: {_SERVICE} cannot be asked ({type(error).__name__}: {error})",)
+        if code:
+            return (f"{_UNKNOWN}: {_SERVICE} refuses to say it: {refusal}",)
+        return (effect_in_words(answer),)
+
+
+def effect_in_words(answer: bytes) -> str:
+    """Return the calculator's answer in words, such as `17 nodes: batch-cpu -12 %`; whatever it is."""
+    try:
+        effect = msgspec.json.decode(answer, type=ConfigEffect)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return f"{_UNKNOWN}: {_SERVICE} answers what cannot be read: {error}"
+    if effect.error:
+        return f"{_UNKNOWN}: {effect.error}"
+    nodes = f"{effect.nodes} node" if effect.nodes == 1 else f"{effect.nodes} nodes"
+    changes = [f"{name} {_percent(change)} %" for name, change in list(effect.changes.items())[:MAX_CHANGES] if change]
+    if not changes:
+        return f"{nodes}: what they offer to batch and mid would not change"
+    return f"{nodes}: {', '.join(changes)}"
+
+
+def _percent(change: float) -> str:
+    return f"{change:+.0f}" if abs(change) >= 1 else f"{change:+.1f}"

@@ -1,0 +1,47 @@
+"""A kubelet's policies about CPUs, from its configuration file.
+
+In: the text of /var/lib/kubelet/config.yaml. Out: ``KubeletConfig``. Of YAML only what a kubelet's own file uses is read: keys
+at the top with plain or quoted values, and one level of keys below them; everything else is passed over.
+"""
+
+from __future__ import annotations
+
+from cotenant.domain.cpu_pools import KubeletConfig
+
+_TEXTS = ("cpuManagerPolicy", "topologyManagerPolicy", "topologyManagerScope", "reservedSystemCPUs")
+_MAPS = ("cpuManagerPolicyOptions", "systemReserved", "kubeReserved")
+_DEFAULTS = {"cpuManagerPolicy": "none", "topologyManagerPolicy": "none", "topologyManagerScope": "container"}
+
+
+def parse_kubelet_config(content: str) -> KubeletConfig:
+    """Return the policies; the kubelet's defaults where the file does not name them."""
+    texts: dict[str, str] = {}
+    maps: dict[str, dict[str, str]] = {name: {} for name in _MAPS}
+    above = ""
+    for line in content.split("\n"):
+        key, colon, rest = line.partition(":")
+        name, value = key.strip(), _plain(rest)
+        if not colon or name.startswith(("#", "-")):
+            continue
+        if not key[:1].isspace():
+            above = name
+            texts[name] = value
+        elif above in maps and value:
+            maps[above][_plain(key)] = value
+    policies = {name: texts.get(name) or _DEFAULTS.get(name, "") for name in _TEXTS}
+    return KubeletConfig(
+        cpu_manager_policy=policies["cpuManagerPolicy"],
+        cpu_manager_policy_options=maps["cpuManagerPolicyOptions"],
+        topology_manager_policy=policies["topologyManagerPolicy"],
+        topology_manager_scope=policies["topologyManagerScope"],
+        reserved_system_cpus=policies["reservedSystemCPUs"],
+        system_reserved={**maps["systemReserved"]},
+        kube_reserved={**maps["kubeReserved"]},
+    )
+
+
+def _plain(text: str) -> str:
+    value = text.partition(" #")[0].strip()
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1]
+    return value

@@ -1,0 +1,193 @@
+"""The slow collectors: which are there, and when each is due.
+
+In: what is asked for, the time. Out: the newest readings and facts. A collector that has nothing to read here says so once, in
+``unavailable``. Nothing here may run in the main thread: reading DAMON takes seconds.
+
+| collector | every |
+|---|---|
+| the machine's facts | 60 s |
+| cold memory, while it is asked for | 5 s (kidled), 300 s (page_idle), 60 s (DAMON) |
+| cycles and instructions | 10 s of 60 s |
+| resctrl | 10 s |
+| NUMA nodes | 15 s |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from cotenant_node_executor.sampling.machine import MachineReader
+from cotenant_node_executor.sampling.slow import cpi, numa, resctrl
+from cotenant_node_executor.sampling.slow.cold_memory import NO_WAY, Method, cold_memory_ways, open_cold_memory
+from cotenant_node_executor.sampling.slow.readings import (
+    COLD_MEMORY,
+    CPI,
+    NUMA,
+    RESCTRL,
+    Asked,
+    CpiReading,
+    MachineFacts,
+    SlowReadings,
+    Unavailable,
+)
+from cotenant_node_executor.targets.interface import CgroupDriver
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+FACTS_SECONDS = 60.0
+FOREVER = float("inf")
+_FACTS = "facts"
+
+
+class SlowCollectors:
+    """All of one machine; ``readings`` and ``facts`` are replaced as a whole, never changed."""
+
+    def __init__(
+        self,
+        driver: CgroupDriver,
+        reader: MachineReader,
+        *,
+        proc: Path = Path("/proc"),
+        sys: Path = Path("/sys"),
+        events: tuple[cpi.Event, cpi.Event] = (cpi.CYCLES, cpi.INSTRUCTIONS),
+    ) -> None:
+        self._driver, self._reader = driver, reader
+        self._proc, self._sys = proc, sys
+        self.readings = SlowReadings()
+        self.facts: MachineFacts | None = None
+        self._unavailable: dict[str, str] = {}
+        self._node_of_cpu: dict[int, int] = {}
+        self._cold: Method | None = None
+        self._cold_asked = False
+        self._ways = cold_memory_ways(sys)
+        if not self._ways:
+            self._lacks(COLD_MEMORY, NO_WAY)
+        self._counters = self._opened(CPI, lambda: cpi.Counters(driver, sys, events))
+        self._counting = False
+        self._resctrl = self._opened(RESCTRL, lambda: resctrl.Resctrl(sys))
+        self._numa: numa.NumaUsage | None = None
+        self._due = {COLD_MEMORY: FOREVER, CPI: 0.0, RESCTRL: 0.0, NUMA: 0.0, _FACTS: 0.0}
+
+    def _opened(self, name: str, make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except Unavailable as error:
+            self._lacks(name, str(error))
+            return None
+
+    def _lacks(self, name: str, why: str) -> None:
+        if self._unavailable.get(name) != why:
+            self._unavailable[name] = why
+            logger.info("%s: not measured here: %s", name, why)
+
+    @property
+    def next_due(self) -> float:
+        """When a collector is due next, in seconds of the clock that `round` is called with."""
+        return min(self._due.values())
+
+    def round(self, asked: Asked, now: float) -> None:
+        """Run what is due. Raises nothing: a collector that fails is left out until its next turn."""
+        self._ask_for_cold(asked.cold_memory, now)
+        for name, run in (
+            (_FACTS, self._read_facts),
+            (COLD_MEMORY, self._read_cold),
+            (CPI, self._count),
+            (RESCTRL, self._read_resctrl),
+            (NUMA, self._read_numa),
+        ):
+            if now >= self._due[name]:
+                try:
+                    self._due[name] = now + run(asked, now)
+                except (OSError, ValueError, Unavailable) as error:
+                    self._lacks(name, str(error))
+                    self._due[name] = now + FACTS_SECONDS
+        if self.readings.unavailable != self._unavailable:
+            self._said(unavailable=dict(self._unavailable))
+            self._due[_FACTS] = now
+
+    def _said(self, **changes: object) -> None:
+        self.readings = msgspec.structs.replace(self.readings, **changes)
+
+    def _ask_for_cold(self, asked: bool, now: float) -> None:
+        """Begin with cold memory, or end it. While nobody asks, nothing is probed: a probe would switch a scan on."""
+        if asked == self._cold_asked or not self._ways:
+            return
+        self._cold_asked = asked
+        self._end_cold()
+        self._unavailable.pop(COLD_MEMORY, None)
+        self._due[COLD_MEMORY] = now if asked else FOREVER
+
+    def _end_cold(self) -> None:
+        cold, self._cold = self._cold, None
+        self._said(cold=None)
+        if cold is not None:
+            cold.close()
+
+    def _read_facts(self, _: Asked, __: float) -> float:
+        topology, state = self._reader.read()
+        topology = msgspec.structs.replace(topology, unavailable={**topology.unavailable, **self._unavailable})
+        facts = MachineFacts(topology, state)
+        if facts != self.facts:
+            self.facts = facts
+            nodes = {cpu.cpu: cpu.node for cpu in topology.cpus}
+            if nodes != self._node_of_cpu or self._numa is None:
+                self._node_of_cpu = nodes
+                self._numa = self._opened(NUMA, lambda: numa.NumaUsage(self._proc, self._sys, nodes))
+        return FACTS_SECONDS
+
+    def _read_cold(self, asked: Asked, _: float) -> float:
+        if self._cold is None:
+            self._cold = open_cold_memory(self._driver, self._proc, self._sys)
+        try:
+            reading = self._cold.read(asked)
+        except OSError:
+            self._end_cold()  # somebody else has taken the kernel's scan over: it is tried again
+            raise
+        self._unavailable.pop(COLD_MEMORY, None)
+        if reading is not None:
+            self._said(cold=reading)
+        return self._cold.seconds
+
+    def _count(self, asked: Asked, _: float) -> float:
+        if self._counters is None:
+            return FOREVER
+        if self._counting:
+            self._counting = False
+            self._said(cpi={**self._standing(asked), **self._counters.end()})
+            return cpi.PERIOD_SECONDS - cpi.WINDOW_SECONDS
+        try:
+            self._counters.begin(asked, tuple(sorted(self._node_of_cpu)))
+        except Unavailable:
+            self._counters = None
+            raise
+        self._counting = True
+        return cpi.WINDOW_SECONDS
+
+    def _standing(self, asked: Asked) -> dict[str, CpiReading]:
+        """The last readings of pods that are still there."""
+        there = {uid for uid, _ in asked.pods}
+        return {uid: reading for uid, reading in self.readings.cpi.items() if uid in there}
+
+    def _read_resctrl(self, _: Asked, now: float) -> float:
+        if self._resctrl is None:
+            return FOREVER
+        self._said(resctrl=self._resctrl.read(now))
+        return resctrl.SECONDS
+
+    def _read_numa(self, _: Asked, now: float) -> float:
+        if self._numa is not None and (found := self._numa.read(round(now * 1e9))):
+            self._said(numa=found)
+        return numa.SECONDS
+
+    def close(self) -> None:
+        """Put the kernel back as it was."""
+        self._end_cold()
+        if self._counters is not None:
+            self._counters.close()
+

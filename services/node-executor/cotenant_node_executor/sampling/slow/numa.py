@@ -1,0 +1,47 @@
+"""Usage by NUMA node: CPU from the lines of /proc/stat, memory from each node's meminfo.
+
+In: which CPUs belong to which node. Out: a ``NumaReading`` a node. Memory in use is MemTotal - (MemFree + Active(file) +
+Inactive(file) + SReclaimable). The first reading has no CPU, so it is none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from cotenant_node_executor.sampling.proc import numa_usage_bytes, parse_busy_ticks_per_cpu, parse_numa_meminfo_kb
+from cotenant_node_executor.sampling.sampler import JIFFY_NS
+from cotenant_node_executor.sampling.slow.readings import NumaReading, Unavailable
+from cotenant_node_executor.targets.tree import read_file
+
+SECONDS = 15.0
+
+
+class NumaUsage:
+    """Reads all nodes, and remembers their last ticks."""
+
+    def __init__(self, proc: Path, sys: Path, node_of_cpu: Mapping[int, int]) -> None:
+        self._proc, self._folder = proc, sys / "devices/system/node"
+        self._node_of_cpu = node_of_cpu
+        self._last: tuple[Counter[int], int] | None = None
+        if not any(self._folder.glob("node[0-9]*")):
+            raise Unavailable("this kernel tells of no NUMA node")
+
+    def read(self, now_ns: int) -> tuple[NumaReading, ...]:
+        """Return a reading of each node with memory. Raises ValueError for a file of another form."""
+        ticks: Counter[int] = Counter()
+        for cpu, busy in parse_busy_ticks_per_cpu((self._proc / "stat").read_text()).items():
+            ticks[self._node_of_cpu.get(cpu, 0)] += busy
+        last, self._last = self._last, (ticks, now_ns)
+        if last is None or now_ns <= last[1]:
+            return ()
+        found: list[NumaReading] = []
+        for path in sorted(self._folder.glob("node[0-9]*"), key=lambda path: int(path.name.removeprefix("node"))):
+            node = int(path.name.removeprefix("node"))
+            memory = parse_numa_meminfo_kb(read_file(path / "meminfo") or "")
+            if "MemTotal" in memory:
+                passed = max(ticks[node] - last[0][node], 0)
+                milli = passed * JIFFY_NS * 1000 // (now_ns - last[1])
+                found.append(NumaReading(node, milli, numa_usage_bytes(memory)))
+        return tuple(found)

@@ -1,0 +1,96 @@
+"""What the node SLO asks to be measured beside node and pods: host applications, page cache, cold memory.
+
+In: the node SLO. Out: ``Wanted``. A spec of another form than Koordinator's asks for no host applications.
+Bound: MOST_APPLICATIONS.
+"""
+
+from __future__ import annotations
+
+from posixpath import join, normpath
+
+import msgspec
+
+from cotenant.events.resources import NodeSLORendered
+from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.targets.paths import HostApplicationPath
+
+MOST_APPLICATIONS = 32
+OWN_TIERS = {"Kubepods": "", "KubepodsBurstable": "burstable", "KubepodsBesteffort": "besteffort"}
+"""The executor's group for each base of a path that means the pods' groups."""
+WITHOUT_PAGE_CACHE, WITH_HOT_PAGE_CACHE = "usageWithoutPageCache", "usageWithHotPageCache"
+
+
+class HostApplication(msgspec.Struct, frozen=True):
+    """An application outside pods. ``path``: where its control group lies; None for the default of its QoS class."""
+
+    name: str
+    qos: str = ""
+    priority: str = ""
+    path: HostApplicationPath | None = None
+
+    @property
+    def base(self) -> str:
+        return self.path.base if self.path is not None else ""
+
+    @property
+    def own_group(self) -> str | None:
+        """Its control group below the executor's root, of which no path leads out; None where it is elsewhere."""
+        path = self.path
+        if path is None or path.base not in OWN_TIERS:
+            return None
+        inner = normpath(join("/", path.parent_dir.strip("/"), path.relative_path.strip("/"))).lstrip("/")
+        return join(OWN_TIERS[path.base], inner) if inner else None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """``page_cache``: beside the working set; ``cold_memory``: as well."""
+
+    host_applications: tuple[HostApplication, ...] = ()
+    page_cache: bool = False
+    cold_memory: bool = False
+
+
+class _Path(msgspec.Struct, frozen=True, rename="camel"):
+    base: str = ""
+    parent_dir: str = ""
+    relative_path: str = ""
+
+
+class _Application(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    qos: str = ""
+    priority: str = ""
+    cgroup_path: _Path | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    host_applications: list[_Application] | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Spec)
+
+
+def wanted_by(slo: NodeSLORendered | None) -> Wanted:
+    """Return what a node SLO asks for."""
+    return _wanted_by(slo) if slo is not None else Wanted()
+
+
+@by_identity
+def _wanted_by(slo: NodeSLORendered) -> Wanted:
+    try:
+        listed = _DECODER.decode(slo.spec).host_applications or ()
+    except (msgspec.DecodeError, RecursionError):
+        listed = ()
+    applications = {each.name: _application(each) for each in listed if each.name}
+    policy = slo.memory_collect_policy
+    return Wanted(
+        tuple(applications[name] for name in sorted(applications)[:MOST_APPLICATIONS]),
+        page_cache=policy != WITHOUT_PAGE_CACHE,
+        cold_memory=policy == WITH_HOT_PAGE_CACHE,
+    )
+
+
+def _application(given: _Application) -> HostApplication:
+    path = given.cgroup_path
+    where = HostApplicationPath(path.base, path.parent_dir, path.relative_path) if path is not None else None
+    return HostApplication(given.name, given.qos, given.priority, where)

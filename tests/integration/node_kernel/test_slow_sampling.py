@@ -1,0 +1,149 @@
+"""The machine's facts, host applications, limits and slow collectors on the real kernel."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cotenant.api.snapshots import Address, Snapshot
+from cotenant.events.envelope import Event
+from cotenant.kinds.node_resource_topologies import TOPOLOGIES, compose_topology
+from cotenant.model.subjects import topology_subject
+from cotenant_node_executor.host_facts import host_facts, host_given
+from cotenant_node_executor.sampling.given import given_machine
+from cotenant_node_executor.sampling.host_applications import application_directory
+from cotenant_node_executor.sampling.machine import MachineReader
+from cotenant_node_executor.sampling.sampler import Sampler
+from cotenant_node_executor.sampling.slow.cold_memory import by_group
+from cotenant_node_executor.sampling.slow.cpi import Counters
+from cotenant_node_executor.sampling.slow.damon import Damon
+from cotenant_node_executor.sampling.slow.page_owners import PageOwners, frames, sampled, system_ram
+from cotenant_node_executor.sampling.slow.readings import Asked, Unavailable
+from cotenant_node_executor.sampling.wanted import HostApplication
+from cotenant_node_executor.targets.hierarchy import read_hierarchies
+from cotenant_node_executor.targets.interface import CgroupDriver, Knob
+from cotenant_node_executor.targets.paths import HostApplicationPath
+from tests.integration.node_kernel.waiting import until
+
+Start = Callable[[str, str], int]
+PROC, SYS = Path("/proc"), Path("/sys")
+CONTAINER = "besteffort/poda/main"
+BURN = "while :; do :; done"
+MIB = 1 << 20
+EVERY_PAGE = 1 << 40
+SOFTWARE_CPU_CLOCK, SOFTWARE_TASK_CLOCK = (1, 0), (1, 1)
+
+
+def test_this_machine_has_a_topology_and_its_object(kernel_driver: CgroupDriver) -> None:
+    given = host_given(kernel_driver)
+    topology, _ = MachineReader("n1", given, proc=PROC, sys=SYS, kubelet=Path("/nonexistent")).read()
+    facts = host_facts("n1", given)
+    assert {cpu.cpu for cpu in topology.cpus} == set(given.cpus) == {each.cpu for each in facts.processors}
+    assert topology.cpu.cpu_model
+    assert sum(numa.memory_bytes for numa in topology.numa_nodes) > 0
+
+    address = Address(TOPOLOGIES, "", "n1")
+    event = Event(subject=topology_subject("n1"), data=topology, sequence=1)
+    shown = msgspec.json.decode(Snapshot(address, None, {event.subject: event}, 1, compose_topology).document)
+    cpus = [int(each["capacity"]) for zone in shown["zones"] for each in zone["resources"] if each["name"] == "cpu"]
+    assert sum(cpus) == len(given.cpus)
+    assert all(cost["value"] >= 10 for zone in shown["zones"] for cost in zone.get("costs", ()))
+
+
+def test_a_host_application_is_no_usage_of_the_system(kernel_driver: CgroupDriver, start: Start) -> None:
+    start("besteffort/hadoop-yarn/container_1", BURN)
+    yarn = HostApplication("yarn", "BE", "", HostApplicationPath("KubepodsBesteffort", "", "hadoop-yarn"))
+    places = {"yarn": application_directory(yarn, None, kernel_driver.root_group)}
+    sampler = Sampler(kernel_driver, group_pressure=False)
+    sampler.snapshot(time.monotonic_ns(), places)
+
+    def is_seen() -> bool:
+        time.sleep(0.2)
+        seen = sampler.snapshot(time.monotonic_ns(), places)
+        used = seen.host_applications["yarn"].usage.cpu_milli or 0
+        node, system = seen.node.cpu_milli or 0, seen.system.cpu_milli or 0
+        return used > 200 and abs(node - used - system) <= 1 + max(used - node, 0)
+
+    assert until(is_seen)
+
+
+def test_limits_around_a_node_are_its_capacity_and_their_groups_its_usage(kernel_driver: CgroupDriver, start: Start) -> None:
+    start("podlimited/main", BURN)
+    kernel_driver.write("podlimited", Knob.CPU_QUOTA, "20000")
+    kernel_driver.write("podlimited", Knob.MEMORY_LIMIT, str(256 * MIB))
+    cpus = frozenset(os.sched_getaffinity(0))
+    around = f"{kernel_driver.root_group}/podlimited"
+    given = given_machine(read_hierarchies(), {"": around}, cpus, cpus, 1 << 50)
+    assert (given.capacity_milli, given.memory_bytes) == (200, 256 * MIB)
+    sampler = Sampler(kernel_driver, group_pressure=False, given=given)
+    first = sampler.snapshot(time.monotonic_ns())
+    assert first.node.memory_total_bytes == 256 * MIB
+    assert first.node.memory_bytes < 64 * MIB
+    assert first.node.cpu_capacity_milli == 200
+
+    def is_within() -> bool:
+        time.sleep(0.5)
+        used = sampler.snapshot(time.monotonic_ns()).node.cpu_milli
+        return used is not None and 50 <= used <= 300
+
+    assert until(is_within)
+
+
+def test_page_cache_is_found_by_the_group_that_has_it(kernel_driver: CgroupDriver, start: Start, tmp_path: Path) -> None:
+    try:
+        owners, ram = PageOwners(PROC), system_ram(PROC)
+    except Unavailable as error:
+        pytest.skip(str(error))
+    start(CONTAINER, f"head -c {8 * MIB} /dev/zero > {tmp_path}/file; exec sleep 600")
+    asked = Asked((("a", "besteffort/poda"),))
+
+    def is_found() -> bool:
+        _, blocks = sampled(frames(ram), EVERY_PAGE)
+        counted = owners.in_block(blocks[0])
+        for block in blocks[1:]:
+            counted.update(owners.in_block(block))
+        return by_group(kernel_driver, asked, counted, 1).pods["a"] >= 6 * MIB
+
+    found = until(is_found)
+    owners.close()
+    assert found
+
+
+def test_damon_monitors_physical_memory_and_is_put_back(kernel_driver: CgroupDriver) -> None:
+    number = SYS / "kernel/mm/damon/admin/kdamonds/nr_kdamonds"
+    try:
+        damon = Damon(SYS, system_ram(PROC))
+    except Unavailable as error:
+        pytest.skip(str(error))
+    try:
+        scheme = number.parent / "0/contexts/0/schemes/0"
+        assert (scheme / "action").read_text().strip() == "stat", "nothing is paged out"
+        assert (number.parent / "0/state").read_text().strip() == "on"
+        for start, end in damon.cold_ranges():
+            assert start < end
+    finally:
+        damon.close()
+    assert number.read_text().strip() == "0"
+
+
+def test_counters_count_a_groups_own_time(kernel_driver: CgroupDriver, start: Start) -> None:
+    start(CONTAINER, BURN)
+    kernel_driver.create("podidle")
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    counters = Counters(kernel_driver, SYS, (SOFTWARE_CPU_CLOCK, SOFTWARE_TASK_CLOCK))
+    asked = Asked((("a", "besteffort/poda"), ("idle", "podidle"), ("gone", "podgone")))
+    try:
+        counters.begin(asked, cpus)
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+    time.sleep(0.5)
+    found = counters.end()
+    assert set(found) == {"a", "idle"}
+    assert found["a"].cycles > found["idle"].cycles
+    assert found["a"].cycles > 1e7, "nanoseconds of the clock"

@@ -1,0 +1,60 @@
+"""slo-controller's metrics by its names."""
+
+from __future__ import annotations
+
+from cotenant.engine.definition import Gauge
+from cotenant_batch_resource_calculator.definition import DEFINITION
+from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import GIB, Bench, used
+
+PREFIX = "slo_controller_"
+
+
+def values(bench: Bench, name: str) -> list[tuple[float, dict[str, str]]]:
+    gauge: Gauge = next(found for found in DEFINITION.gauges if found.name == PREFIX + name)
+    return list(gauge.read(bench.core))
+
+
+def test_events_and_configmaps_are_counted_by_outcome() -> None:
+    bench = Bench()
+    bench.configure("{")
+    bench.configure()
+    bench.node("a")
+    bench.node("b", cpu="0")
+    bench.metric("a")
+    bench.decide()
+    assert values(bench, "node_resource_reconcile_count") == [
+        (1, {"status": "failed", "reason": "UnknownCapacity"}),
+        (1, {"status": "succeeded", "reason": ""}),
+    ]
+    assert values(bench, "nodemetric_spec_parse_count") == [(1, {"status": "failed"}), (1, {"status": "succeeded"})]
+    assert values(bench, "nodeslo_spec_parse_count") == [(0, {"status": "failed"}), (2, {"status": "succeeded"})]
+    assert values(bench, "nodeslo_reconcile_count") == [(0, {"status": "failed"}), (2, {"status": "succeeded"})]
+
+
+def test_a_metric_that_is_missing_is_a_failed_calculation() -> None:
+    bench = Bench()
+    bench.configure()
+    bench.node()
+    bench.decide()
+    assert values(bench, "node_resource_run_plugin_status") == [
+        (count, {"plugin": name, "status": status, "reason": reason})
+        for name in ("BatchResource", "MidResource")
+        for count, status, reason in ((1, "failed", "NoMetric"), (0, "succeeded", ""))
+    ]
+
+
+def test_amounts_are_shown_before_foreign_shares_in_cores_and_bytes() -> None:
+    bench = Bench()
+    bench.configure()
+    bench.node()
+    bench.yarn(used(10, 10))
+    bench.metric(system=used(1, 1), prod_reclaimable=used(7, 8))
+    bench.decide()
+    shown = values(bench, "node_extended_resource_allocatable_internal")
+    found = {labels["resource"]: (value, labels["unit"]) for value, labels in shown}
+    assert found == {
+        "kubernetes.io/batch-cpu": (59.0, "core"),
+        "kubernetes.io/batch-memory": (64.0 * GIB, "byte"),
+        "kubernetes.io/mid-cpu": (7.0, "core"),
+        "kubernetes.io/mid-memory": (8.0 * GIB, "byte"),
+    }

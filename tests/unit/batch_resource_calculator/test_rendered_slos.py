@@ -1,0 +1,97 @@
+"""NodeSLOs: what nodes share, what they have of their own, and which memory their metrics count."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from cotenant.domain.reservation import Reservation
+from cotenant_batch_resource_calculator.config.in_force import load_configuration
+from cotenant_batch_resource_calculator.rendering import Renderer
+from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import Bench
+
+HOT = "usageWithHotPageCache"
+SECTIONS = {
+    "resource-threshold-config": json.dumps(
+        {
+            "clusterStrategy": {"enable": True, "allocatableEvictPriorityThreshold": 5999},
+            "nodeStrategies": [
+                {"nodeSelector": {"matchLabels": {"pool": "x"}}, "cpuSuppressThresholdPercent": 50},
+                {"nodeSelector": {"matchLabels": {"pool": "y"}}, "enable": False},
+            ],
+        }
+    ),
+    "system-config": json.dumps({"clusterStrategy": {"schedFeatures": {"ID_LOAD": True}, "pageCacheLimitEnabled": 1}}),
+    "host-application-config": json.dumps(
+        {"applications": [{"name": "nginx", "priority": "koord-prod", "qos": "LS", "strategy": {}}]}
+    ),
+}
+
+
+def test_what_is_shared_equals_what_is_rendered_for_one_node_alone() -> None:
+    configuration = load_configuration(SECTIONS)
+    shared = Renderer(configuration)
+    for number, pool in enumerate(["", "x", "y", "x", ""]):
+        labels, name = {"pool": pool}, f"n{number}"
+        reservation = Reservation(resources={"cpu": number}, reserved_cpus=frozenset({number}))
+        alone = Renderer(configuration).render(name, labels, {}, reservation, None)
+        assert shared.render(name, labels, {}, reservation, None) == alone
+
+
+def test_sections_and_members_of_later_releases_reach_the_spec() -> None:
+    spec = json.loads(bytes(Renderer(load_configuration(SECTIONS)).render("a", {}, {}, Reservation(), None).spec))
+    assert spec["resourceUsedThresholdWithBE"]["allocatableEvictPriorityThreshold"] == 5999
+    assert spec["systemStrategy"]["schedFeatures"] == {"ID_LOAD": True}
+    assert spec["systemStrategy"]["pageCacheLimitEnabled"] == 1
+    assert spec["hostApplications"] == [{"name": "nginx", "priority": "koord-prod", "qos": "LS", "strategy": {}}]
+
+
+def test_a_bandwidth_of_the_node_is_its_own() -> None:
+    renderer = Renderer(load_configuration(SECTIONS))
+    bandwidth = {"node.koordinator.sh/network-bandwidth": "10G"}
+    assert b"10G" in bytes(renderer.render("a", {}, bandwidth, Reservation(), None).spec)
+    assert b"10G" not in bytes(renderer.render("b", {}, {}, Reservation(), None).spec)
+
+
+@pytest.mark.parametrize(
+    ("colocation", "expected"),
+    [
+        ({"enable": True, "metricMemoryCollectPolicy": HOT}, HOT),
+        ({"enable": False, "metricMemoryCollectPolicy": HOT}, "usageWithoutPageCache"),
+        (
+            {
+                "enable": True,
+                "nodeConfigs": [{"nodeSelector": {"matchLabels": {"pool": "x"}}, "metricMemoryCollectPolicy": HOT}],
+            },
+            HOT,
+        ),
+    ],
+)
+def test_the_memory_that_counts_follows_the_nodes_strategy(colocation: dict[str, object], expected: str) -> None:
+    bench = Bench()
+    bench.configure(json.dumps(colocation))
+    bench.node(labels={"pool": "x"})
+    bench.decide()
+    assert bench.slo().memory_collect_policy == expected
+
+
+def test_the_memory_that_counts_stays_while_the_section_cannot_be_read() -> None:
+    bench = Bench()
+    bench.configure(json.dumps({"enable": True, "metricMemoryCollectPolicy": HOT}))
+    bench.node()
+    bench.decide()
+    bench.configure("{")
+    bench.decide()
+    assert bench.slo().memory_collect_policy == HOT
+
+
+def test_extensions_of_the_strategy_travel_with_the_resources_event() -> None:
+    bench = Bench()
+    entry = {"nodeSelector": {}, "extensions": {"mine": {"b": 2}}}
+    bench.configure(json.dumps({"enable": True, "extensions": {"mine": {"a": 1}, "kept": 3}, "nodeConfigs": [entry]}))
+    bench.node()
+    bench.decide()
+    strategy = msgspec.json.decode(bytes(bench.resources().strategy))
+    assert strategy["extensions"] == {"mine": {"b": 2}, "kept": 3}
