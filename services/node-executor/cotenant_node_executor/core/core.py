@@ -30,7 +30,7 @@ from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject, slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
-from cotenant_node_executor.core.desired_values import DesiredTargets
+from cotenant_node_executor.core.desired_values import NO_OFFER, DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, refused_report, sequence_of
@@ -57,6 +57,7 @@ class _Report(Struct, frozen=True, gc=False):
 
 _GONE = PlacementPhase.GONE
 _NO_STATES: States = {}
+_NOBODY: frozenset[str] = frozenset()
 
 
 class ExecutorCore:
@@ -80,7 +81,7 @@ class ExecutorCore:
         self._root_pods = root_pods
         self.strategies = {strategy.name: strategy for strategy in strategies}
         """By name, in order of precedence."""
-        self._evictions = Evictions()
+        self._evictions = Evictions(self.strategies)
         self.pods = PlacedPods()
         """The pods placed on this node."""
         self._runs: dict[Key, _Report] = {}
@@ -90,6 +91,7 @@ class ExecutorCore:
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
         self._admission = Admission()
+        self._offered: Mapping[str, int] = NO_OFFER
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
         self.loaded = False
@@ -150,6 +152,7 @@ class ExecutorCore:
             self._changed = True
         elif isinstance(data, NodeResources):
             self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
+            self._offered = NO_OFFER if data.withdrawn else self._admission.overcommitted
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
@@ -233,7 +236,8 @@ class ExecutorCore:
     @property
     def has_work(self) -> bool:
         """Whether a cycle on the same observation may produce a new order or report."""
-        return self._changed or bool(self._open) or self._orphans != () or self._targets.every_cycle
+        waits = bool(self._evictions.waiting)
+        return self._changed or bool(self._open) or self._orphans != () or waits or self._targets.every_cycle
 
     @property
     def placed(self) -> Mapping[Key, DecodedPlacement]:
@@ -270,13 +274,24 @@ class ExecutorCore:
         if self._open or self._orphans != ():
             orders = self._orders(seen, now)
             missing = missing_groups(orders, seen.groups) if orders else NO_GROUPS
-        targets, ordered = self._targets.of_cycle(seen, self.pods.views, self.pods.changed(), missing, self._slo)
-        evictions = self._evictions.begin(ordered, self.pods, self.runs()) if ordered else ()
+        targets, ordered = self._targets.of_cycle(
+            seen, self.pods.views, self.pods.changed(), missing, self._slo, self._offered, self._leaving()
+        )
+        evictions = self._evictions.begin(ordered, self.pods, self.runs(), now) if ordered else self._evictions.none_ordered()
         for key, _, _ in evictions:
             self._touch(key)
         if self._targets.faults:
             self._report_strategies()
-        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
+        waiting = tuple(sorted(self._evictions.waiting.items())) if ordered else ()
+        dry_runs = tuple(self._targets.dry_runs)
+        self._targets.dry_runs.clear()
+        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions, waiting, dry_runs)
+
+    def _leaving(self) -> frozenset[str]:
+        """The pods that are being evicted here, and those that the placement ends."""
+        if not self._evictions.uids and not self.pods.terminating:
+            return _NOBODY
+        return self._evictions.uids | self.pods.terminating
 
     def _admit(self, seen: Observation) -> None:
         """Refuse the pods that name this node and have no room."""

@@ -31,6 +31,7 @@ from cotenant_node_executor.strategies.situation import (
     in_best_effort_tree,
 )
 from cotenant_node_executor.strategies.strategy import (
+    Decision,
     Desired,
     DesiredValues,
     Evict,
@@ -42,6 +43,8 @@ from cotenant_node_executor.strategies.strategy import (
 )
 from cotenant_node_executor.targets.address import INITIAL_VALUES, Place
 from cotenant_node_executor.targets.interface import Capabilities
+
+NO_OFFER: Mapping[str, int] = {}
 
 
 class DesiredTargets:
@@ -73,6 +76,14 @@ class DesiredTargets:
         """The observation that strategies last decided from."""
         self._memories: dict[str, Struct | None] = {}
         """By strategy name; immutable structs."""
+        self._orders: dict[str, tuple[Evict, ...]] = {}
+        """The evictions of each strategy's last decision, by its name; only of those that order any."""
+        self._offered: Mapping[str, int] = {}
+        self._evicting: frozenset[str] = frozenset()
+        self._would: dict[str, tuple[str, ...]] = {}
+        """What strategies in a dry run would do, by name, without their reasons."""
+        self.dry_runs: list[tuple[str, tuple[str, ...]]] = []
+        """Dry runs that would do something else than before, since this was last emptied: strategy and words."""
         self.faults: list[tuple[str, Exception]] = []
         """Strategies whose decision raised since this was last emptied; one stands for all of its kind."""
         self._faulted: dict[str, str] = {}
@@ -100,9 +111,16 @@ class DesiredTargets:
         changed: Set[str],
         made: Set[str],
         slo: NodeSLORendered | None,
+        offered: Mapping[str, int] = NO_OFFER,
+        evicting: frozenset[str] = frozenset(),
     ) -> tuple[Composed, Sequence[tuple[str, Evict]]]:
-        """Return the values of a cycle and the evictions ordered, each with its strategy. `placed`: pods by group; `changed`:
-        groups whose pod differs from the last cycle; `made`: missing groups that are created before values are written."""
+        """Return the values of a cycle and the standing orders to evict, each with its strategy. `placed`: pods by group;
+        `changed`: groups whose pod differs from the last cycle; `made`: missing groups that are created before values are
+        written; `offered`: mid and batch resources; `evicting`: uids of pods that are being ended."""
+        self._evicting = evicting
+        if offered is not self._offered:
+            self._offered = offered
+            self._due.update(self._on_pods)
         groups = seen.groups | made if made else seen.groups
         if groups is not self._groups:
             if seen.groups is self._groups:
@@ -120,8 +138,10 @@ class DesiredTargets:
                 self._usage = seen
         if self._on_cycle:
             self._due.update(self._on_cycle)
-        evictions = self._decide(seen) if self._due else ()
-        return self._composer.composed(), evictions
+        if self._due:
+            self._decide(seen)
+        orders = [(name, order) for name, own in self._orders.items() for order in own] if self._orders else ()
+        return self._composer.composed(), orders
 
     def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:
         """Update the values of new and changed pods, and mark the strategies that must decide again."""
@@ -195,12 +215,13 @@ class DesiredTargets:
             current=seen.current,
             burstable_milli=self._burstable_milli,
             identity_sysctl=self._sysctl,
+            offered=self._offered,
+            evicting=self._evicting,
         )
 
-    def _decide(self, seen: Observation) -> Sequence[tuple[str, Evict]]:
+    def _decide(self, seen: Observation) -> None:
         """Run the strategies that are due, in the order of the registry."""
         situation = self._situation(seen.snapshot, seen)
-        evictions: list[tuple[str, Evict]] = []
         for source, strategy in self._deciding.items():
             if source not in self._due or strategy.decide is None:
                 continue
@@ -211,11 +232,28 @@ class DesiredTargets:
                 self._fault(strategy.name, error)
                 continue
             self._memories[strategy.name] = decision.memory
-            if decision.orders:
-                evictions += [(strategy.name, order) for order in decision.orders if isinstance(order, Evict)]
+            if decision.orders or strategy.name in self._orders:
+                self._take_orders(strategy.name, decision)
+            if decision.would or strategy.name in self._would:
+                self._take_dry_run(strategy.name, decision.would)
             self._composer.put(source, values)
         self._due.clear()
-        return evictions
+
+    def _take_orders(self, strategy: str, decision: Decision) -> None:
+        evictions = tuple([order for order in decision.orders if isinstance(order, Evict)])
+        if evictions:
+            self._orders[strategy] = evictions
+        else:
+            self._orders.pop(strategy, None)
+
+    def _take_dry_run(self, strategy: str, would: tuple[str, ...]) -> None:
+        """Note what a dry run would do where it differs from the last time in more than its reasons."""
+        plain = tuple([each.partition(": ")[0] for each in would])
+        if not would:
+            del self._would[strategy]
+        elif self._would.get(strategy) != plain:
+            self._would[strategy] = plain
+            self.dry_runs.append((strategy, would))
 
     def _fault(self, strategy: str, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"

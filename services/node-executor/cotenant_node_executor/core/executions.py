@@ -8,7 +8,10 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
-| refusals | the kernel refused a value, or a pod cannot run here; each published once |
+| memory-evict | an eviction for memory, with the figures behind it |
+| refusals | the kernel refused a value, or a pod cannot run here, or evictions wait for their rate; each published once |
+
+A strategy in a dry run publishes what it would do on its own topic, when that changes.
 
 Bound: MAX_CHANGES changes in one event; more are counted in its summary.
 """
@@ -47,6 +50,7 @@ class Executions:
         """By topic."""
         self._stopping: set[str] = set()
         self._refused_pods: set[str] = set()
+        self._waiting: tuple[tuple[str, str], ...] = ()
 
     def of_cycle(
         self, core: ExecutorCore, plan: Plan, report: WriteReport, carried_out: Sequence[Order], now: datetime
@@ -57,6 +61,10 @@ class Executions:
             events += self._orders(core, carried_out, now)
         if plan.evictions:
             events += [self._eviction(core, key, strategy, order, now) for key, strategy, order in plan.evictions]
+        if plan.waiting != self._waiting:
+            events += self._evictions_that_wait(core, plan.waiting, now)
+        if plan.dry_runs:
+            events += [self._dry_run(core, strategy, would, now) for strategy, would in plan.dry_runs]
         if report.refused:
             events += self._refused_by_kernel(core, plan, report, now)
         if core.pods.refused or self._refused_pods:
@@ -125,6 +133,34 @@ class Executions:
             pod=name,
         )
         return self._event(topic, execution, (core.placed[key].ref, *((core.slo_ref,) if core.slo_ref else ())), now)
+
+    def _evictions_that_wait(
+        self, core: ExecutorCore, waiting: tuple[tuple[str, str], ...], now: datetime
+    ) -> list[Event]:
+        """Evictions that wait are said when they begin to; not again while the reason stays."""
+        new = [each for each in waiting if each not in self._waiting]
+        self._waiting = waiting
+        return [
+            self._event(
+                "refusals",
+                Execution(node=self._node, topic="refusals", summary=f"evictions by {strategy} wait: {why}"),
+                (core.slo_ref,) if core.slo_ref else (),
+                now,
+            )
+            for strategy, why in new
+        ]
+
+    def _dry_run(self, core: ExecutorCore, strategy: str, would: Sequence[str], now: datetime) -> Event:
+        topic = core.strategies[strategy].topic
+        more = f" and {len(would) - 1} more" if len(would) > 1 else ""
+        execution = Execution(
+            node=self._node,
+            topic=topic,
+            summary=f"dry run: {strategy} would do this: {would[0]}{more}",
+            changes=tuple([Change(target="dry run", new=each) for each in would]),
+            figures=core.figures(strategy),
+        )
+        return self._event(topic, execution, (core.slo_ref,) if core.slo_ref else (), now)
 
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)

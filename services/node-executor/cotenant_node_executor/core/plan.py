@@ -23,6 +23,10 @@ class Plan(Struct, frozen=True, gc=False):
     targets: Composed
     evictions: tuple[tuple[Key, str, Evict], ...] = ()
     """Evictions that begin in this cycle (pod, strategy, order). They are carried out from the next cycle on."""
+    waiting: tuple[tuple[str, str], ...] = ()
+    """Strategies whose evictions wait, and why."""
+    dry_runs: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Strategies in a dry run that would do something else than before, and what."""
 
 
 NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
+from cotenant_node_executor.strategies.gates import DEFAULT_GATES
+from cotenant_node_executor.strategies.memory import evict as memory_evict
+from cotenant_node_executor.strategies.memory import qos as memory_qos
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.address import Attribute
 
-STRATEGIES: tuple[Strategy, ...] = (
-    suppress.STRATEGY,
-    identity.STRATEGY,
-    idle.STRATEGY,
-    batch_pods.STRATEGY,
-    pod_values.STRATEGY,
-)
+
+def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
+    """The strategies of a node on which these feature gates are on."""
+    return (
+        suppress.STRATEGY,
+        identity.STRATEGY,
+        idle.STRATEGY,
+        batch_pods.STRATEGY,
+        pod_values.STRATEGY,
+        memory_qos.STRATEGY,
+        memory_evict.strategy(gates),
+    )
+
+
+STRATEGIES: tuple[Strategy, ...] = strategies_of(DEFAULT_GATES)
 
 
 def precedence(strategies: Sequence[Strategy]) -> dict[Attribute, tuple[str, ...]]:

@@ -63,6 +63,10 @@ class Situation(Struct, frozen=True):
     """The sum of the burstable pods' CPU requests."""
     identity_sysctl: int | None = None
     """Group identity's sysctl, None where this kernel has none."""
+    offered: Mapping[str, int] = {}
+    """The batch and mid resources that the node offers, by name; empty while they are unknown or withdrawn."""
+    evicting: frozenset[str] = frozenset()
+    """Uids of pods that are being ended: their usage and requests are about to go."""
 
 
 def holding_cpus(pods: Iterable[PodView]) -> tuple[PodView, ...]:

@@ -72,6 +72,8 @@ class Decision(Struct, frozen=True):
     values: DesiredValues = {}
     orders: tuple[StrategyOrder, ...] = ()
     memory: Struct | None = None
+    would: tuple[str, ...] = ()
+    """In a dry run: what would have been done, in words; values and orders are empty."""
 
 
 class Input(Enum):
@@ -107,7 +109,8 @@ def _no_figures(_memory: Struct | None) -> dict[str, int]:
 
 class Strategy(Struct, frozen=True):
     """One strategy. `sets`: the attributes that it may desire; any other is an error. `topic`, `cause`: of the events on
-    EXECUTION about its changes. `figures`: the numbers in those events, from the memory of the decision."""
+    EXECUTION about its changes. `figures`: the numbers in those events, from the memory of the decision. The evictor begins no
+    evictions of it within `cool_down_seconds` of its last ones, and at most `evictions_a_minute`."""
 
     name: str
     topic: str
@@ -117,3 +120,5 @@ class Strategy(Struct, frozen=True):
     inputs: Callable[[Policy], frozenset[Input]] = _no_inputs
     cause: Cause = Cause.POLICY
     figures: Callable[[Struct | None], dict[str, int]] = _no_figures
+    cool_down_seconds: float = 0.0
+    evictions_a_minute: int = 30
