@@ -14,7 +14,7 @@ from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.proc import parse_node_meminfo
-from cotenant_node_executor.strategies.situation import NodeFacts, Processor
+from cotenant_node_executor.strategies.situation import NodeFacts, Processor, ResctrlFacts
 from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion
 
 
@@ -28,7 +28,25 @@ def host_facts(node: str, *, proc: Path = Path("/proc"), sys: Path = Path("/sys"
         allocatable_milli=len(cpus) * 1000,
         memory_bytes=memory.total_bytes,
         processors=tuple(_processor(cpu, sys) for cpu in cpus),
+        resctrl=resctrl_facts(proc, sys),
     )
+
+
+def resctrl_facts(proc: Path, sys: Path) -> ResctrlFacts | None:
+    """Read what the mounted resctrl file system offers; None where there is none."""
+    root = sys / "fs/resctrl"
+    try:
+        schemata = (root / "schemata").read_text(encoding="ascii")
+        # With code and data apart there are two folders instead of L3, with the same mask.
+        masks = [root / f"info/{name}/cbm_mask" for name in ("L3", "L3CODE", "L3DATA")]
+        mask = next((path.read_text(encoding="ascii").strip() for path in masks if path.exists()), "")
+        mounts = (proc / "mounts").read_text(encoding="utf-8", errors="replace")
+        cpus = (proc / "cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    options = [line.split()[3].split(",") for line in mounts.splitlines() if line.split()[2:3] == ["resctrl"]]
+    vendor = next((line.partition(":")[2].strip() for line in cpus.splitlines() if line.startswith("vendor_id")), "")
+    return ResctrlFacts(schemata, mask, vendor, in_mbps=any("mba_MBps" in each for each in options))
 
 
 def _processor(cpu: int, sys: Path) -> Processor:

@@ -28,6 +28,7 @@ from cotenant_node_executor.targets.interface import (
     Knob,
     WriteReport,
 )
+from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.host import host_accessors
 from cotenant_node_executor.targets.other.writer import OtherWriter
 from cotenant_node_executor.targets.writer import Writer
@@ -52,7 +53,10 @@ class KernelMachine:
         self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
         self._writer = Writer(driver, capabilities)
-        self._other_writer = OtherWriter(host_accessors())
+        held = HeldValues(state / "initial-values.json")
+        if held.problem:
+            logger.warning("%s", held.problem)
+        self._other_writer = OtherWriter(host_accessors(driver.threads), held)
         self._snapshot: Snapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
         """Values of the last cycle, by file."""
@@ -121,7 +125,9 @@ class KernelMachine:
         if targets.changed:
             self._values = {(group, knob): text for group, texts in targets.texts.items() for knob, text in texts.items()}
         report = self._writer.apply(self._values)
-        return report.and_also(self._other_writer.apply(targets.others)) if targets.others else report
+        if targets.others or self._other_writer.holding:
+            return report.and_also(self._other_writer.apply(targets.others))
+        return report
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
         """Pass orders to the runtime. An order that fails, for example on a full disk, is tried again in the next cycle."""
@@ -142,6 +148,8 @@ class KernelMachine:
                 self.runtime.carry_out(Stop(uid, grace_seconds), now)
             else:
                 self.runtime.carry_out(Collect(uid), now)
+        if not live:
+            self._other_writer.apply({})
         return not live and self._driver.close()
 
 

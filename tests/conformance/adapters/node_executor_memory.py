@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from cotenant.api.objects.node import decode_node
@@ -10,9 +11,13 @@ from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.model.quantities import parse_value
 from cotenant_node_executor.strategies import pod_view, slo_sections
+from cotenant_node_executor.strategies import system_config as settings
+from cotenant_node_executor.strategies.cache import schemata
 from cotenant_node_executor.strategies.memory import evict, qos_config, victims
 from cotenant_node_executor.strategies.memory import qos as memory
+from cotenant_node_executor.strategies.situation import ResctrlFacts
 from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.other.resctrl import new_tasks
 
 _INT64_MAX = 2**63 - 1
 _FIELDS = (
@@ -86,3 +91,43 @@ def memory_evict(given: dict[str, Any]) -> object:
         for pod in _pods(given)
     ]
     return {"evicted": [victim.candidate.name for victim in evict.chosen(tasks, pods, frozenset())]}
+
+
+def system_config(given: dict[str, Any]) -> object:
+    raw = slo_sections.lowered_object(json.dumps(given["systemStrategy"]))
+    config = slo_sections.fitted(raw, settings.SystemStrategy, "vector")
+    values = settings.system_values(config, parse_value(given["nodeMemory"]))
+    names = {
+        settings.MIN_FREE: "min_free_kbytes",
+        settings.WATERMARK: "watermark_scale_factor",
+        settings.REAPER: "reap_background",
+    }
+    return {"writes": {names[place]: text for place, text in values.items() if place in names}}
+
+
+def resctrl_schemata(given: dict[str, Any]) -> object:
+    match given["op"]:
+        case "l3_mask":
+            return _or_error("mask", lambda: schemata.l3_mask(given["cbm"], given["startPercent"], given["endPercent"]))
+        case "mba":
+            return {"value": schemata.mba_value(given["vendor"], given["mbaPercent"])}
+        case "new_tasks":
+            return {"newTasks": new_tasks(given["ids"], given["groupTasks"])}
+        case "schemata":
+            mask, value, ids = given["l3Mask"], given["mbValue"], given["cacheIDs"]
+            return {
+                "l3": schemata.schemata_line("L3", ids, mask) if mask else None,
+                "mb": schemata.schemata_line("MB", ids, value) if value else None,
+            }
+    facts = ResctrlFacts(given["rootSchemata"], given["cbm"], given["vendor"])
+    raw = given["resctrlQOS"]
+    config = raw and slo_sections.fitted(slo_sections.lowered_object(json.dumps(raw)), schemata.ResctrlQOS, "vector")
+    lines = schemata.class_l3 if given["what"] == "l3" else schemata.class_mb
+    return _or_error("written", lambda: lines(config, facts))
+
+
+def _or_error(key: str, compute: Callable[[], str | None]) -> dict[str, object]:
+    try:
+        return {key: compute(), "error": False}
+    except ValueError:
+        return {key: None, "error": True}

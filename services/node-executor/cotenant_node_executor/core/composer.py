@@ -23,6 +23,8 @@ from cotenant_node_executor.targets.address import (
     ResctrlGroup,
     Sysctl,
     SysctlAttribute,
+    SysFile,
+    SysFileAttribute,
     TcAttribute,
     TcClass,
     Thread,
@@ -36,6 +38,7 @@ REMEMBERED = 1024
 _ATTRIBUTES: dict[type, type] = {
     str: Knob,
     Sysctl: SysctlAttribute,
+    SysFile: SysFileAttribute,
     Thread: ThreadAttribute,
     ResctrlGroup: ResctrlAttribute,
     TcClass: TcAttribute,

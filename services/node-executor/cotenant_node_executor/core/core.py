@@ -283,9 +283,9 @@ class ExecutorCore:
         if self._targets.faults:
             self._report_strategies()
         waiting = tuple(sorted(self._evictions.waiting.items())) if ordered else ()
-        dry_runs = tuple(self._targets.dry_runs)
-        self._targets.dry_runs.clear()
-        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions, waiting, dry_runs)
+        said = tuple(self._targets.said)
+        self._targets.said.clear()
+        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions, waiting, said)
 
     def _leaving(self) -> frozenset[str]:
         """The pods that are being evicted here, and those that the placement ends."""

@@ -19,6 +19,7 @@ from msgspec import Struct
 from cotenant.events.resources import NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
 from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.plan import PROBLEMS, WOULD, Said
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_values import burstable_milli
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
@@ -80,10 +81,10 @@ class DesiredTargets:
         """The evictions of each strategy's last decision, by its name; only of those that order any."""
         self._offered: Mapping[str, int] = {}
         self._evicting: frozenset[str] = frozenset()
-        self._would: dict[str, tuple[str, ...]] = {}
-        """What strategies in a dry run would do, by name, without their reasons."""
-        self.dry_runs: list[tuple[str, tuple[str, ...]]] = []
-        """Dry runs that would do something else than before, since this was last emptied: strategy and words."""
+        self._said: dict[tuple[str, str], tuple[str, ...]] = {}
+        """What strategies said last besides values and orders, by name and kind, without their reasons."""
+        self.said: list[Said] = []
+        """What is new of that, since this was last emptied."""
         self.faults: list[tuple[str, Exception]] = []
         """Strategies whose decision raised since this was last emptied; one stands for all of its kind."""
         self._faulted: dict[str, str] = {}
@@ -234,8 +235,9 @@ class DesiredTargets:
             self._memories[strategy.name] = decision.memory
             if decision.orders or strategy.name in self._orders:
                 self._take_orders(strategy.name, decision)
-            if decision.would or strategy.name in self._would:
-                self._take_dry_run(strategy.name, decision.would)
+            if decision.would or decision.problems or self._said:
+                self._take_said(strategy.name, WOULD, decision.would)
+                self._take_said(strategy.name, PROBLEMS, decision.problems)
             self._composer.put(source, values)
         self._due.clear()
 
@@ -246,14 +248,14 @@ class DesiredTargets:
         else:
             self._orders.pop(strategy, None)
 
-    def _take_dry_run(self, strategy: str, would: tuple[str, ...]) -> None:
-        """Note what a dry run would do where it differs from the last time in more than its reasons."""
-        plain = tuple([each.partition(": ")[0] for each in would])
-        if not would:
-            del self._would[strategy]
-        elif self._would.get(strategy) != plain:
-            self._would[strategy] = plain
-            self.dry_runs.append((strategy, would))
+    def _take_said(self, strategy: str, kind: str, texts: tuple[str, ...]) -> None:
+        """Note what a strategy says where it differs from the last time in more than its reasons."""
+        plain = tuple([each.partition(": ")[0] for each in texts])
+        if not texts:
+            self._said.pop((strategy, kind), None)
+        elif self._said.get((strategy, kind)) != plain:
+            self._said[strategy, kind] = plain
+            self.said.append(Said(strategy, kind, texts))
 
     def _fault(self, strategy: str, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"

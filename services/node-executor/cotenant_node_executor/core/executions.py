@@ -7,6 +7,8 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | suppress | a changed quota or CPU set of the best-effort group: old and new value, the figures behind it |
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
+| memory-qos, blkio, resctrl, system-config | changed files of these strategies |
+| restored | a sysctl, a file below /sys or a resctrl group got back what it held before |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
 | memory-evict | an eviction for memory, with the figures behind it |
 | refusals | the kernel refused a value, or a pod cannot run here, or evictions wait for their rate; each published once |
@@ -27,7 +29,7 @@ from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.placed import Key
-from cotenant_node_executor.core.plan import Plan
+from cotenant_node_executor.core.plan import WOULD, Plan, Said
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Evict
 from cotenant_node_executor.targets.address import Place, place_text
@@ -63,8 +65,8 @@ class Executions:
             events += [self._eviction(core, key, strategy, order, now) for key, strategy, order in plan.evictions]
         if plan.waiting != self._waiting:
             events += self._evictions_that_wait(core, plan.waiting, now)
-        if plan.dry_runs:
-            events += [self._dry_run(core, strategy, would, now) for strategy, would in plan.dry_runs]
+        if plan.said:
+            events += [self._said(core, said, now) for said in plan.said]
         if report.refused:
             events += self._refused_by_kernel(core, plan, report, now)
         if core.pods.refused or self._refused_pods:
@@ -73,11 +75,14 @@ class Executions:
 
     def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
         by_topic: dict[str, list[tuple[Written, Desired]]] = {}
+        restored: list[Written] = []
         for written in report.written:
             winner = plan.targets.winner(written.place, written.attribute)
             if winner is not None:
                 by_topic.setdefault(core.strategies[winner.strategy].topic, []).append((written, winner))
-        events: list[Event] = []
+            else:
+                restored.append(written)
+        events: list[Event] = [self._restored(core, restored, now)] if restored else []
         for topic in sorted(by_topic):
             changes = by_topic[topic]
             # Suppression sets the whole best-effort tree by one decision, so its root's file represents the tree.
@@ -101,6 +106,19 @@ class Executions:
             )
             events.append(self._event(topic, execution, causes, now))
         return events
+
+    def _restored(self, core: ExecutorCore, restored: Sequence[Written], now: datetime) -> Event:
+        """What nobody asks for any more has its former value again."""
+        first, more = restored[0], f" and {len(restored) - 1} more" if len(restored) > 1 else ""
+        execution = Execution(
+            node=self._node,
+            topic="restored",
+            summary=f"{place_text(first.place) or '/'} {first.file}: {first.old} -> {first.new}{more}: no strategy sets it",
+            changes=tuple([
+                Change(target=_target(each.place, each.file), old=each.old, new=each.new) for each in restored[:MAX_CHANGES]
+            ]),
+        )
+        return self._event("restored", execution, (core.slo_ref,) if core.slo_ref else (), now)
 
     def _placements(self, core: ExecutorCore, places: Iterable[Place]) -> tuple[str, ...]:
         """The placements of the pods whose groups' files changed, at most ten."""
@@ -150,15 +168,16 @@ class Executions:
             for strategy, why in new
         ]
 
-    def _dry_run(self, core: ExecutorCore, strategy: str, would: Sequence[str], now: datetime) -> Event:
-        topic = core.strategies[strategy].topic
-        more = f" and {len(would) - 1} more" if len(would) > 1 else ""
+    def _said(self, core: ExecutorCore, said: Said, now: datetime) -> Event:
+        dry = said.kind == WOULD
+        topic = core.strategies[said.strategy].topic if dry else "refusals"
+        more = f" and {len(said.texts) - 1} more" if len(said.texts) > 1 else ""
         execution = Execution(
             node=self._node,
             topic=topic,
-            summary=f"dry run: {strategy} would do this: {would[0]}{more}",
-            changes=tuple([Change(target="dry run", new=each) for each in would]),
-            figures=core.figures(strategy),
+            summary=f"{said.strategy} {'would do, but for its dry run' if dry else 'cannot do'}: {said.texts[0]}{more}",
+            changes=tuple([Change(target=said.kind, new=each) for each in said.texts[:MAX_CHANGES]]),
+            figures=core.figures(said.strategy),
         )
         return self._event(topic, execution, (core.slo_ref,) if core.slo_ref else (), now)
 

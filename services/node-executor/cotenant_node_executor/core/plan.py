@@ -14,6 +14,18 @@ from cotenant_node_executor.strategies.strategy import Evict
 NO_GROUPS: frozenset[str] = frozenset()
 
 
+WOULD = "would"
+PROBLEMS = "problems"
+
+
+class Said(Struct, frozen=True, gc=False):
+    """What a strategy says: `WOULD`, what it would do in a dry run, or `PROBLEMS`, what it was asked for and cannot do."""
+
+    strategy: str
+    kind: str
+    texts: tuple[str, ...]
+
+
 class Plan(Struct, frozen=True, gc=False):
     """The groups, values and orders of one cycle."""
 
@@ -25,8 +37,8 @@ class Plan(Struct, frozen=True, gc=False):
     """Evictions that begin in this cycle (pod, strategy, order). They are carried out from the next cycle on."""
     waiting: tuple[tuple[str, str], ...] = ()
     """Strategies whose evictions wait, and why."""
-    dry_runs: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Strategies in a dry run that would do something else than before, and what."""
+    said: tuple[Said, ...] = ()
+    """What strategies say that is new."""
 
 
 NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
+from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress, system_config
+from cotenant_node_executor.strategies.cache import resctrl
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES
 from cotenant_node_executor.strategies.memory import evict as memory_evict
 from cotenant_node_executor.strategies.memory import qos as memory_qos
@@ -22,6 +23,8 @@ def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
         pod_values.STRATEGY,
         memory_qos.STRATEGY,
         memory_evict.strategy(gates),
+        resctrl.STRATEGY,
+        system_config.STRATEGY,
     )
 
 

@@ -27,6 +27,16 @@ class Processor(Struct, frozen=True):
     node: int
 
 
+class ResctrlFacts(Struct, frozen=True):
+    """What the resctrl file system of this machine offers. `root_schemata`: the root's text, whose domains have the ids that
+    every group's have; `cbm_mask`: all cache ways, in hexadecimal; `in_mbps`: memory bandwidth is in MB/s, else in percent."""
+
+    root_schemata: str
+    cbm_mask: str
+    vendor: str
+    in_mbps: bool = False
+
+
 class NodeFacts(Struct, frozen=True):
     """Size and topology of this machine."""
 
@@ -35,6 +45,7 @@ class NodeFacts(Struct, frozen=True):
     allocatable_milli: int
     memory_bytes: int
     processors: tuple[Processor, ...]
+    resctrl: ResctrlFacts | None = None
 
 
 class BestEffortTree(Struct, frozen=True):

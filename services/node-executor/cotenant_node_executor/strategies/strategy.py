@@ -74,6 +74,8 @@ class Decision(Struct, frozen=True):
     memory: Struct | None = None
     would: tuple[str, ...] = ()
     """In a dry run: what would have been done, in words; values and orders are empty."""
+    problems: tuple[str, ...] = ()
+    """What the policy or an annotation asks for and cannot be done: what, where, why. Published when it changes."""
 
 
 class Input(Enum):

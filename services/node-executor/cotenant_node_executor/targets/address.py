@@ -4,9 +4,10 @@
 |---|---|---|
 | `str`, a control group below the executor's root | `Knob` | text in cgroup v1's units |
 | `Sysctl`, a file below /proc/sys | `SysctlAttribute` | the file's text |
+| `SysFile`, a file below /sys | `SysFileAttribute` | the file's text; words of it |
 | `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list; slice in ns; cookie: a thread's id |
 | `TcClass`, an HTB class of a network device | `TcAttribute` | bits a second |
-| `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids with commas |
+| `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids or groups with commas |
 
 Pure: the cgroup drivers and `other.accessors` read and write.
 """
@@ -68,6 +69,20 @@ class SysctlAttribute(Enum):
     VALUE = "value"
 
 
+class SysFile(Struct, frozen=True, cache_hash=True):
+    """A file below /sys, e.g. "kernel/mm/memcg_reaper/reap_background"."""
+
+    name: str
+
+
+class SysFileAttribute(Enum):
+    """`VALUE` is the file's text; `WORDS` are words that the file shall have among others, each written by itself."""
+
+    __hash__ = object.__hash__
+    VALUE = "value"
+    WORDS = "words"
+
+
 class Thread(Struct, frozen=True, cache_hash=True):
     """One thread of this host, by thread id."""
 
@@ -106,16 +121,19 @@ class ResctrlGroup(Struct, frozen=True, cache_hash=True):
 
 
 class ResctrlAttribute(Enum):
-    """`schemata` is rewritten line by line; `tasks` lists thread ids to add to the group, others stay."""
+    # Attributes are written in the order of their names: threads move into a group that has its schemata.
+    """`schemata` is rewritten line by line; `tasks` lists thread ids to add to the group, others stay; `threads-of` lists
+    groups below the executor's root whose threads belong to the group, whenever they come."""
 
     __hash__ = object.__hash__
     SCHEMATA = "schemata"
     TASKS = "tasks"
+    CONTROL_GROUPS = "threads-of"
 
 
-NonCgroup = Sysctl | Thread | ResctrlGroup | TcClass
+NonCgroup = Sysctl | SysFile | Thread | ResctrlGroup | TcClass
 Place = str | NonCgroup
-Attribute = Knob | SysctlAttribute | ThreadAttribute | ResctrlAttribute | TcAttribute
+Attribute = Knob | SysctlAttribute | SysFileAttribute | ThreadAttribute | ResctrlAttribute | TcAttribute
 
 INITIAL_VALUES: dict[Attribute, str] = {
     Knob.CPU_SHARES: "1024",
@@ -140,6 +158,8 @@ def place_text(place: Place) -> str:
             return place
         case Sysctl():
             return f"sysctl/{place.name}"
+        case SysFile():
+            return f"sys/{place.name}"
         case Thread():
             return f"thread/{place.tid}"
         case ResctrlGroup():

@@ -96,6 +96,10 @@ class CgroupDriver(Protocol):
         """Processes in the group and below, sorted."""
         ...
 
+    def threads(self, group: str) -> list[int]:
+        """Threads in the group and below, sorted."""
+        ...
+
     def path(self, group: str, knob: Knob) -> Path | None:
         """The knob's file, whether it exists or not; None where this version or machine has no such file."""
         ...

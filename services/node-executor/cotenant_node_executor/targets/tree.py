@@ -146,6 +146,16 @@ class GroupTree(ABC):
     def pids(self, group: str) -> list[int]:
         return sorted(self._pids_in(self.roots()[0] / check_group(group)))
 
+    def threads(self, group: str) -> list[int]:
+        """Threads in the group and below, sorted; none where it is missing. On v1 as the first hierarchy has them."""
+        top = self.roots()[0] / check_group(group)
+        file = "tasks" if self.version is CgroupVersion.V1 else "cgroup.threads"
+        found: set[int] = set()
+        for directory in (top, *(top / name for name in directories_below(top))):
+            content = read_file(directory / file)
+            found.update(parse_pids(content) if content else ())
+        return sorted(found)
+
     def _pids_in(self, top: Path) -> set[int]:
         found: set[int] = set()
         for directory in (top, *(top / name for name in directories_below(top))):
