@@ -9,17 +9,18 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from cotenant_node_executor.core.composer import Composed
-from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.observation import NO_STORAGE, Observation
 from cotenant_node_executor.runtime.interface import Collect, Order, Start, Stop
 from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
+from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
     Capabilities,
@@ -30,6 +31,7 @@ from cotenant_node_executor.targets.interface import (
 )
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.host import host_accessors
+from cotenant_node_executor.targets.other.storage import read_storage
 from cotenant_node_executor.targets.other.writer import OtherWriter
 from cotenant_node_executor.targets.writer import Writer
 
@@ -37,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 WATCHED = ((BESTEFFORT, Knob.CPU_QUOTA), (BESTEFFORT, Knob.CPUSET_CPUS))
 """Files whose present value a strategy reads."""
+
+STORAGE_FOR = timedelta(minutes=1)
+"""How long the tables of block devices are taken for true."""
 
 IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
 
@@ -57,6 +62,9 @@ class KernelMachine:
         if held.problem:
             logger.warning("%s", held.problem)
         self._other_writer = OtherWriter(host_accessors(driver.threads), held)
+        self._with_disks = capabilities.supports(Knob.BLKIO_READ_BPS) or capabilities.supports(Knob.IO_MAX)
+        self._storage = NO_STORAGE
+        self._storage_at: datetime | None = None
         self._snapshot: Snapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
         """Values of the last cycle, by file."""
@@ -96,7 +104,17 @@ class KernelMachine:
             groups=frozenset(self._driver.groups()),
             current=current,
             identity_sysctl=self._sysctl(),
+            storage=self._present_storage(now) if self._with_disks else self._storage,
         )
+
+    def _present_storage(self, now: datetime) -> Storage:
+        """The block devices, read again after a while; the same object while they are the same."""
+        if self._storage_at is None or now - self._storage_at >= STORAGE_FOR:
+            self._storage_at = now
+            found = read_storage()
+            if found != self._storage:
+                self._storage = found
+        return self._storage
 
     def _sysctl(self) -> int | None:
         if not self._capabilities.supports(Knob.CPU_BVT):

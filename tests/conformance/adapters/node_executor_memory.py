@@ -13,10 +13,14 @@ from cotenant.model.quantities import parse_value
 from cotenant_node_executor.strategies import pod_view, slo_sections
 from cotenant_node_executor.strategies import system_config as settings
 from cotenant_node_executor.strategies.cache import schemata
+from cotenant_node_executor.strategies.disk import blkio as disks
+from cotenant_node_executor.strategies.disk import blkio_plan
 from cotenant_node_executor.strategies.memory import evict, qos_config, victims
 from cotenant_node_executor.strategies.memory import qos as memory
 from cotenant_node_executor.strategies.situation import ResctrlFacts
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.disks import Storage
+from cotenant_node_executor.targets.files import holds
+from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from cotenant_node_executor.targets.other.resctrl import new_tasks
 
 _INT64_MAX = 2**63 - 1
@@ -131,3 +135,38 @@ def _or_error(key: str, compute: Callable[[], str | None]) -> dict[str, object]:
         return {key: compute(), "error": False}
     except ValueError:
         return {key: None, "error": True}
+
+
+def blkio(given: dict[str, Any]) -> object:
+    if given["op"] == "need_write":
+        knob = Knob(given["file"])
+        return {"write": not holds(CgroupVersion.V1, knob, given["new"], given["current"])}
+    level = blkio_plan.Level(given["level"])
+    tables = given["storage"]
+    storage = Storage(
+        tables["diskNumberMap"],
+        tables["partitionDiskMap"],
+        tables["vgDiskMap"],
+        tables["lvMapperVGMap"],
+        tables["mountPointDiskMap"],
+    )
+    pod = decode_pod(json.dumps(given["pod"]).encode()) if given.get("pod") else None
+    volumes = None
+    if pod is not None:
+        asked = disks.pod_blocks(pod)
+        if asked.blocks is None or pod_view.pod_view(pod).qos is QoSClass.NONE or pod.status.phase != "Running":
+            return {"set": {}, "reset": {}, "error": bool(asked.problem)}
+        blocks = list(asked.blocks)
+        volumes = disks.volumes_of(pod, given.get("pvcToVolume") or {})
+    else:
+        raw = slo_sections.lowered_object(json.dumps({"enable": given["enable"], "blocks": given["blocks"]}))
+        blocks = disks.blocks_of(slo_sections.fitted(raw, disks.BlkioQOS, "vector"))
+    try:
+        configs = blkio_plan.configured(blocks, storage, volumes)
+        plan = blkio_plan.blkio_plan(level, configs, blkio_plan.listed(given["currentFiles"]))
+    except ValueError:
+        return {"error": True}
+    return {
+        key: {disk: {knob.value: line for knob, line in files.items()} for disk, files in lines.items()}
+        for key, lines in (("set", plan.set_lines), ("reset", plan.reset_lines))
+    }

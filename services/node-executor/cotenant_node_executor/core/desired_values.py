@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from cotenant.events.resources import NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
-from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.observation import NO_STORAGE, Observation
 from cotenant_node_executor.core.plan import PROBLEMS, WOULD, Said
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_values import burstable_milli
@@ -81,6 +81,7 @@ class DesiredTargets:
         """The evictions of each strategy's last decision, by its name; only of those that order any."""
         self._offered: Mapping[str, int] = {}
         self._evicting: frozenset[str] = frozenset()
+        self._storage = NO_STORAGE
         self._said: dict[tuple[str, str], tuple[str, ...]] = {}
         """What strategies said last besides values and orders, by name and kind, without their reasons."""
         self.said: list[Said] = []
@@ -119,6 +120,9 @@ class DesiredTargets:
         `changed`: groups whose pod differs from the last cycle; `made`: missing groups that are created before values are
         written; `offered`: mid and batch resources; `evicting`: uids of pods that are being ended."""
         self._evicting = evicting
+        if seen.storage is not self._storage:
+            self._storage = seen.storage
+            self._due.update(self._on_pods)
         if offered is not self._offered:
             self._offered = offered
             self._due.update(self._on_pods)
@@ -218,6 +222,7 @@ class DesiredTargets:
             identity_sysctl=self._sysctl,
             offered=self._offered,
             evicting=self._evicting,
+            storage=self._storage,
         )
 
     def _decide(self, seen: Observation) -> None:

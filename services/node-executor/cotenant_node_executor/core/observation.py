@@ -11,7 +11,10 @@ from msgspec import Struct
 
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Knob
+
+NO_STORAGE = Storage()
 
 
 class Observation(Struct, frozen=True, gc=False):
@@ -25,3 +28,5 @@ class Observation(Struct, frozen=True, gc=False):
     groups: frozenset[str]
     current: Mapping[tuple[str, Knob], str]
     identity_sysctl: int | None = None
+    storage: Storage = NO_STORAGE
+    """The same object while nothing changed."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress, system_config
 from cotenant_node_executor.strategies.cache import resctrl
+from cotenant_node_executor.strategies.disk import blkio
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES
 from cotenant_node_executor.strategies.memory import evict as memory_evict
 from cotenant_node_executor.strategies.memory import qos as memory_qos
@@ -23,6 +24,7 @@ def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
         pod_values.STRATEGY,
         memory_qos.STRATEGY,
         memory_evict.strategy(gates),
+        blkio.STRATEGY,
         resctrl.STRATEGY,
         system_config.STRATEGY,
     )

@@ -13,6 +13,7 @@ from cotenant.domain.qos import QoSClass
 from cotenant.events.resources import NodeSLORendered
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Capabilities, Knob
 
 _BELOW_BESTEFFORT = f"{BESTEFFORT}/"
@@ -78,6 +79,8 @@ class Situation(Struct, frozen=True):
     """The batch and mid resources that the node offers, by name; empty while they are unknown or withdrawn."""
     evicting: frozenset[str] = frozenset()
     """Uids of pods that are being ended: their usage and requests are about to go."""
+    storage: Storage = Storage()
+    """This machine's block devices."""
 
 
 def holding_cpus(pods: Iterable[PodView]) -> tuple[PodView, ...]:

@@ -51,8 +51,11 @@ class Knob(Enum):
     BLKIO_READ_IOPS = "blkio.throttle.read_iops_device"
     BLKIO_WRITE_IOPS = "blkio.throttle.write_iops_device"
     BLKIO_COST_WEIGHT = "blkio.cost.weight"
+    BLKIO_COST_QOS = "blkio.cost.qos"
+    BLKIO_COST_MODEL = "blkio.cost.model"
     IO_MAX = "io.max"
     IO_WEIGHT = "io.weight"
+    IO_LATENCY = "io.latency"
     PIDS_MAX = "pids.max"
 
 

@@ -11,23 +11,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from cotenant_node_executor.targets.files import KNOB_FILES, PRESSURE_STATS
+from cotenant_node_executor.targets.files import BY_DEVICE, KNOB_FILES, PRESSURE_STATS
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob, KnobSupport, Stat
 from cotenant_node_executor.targets.psi import parse_pressure
 from cotenant_node_executor.targets.tree import read_file
 
 SCRATCH = "probe"
 _SUPPORTED = KnobSupport(True)
-_READ_ONLY_PROBE = frozenset(  # a line per device, or a default that may be changed only where its scheduler runs
-    (
-        Knob.BLKIO_READ_BPS,
-        Knob.BLKIO_WRITE_BPS,
-        Knob.BLKIO_READ_IOPS,
-        Knob.BLKIO_WRITE_IOPS,
-        Knob.IO_MAX,
-        Knob.IO_WEIGHT,
-    )
-)
+_READ_ONLY_PROBE = BY_DEVICE  # a line per device, or a default that may be changed only where its scheduler runs
 PR_SCHED_CORE, PR_SCHED_CORE_GET = 62, 0
 
 
