@@ -27,6 +27,8 @@ from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.log_endpoint import log_handler
 from cotenant_node_executor.shell import ExecutorShell, adopt_handler
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.strategies.gates import DEFAULT_GATES, GATES, parse_gates
+from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.targets.driver import open_driver
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Knob
 from cotenant_node_executor.targets.knobs import probe
@@ -47,6 +49,14 @@ def seconds(text: str) -> float:
     if not 0.05 <= value <= 3600:
         raise argparse.ArgumentTypeError(f"{text}: expected 0.05 to 3600 seconds")
     return value
+
+
+def gates(text: str) -> frozenset[str]:
+    """Parse feature gates. Raises ArgumentTypeError for an unknown name or value."""
+    try:
+        return parse_gates(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def default_folder() -> Path:
@@ -89,7 +99,14 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
     facts = host_facts(arguments.node)
     machine = KernelMachine(driver, capabilities, folder / "pods")
     boot = uuid4().hex[:12]
-    core = ExecutorCore(facts, capabilities, boot, plain_processes=True, root_pods=arguments.allow_root_pods)
+    core = ExecutorCore(
+        facts,
+        capabilities,
+        boot,
+        plain_processes=True,
+        root_pods=arguments.allow_root_pods,
+        strategies=strategies_of(arguments.feature_gates),
+    )
     if capabilities.sandbox:
         logger.warning("node %s runs in a sandbox: %s", arguments.node, capabilities.why_sandbox)
     status = executor_status(facts, capabilities, boot, VERSION, adopted=machine.existing_pods())
@@ -108,7 +125,15 @@ def simulated_nodes(arguments: argparse.Namespace, periods: Periods) -> list[Exe
     except QuantityError as error:
         raise SystemExit(f"--simulated-cpu, --simulated-memory: {error}") from error
     return [
-        simulated_node(name, size, seed=arguments.seed, boot=uuid4().hex[:12], version=VERSION, periods=periods)
+        simulated_node(
+            name,
+            size,
+            seed=arguments.seed,
+            boot=uuid4().hex[:12],
+            version=VERSION,
+            periods=periods,
+            strategies=strategies_of(arguments.feature_gates),
+        )
         for name in names
     ]
 
@@ -182,6 +207,13 @@ def main() -> None:
         "--cgroup-base", default=None, metavar="GROUP", help="cgroup below the mount that holds the executor's subtree"
     )
     made.add_argument("--allow-root-pods", action="store_true", help="run pods of user 0; the gateway needs the same flag")
+    made.add_argument(
+        "--feature-gates",
+        type=gates,
+        default=DEFAULT_GATES,
+        metavar="NAME=BOOL,...",
+        help=f"features of strategies, as koordlet's: {', '.join(f'{name} ({on})' for name, on in GATES.items())}",
+    )
     made.add_argument("--sample-period", type=seconds, default=1.0, metavar="SECONDS", help="how often to sample the node")
     made.add_argument("--report-period", type=seconds, default=15.0, metavar="SECONDS", help="how often usage is published")
     made.add_argument(

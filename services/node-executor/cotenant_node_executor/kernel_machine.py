@@ -58,10 +58,10 @@ class KernelMachine:
         self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
         self._writer = Writer(driver, capabilities)
-        held = HeldValues(state / "initial-values.json")
+        held = HeldValues(state.parent / "initial-values.json")
         if held.problem:
             logger.warning("%s", held.problem)
-        self._other_writer = OtherWriter(host_accessors(driver.threads), held)
+        self._other_writer = OtherWriter(host_accessors(driver.threads, driver.pids), held)
         self._with_disks = capabilities.supports(Knob.BLKIO_READ_BPS) or capabilities.supports(Knob.IO_MAX)
         self._storage = NO_STORAGE
         self._storage_at: datetime | None = None

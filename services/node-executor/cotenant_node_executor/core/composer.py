@@ -18,6 +18,8 @@ from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, S
 from cotenant_node_executor.targets.address import (
     Attribute,
     NonCgroup,
+    OomScore,
+    OomScoreAttribute,
     Place,
     ResctrlAttribute,
     ResctrlGroup,
@@ -40,6 +42,7 @@ _ATTRIBUTES: dict[type, type] = {
     Sysctl: SysctlAttribute,
     SysFile: SysFileAttribute,
     Thread: ThreadAttribute,
+    OomScore: OomScoreAttribute,
     ResctrlGroup: ResctrlAttribute,
     TcClass: TcAttribute,
 }

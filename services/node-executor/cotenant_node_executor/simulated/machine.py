@@ -25,7 +25,9 @@ from cotenant_node_executor.simulated.files import SIMULATED_KNOBS, SimulatedFil
 from cotenant_node_executor.simulated.groups import SimulatedGroups
 from cotenant_node_executor.simulated.sampler import BOUND_CPUS, BOUND_QUOTA, OutOfMemory, SimulatedSampler
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor
+from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.address import Attribute, NonCgroup
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
@@ -175,6 +177,7 @@ def simulated_node(
     devices: Mapping[str, int] | None = None,
     labels: Mapping[str, str] | None = None,
     outlived: bool = True,
+    strategies: tuple[Strategy, ...] = STRATEGIES,
 ) -> ExecutorNode:
     """Build a simulated node, ready for `start_marker`, `apply` and `step`; `devices`: additional resources in its capacity.
 
@@ -188,6 +191,6 @@ def simulated_node(
         root=f"simulated/{name}",
         knobs={knob.value: KnobSupport(True) for knob in SIMULATED_KNOBS},
     )
-    core = ExecutorCore(facts, capabilities, boot, plain_processes=False)
+    core = ExecutorCore(facts, capabilities, boot, plain_processes=False, strategies=strategies)
     status = simulated_status(facts, boot, version, devices or {}, labels or {})
     return ExecutorNode(core, SimulatedMachine(facts, seed, cgroup, outlived=outlived), status, periods or Periods())

@@ -9,6 +9,7 @@ from cotenant_node_executor.strategies.cache import resctrl
 from cotenant_node_executor.strategies.disk import blkio
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES
 from cotenant_node_executor.strategies.memory import evict as memory_evict
+from cotenant_node_executor.strategies.memory import oom_scores
 from cotenant_node_executor.strategies.memory import qos as memory_qos
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.address import Attribute
@@ -23,6 +24,7 @@ def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
         batch_pods.STRATEGY,
         pod_values.STRATEGY,
         memory_qos.STRATEGY,
+        oom_scores.STRATEGY,
         memory_evict.strategy(gates),
         blkio.STRATEGY,
         resctrl.STRATEGY,

@@ -6,6 +6,7 @@
 | `Sysctl`, a file below /proc/sys | `SysctlAttribute` | the file's text |
 | `SysFile`, a file below /sys | `SysFileAttribute` | the file's text; words of it |
 | `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list; slice in ns; cookie: a thread's id |
+| `OomScore`, the processes of a control group | `OomScoreAttribute` | -1000 .. 1000 |
 | `TcClass`, an HTB class of a network device | `TcAttribute` | bits a second |
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids or groups with commas |
 
@@ -102,6 +103,19 @@ class ThreadAttribute(Enum):
     COOKIE = "cookie"
 
 
+class OomScore(Struct, frozen=True, cache_hash=True):
+    """The `oom_score_adj` of all processes of a control group below the executor's root."""
+
+    group: str
+
+
+class OomScoreAttribute(Enum):
+    """The single attribute."""
+
+    __hash__ = object.__hash__
+    ADJUSTMENT = "oom_score_adj"
+
+
 class TcClass(Struct, frozen=True, cache_hash=True):
     """An HTB class by its device and class id, e.g. "eth0" and "1:10"."""
 
@@ -134,9 +148,11 @@ class ResctrlAttribute(Enum):
     CONTROL_GROUPS = "threads-of"
 
 
-NonCgroup = Sysctl | SysFile | Thread | ResctrlGroup | TcClass
+NonCgroup = Sysctl | SysFile | Thread | OomScore | ResctrlGroup | TcClass
 Place = str | NonCgroup
-Attribute = Knob | SysctlAttribute | SysFileAttribute | ThreadAttribute | ResctrlAttribute | TcAttribute
+Attribute = (
+    Knob | SysctlAttribute | SysFileAttribute | ThreadAttribute | OomScoreAttribute | ResctrlAttribute | TcAttribute
+)
 
 INITIAL_VALUES: dict[Attribute, str] = {
     Knob.CPU_SHARES: "1024",
@@ -165,6 +181,8 @@ def place_text(place: Place) -> str:
             return f"sys/{place.name}"
         case Thread():
             return f"thread/{place.tid}"
+        case OomScore():
+            return f"oom/{place.group}"
         case ResctrlGroup():
             return f"resctrl/{place.name}"
         case TcClass():
