@@ -19,6 +19,7 @@ from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.strategies.strategy import Reclaim
 from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
@@ -27,12 +28,14 @@ from cotenant_node_executor.targets.interface import (
     CgroupDriver,
     CgroupVersion,
     Knob,
+    Reclaimed,
     WriteReport,
 )
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.host import host_accessors
 from cotenant_node_executor.targets.other.storage import read_storage
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from cotenant_node_executor.targets.reclaim import Reclaimer
 from cotenant_node_executor.targets.writer import Writer
 
 logger = logging.getLogger(__name__)
@@ -58,6 +61,7 @@ class KernelMachine:
         self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"))
         self._writer = Writer(driver, capabilities)
+        self._reclaimer = Reclaimer(driver)
         held = HeldValues(state.parent / "initial-values.json")
         if held.problem:
             logger.warning("%s", held.problem)
@@ -155,6 +159,15 @@ class KernelMachine:
             except OSError as error:
                 trace = order.pod.traceparent if isinstance(order, Start) else ""
                 logger.warning("%s: %s", order_text(order), error, extra={"traceparent": trace})
+
+    def reclaim(self, orders: Sequence[tuple[str, Reclaim]]) -> None:
+        """Begin the first order in the background."""
+        for strategy, order in orders:
+            self._reclaimer.begin(strategy, order.group, order.memory_bytes, order.why)
+
+    def reclaimed(self) -> Sequence[Reclaimed]:
+        """What was reclaimed since the last call."""
+        return self._reclaimer.finished()
 
     def stop_everything(self, now: datetime, grace_seconds: int) -> bool:
         """Stop all pods and remove the subtree; call again until it returns True. Logs and exit codes stay on disk."""

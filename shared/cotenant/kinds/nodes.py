@@ -2,9 +2,9 @@
 
 In: the node's document and the last executor report, overcommitment and readiness events of that node. Out: labels and
 taints, capacity and allocatable (batch and mid resources included; allocatable is what `cotenant.domain.node` calls
-offered: the reservation annotation is not taken off), the conditions Ready, LogUnknown and ZoneDisrupted, nodeInfo, addresses.
-Without a condition event a node with an executor is ready; a node with neither executor nor condition keeps what its
-document says. Validation: Kubernetes' rules of taints and quantities.
+offered: the reservation annotation is not taken off), the conditions Ready, LogUnknown, MemoryPressure and ZoneDisrupted,
+nodeInfo, addresses. Without a condition event a node with an executor is ready; a node with neither executor nor condition
+keeps what its document says. Validation: Kubernetes' rules of taints and quantities.
 
 Over 300 lines: a kind is one file.
 """
@@ -98,6 +98,8 @@ def compose_node(snapshot: Snapshot) -> Overlay:
         conditions.append(_ready("True", reported_at, "ExecutorReady", executor.message or "the executor reports"))
     if executor is not None and executor.unknown_log:
         conditions.append(_log_unknown(executor.unknown_log, reported_at))
+    if executor is not None and executor.memory_pressure:
+        conditions.append(_memory_pressure(executor.memory_pressure, reported_at))
     merged = {name: texts for name, texts in (("capacity", capacity), ("allocatable", allocatable)) if texts}
     return Overlay(
         labels=labels,
@@ -112,6 +114,7 @@ def compose_node(snapshot: Snapshot) -> Overlay:
 _ALWAYS = (BATCH_CPU, BATCH_MEMORY)
 CONDITION_LOG_UNKNOWN = "LogUnknown"
 CONDITION_ZONE_DISRUPTED = "ZoneDisrupted"
+CONDITION_MEMORY_PRESSURE = "MemoryPressure"
 
 
 def _declared(snapshot: Snapshot) -> Node:
@@ -155,6 +158,13 @@ def _ready(status: str, since: datetime | None, reason: str, message: str) -> di
 def _log_unknown(why: str, since: datetime | None) -> dict[str, str]:
     message = f"{why}: pods without a placement run on until `cotenant admin adopt`"
     condition = {"type": CONDITION_LOG_UNKNOWN, "status": "True", "reason": "AnotherLog", "message": message}
+    if since is not None:
+        condition["lastTransitionTime"] = rfc3339(since)
+    return condition
+
+
+def _memory_pressure(why: str, since: datetime | None) -> dict[str, str]:
+    condition = {"type": CONDITION_MEMORY_PRESSURE, "status": "True", "reason": "MemoryIsShort", "message": why}
     if since is not None:
         condition["lastTransitionTime"] = rfc3339(since)
     return condition

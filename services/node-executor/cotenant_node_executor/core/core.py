@@ -81,6 +81,7 @@ class ExecutorCore:
         self._root_pods = root_pods
         self.strategies = {strategy.name: strategy for strategy in strategies}
         """By name, in order of precedence."""
+        self._pressures = [(each.name, each.pressure) for each in strategies if each.pressure is not None]
         self._evictions = Evictions(self.strategies)
         self.pods = PlacedPods()
         """The pods placed on this node."""
@@ -97,6 +98,8 @@ class ExecutorCore:
         self.loaded = False
         """Everything is folded that was there at the start: the executor's own start marker was delivered, or its log has no
         room for it and was read to the end."""
+        self.own: ExecutorStatus | None = None
+        """The executor's own report as last folded."""
         self.marked = False
         """The start marker was delivered."""
         self._seen: Observation | None = None
@@ -157,6 +160,7 @@ class ExecutorCore:
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
                 self.loaded = self.marked = data.boot == self.boot
+                self.own = data
                 self._admission.allocatable = data.allocatable
             self._changed = True
 
@@ -252,6 +256,15 @@ class ExecutorCore:
         """The numbers behind a strategy's last decision."""
         return self.strategies[strategy].figures(self._targets.memory(strategy))
 
+    @property
+    def memory_pressure(self) -> str:
+        """Why the node shall get no further best-effort pods, by the strategies' last decisions."""
+        for name, pressure in self._pressures:
+            why = pressure(self._targets.memory(name))
+            if why:
+                return why
+        return ""
+
     def orphans(self) -> tuple[str, ...]:
         """The uids of the pods that are on the machine without a placement."""
         return () if self._seen is None else self.pods.unplaced(self._seen.states.keys())
@@ -285,7 +298,10 @@ class ExecutorCore:
         waiting = tuple(sorted(self._evictions.waiting.items())) if ordered else ()
         said = tuple(self._targets.said)
         self._targets.said.clear()
-        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions, waiting, said)
+        reclaims = tuple(self._targets.reclaims)
+        self._targets.reclaims.clear()
+        groups = tuple(sorted(missing)) if missing else ()
+        return Plan(tuple(orders), groups, targets, evictions, waiting, said, reclaims)
 
     def _leaving(self) -> frozenset[str]:
         """The pods that are being evicted here, and those that the placement ends."""

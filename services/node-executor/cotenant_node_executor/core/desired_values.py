@@ -38,6 +38,7 @@ from cotenant_node_executor.strategies.strategy import (
     Evict,
     Input,
     Policy,
+    Reclaim,
     Reset,
     Strategy,
     StrategyOrder,
@@ -84,6 +85,8 @@ class DesiredTargets:
         self._storage = NO_STORAGE
         self._said: dict[tuple[str, str], tuple[str, ...]] = {}
         """What strategies said last besides values and orders, by name and kind, without their reasons."""
+        self.reclaims: list[tuple[str, Reclaim]] = []
+        """Orders to reclaim since this was last emptied, each with its strategy."""
         self.said: list[Said] = []
         """What is new of that, since this was last emptied."""
         self.faults: list[tuple[str, Exception]] = []
@@ -247,6 +250,7 @@ class DesiredTargets:
         self._due.clear()
 
     def _take_orders(self, strategy: str, decision: Decision) -> None:
+        self.reclaims += [(strategy, order) for order in decision.orders if isinstance(order, Reclaim)]
         evictions = tuple([order for order in decision.orders if isinstance(order, Evict)])
         if evictions:
             self._orders[strategy] = evictions

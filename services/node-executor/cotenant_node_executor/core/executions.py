@@ -10,6 +10,7 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | memory-qos, blkio, resctrl, system-config | changed files of these strategies |
 | restored | a sysctl, a file below /sys or a resctrl group got back what it held before |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
+| memory-relief | memory.high of the best-effort group, memory that was reclaimed, with the figures |
 | memory-evict | an eviction for memory, with the figures behind it |
 | refusals | the kernel refused a value, or a pod cannot run here, or evictions wait for their rate; each published once |
 
@@ -33,7 +34,7 @@ from cotenant_node_executor.core.plan import WOULD, Plan, Said
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Evict
 from cotenant_node_executor.targets.address import Place, place_text
-from cotenant_node_executor.targets.interface import Knob, WriteReport, Written
+from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, Written
 
 MAX_CHANGES = 50
 
@@ -181,6 +182,25 @@ class Executions:
             figures=core.figures(said.strategy),
         )
         return self._event(topic, execution, (core.slo_ref,) if core.slo_ref else (), now)
+
+    def of_reclaimed(self, core: ExecutorCore, reclaimed: Sequence[Reclaimed], now: datetime) -> list[Event]:
+        """Events about memory that was reclaimed."""
+        return [self._reclaimed(core, each, now) for each in reclaimed]
+
+    def _reclaimed(self, core: ExecutorCore, reclaimed: Reclaimed, now: datetime) -> Event:
+        topic = core.strategies[reclaimed.strategy].topic
+        asked, error = reclaimed.asked_bytes, f" ({reclaimed.error})" if reclaimed.error else ""
+        execution = Execution(
+            node=self._node,
+            topic=topic,
+            summary=f"{reclaimed.group}: {reclaimed.freed_bytes} bytes freed of {asked} asked{error}: {reclaimed.why}",
+            figures={
+                **core.figures(reclaimed.strategy),
+                "asked.memory-bytes": asked,
+                "freed.memory-bytes": reclaimed.freed_bytes,
+            },
+        )
+        return self._event(topic, execution, (NEWEST_USAGE, *((core.slo_ref,) if core.slo_ref else ())), now)
 
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.runtime.interface import Order, Start
-from cotenant_node_executor.strategies.strategy import Evict
+from cotenant_node_executor.strategies.strategy import Evict, Reclaim
 
 NO_GROUPS: frozenset[str] = frozenset()
 
@@ -39,6 +39,8 @@ class Plan(Struct, frozen=True, gc=False):
     """Strategies whose evictions wait, and why."""
     said: tuple[Said, ...] = ()
     """What strategies say that is new."""
+    reclaims: tuple[tuple[str, Reclaim], ...] = ()
+    """Memory to reclaim, each with its strategy."""
 
 
 NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))

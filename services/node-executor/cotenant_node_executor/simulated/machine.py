@@ -27,13 +27,14 @@ from cotenant_node_executor.simulated.sampler import BOUND_CPUS, BOUND_QUOTA, Ou
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor
-from cotenant_node_executor.strategies.strategy import Strategy
+from cotenant_node_executor.strategies.strategy import Reclaim, Strategy
 from cotenant_node_executor.targets.address import Attribute, NonCgroup
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
     Capabilities,
     CgroupVersion,
     KnobSupport,
+    Reclaimed,
     WriteReport,
     Written,
 )
@@ -131,6 +132,14 @@ class SimulatedMachine:
         """Pass orders to the runtime."""
         for order in orders:
             self.runtime.carry_out(order, now)
+
+
+    def reclaim(self, orders: Sequence[tuple[str, Reclaim]]) -> None:
+        """Simulated pods have no page cache, so there is nothing to reclaim."""
+
+    def reclaimed(self) -> Sequence[Reclaimed]:
+        """Nothing was reclaimed."""
+        return ()
 
 
 _UNCHANGED = WriteReport()

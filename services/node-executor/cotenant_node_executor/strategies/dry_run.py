@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cotenant_node_executor.strategies.slo_sections import JsonValue
-from cotenant_node_executor.strategies.strategy import Decision, Evict
+from cotenant_node_executor.strategies.strategy import Decision, Evict, Reclaim
 from cotenant_node_executor.targets.address import place_text
 
 FIELD = "dryrun"
@@ -33,6 +33,8 @@ def said(decision: Decision) -> tuple[str, ...]:
     for order in decision.orders:
         if isinstance(order, Evict):
             found.append(f"evict pod {order.uid}: {order.why}")
+        elif isinstance(order, Reclaim):
+            found.append(f"reclaim from {order.group}: {order.memory_bytes} bytes: {order.why}")
         else:
             found.append(f"reset {place_text(order.place) or '/'} {order.attribute.value}: {order.why}")
     more = len(found) - MAX_SAID

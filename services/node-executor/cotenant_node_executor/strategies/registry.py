@@ -11,6 +11,7 @@ from cotenant_node_executor.strategies.gates import DEFAULT_GATES
 from cotenant_node_executor.strategies.memory import evict as memory_evict
 from cotenant_node_executor.strategies.memory import oom_scores
 from cotenant_node_executor.strategies.memory import qos as memory_qos
+from cotenant_node_executor.strategies.memory import relief as memory_relief
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.address import Attribute
 
@@ -25,6 +26,7 @@ def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
         pod_values.STRATEGY,
         memory_qos.STRATEGY,
         oom_scores.STRATEGY,
+        memory_relief.strategy(gates),
         memory_evict.strategy(gates),
         blkio.STRATEGY,
         resctrl.STRATEGY,

@@ -63,7 +63,16 @@ class Reset(Struct, frozen=True):
     why: str
 
 
-StrategyOrder = Evict | Reset
+class Reclaim(Struct, frozen=True):
+    """Have the kernel take back memory of a group that it can do without: page cache first. Once, in the background; what was
+    freed is published."""
+
+    group: str
+    memory_bytes: int
+    why: str
+
+
+StrategyOrder = Evict | Reset | Reclaim
 
 
 class Decision(Struct, frozen=True):
@@ -122,5 +131,7 @@ class Strategy(Struct, frozen=True):
     inputs: Callable[[Policy], frozenset[Input]] = _no_inputs
     cause: Cause = Cause.POLICY
     figures: Callable[[Struct | None], dict[str, int]] = _no_figures
+    pressure: Callable[[Struct | None], str] | None = None
+    """From the memory of its last decision: why the node shall get no further best-effort pods; empty for no reason."""
     cool_down_seconds: float = 0.0
     evictions_a_minute: int = 30

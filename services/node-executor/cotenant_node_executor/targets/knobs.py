@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cotenant_node_executor.targets.files import BY_DEVICE, KNOB_FILES, PRESSURE_STATS
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob, KnobSupport, Stat
+from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupDriver, CgroupVersion, Knob, KnobSupport, Stat
 from cotenant_node_executor.targets.psi import parse_pressure
+from cotenant_node_executor.targets.reclaim import reclaim_file
 from cotenant_node_executor.targets.tree import read_file
 
 SCRATCH = "probe"
@@ -29,6 +30,7 @@ def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path(
         knobs = {knob.value: _probe_knob(driver, knob) for knob in Knob}
         knobs["psi.group"] = _probe_group_pressure(driver)
         knobs["cgroup.kill"] = _probe_kill(driver)
+        knobs[RECLAIM] = _probe_reclaim(driver)
     finally:
         driver.remove(SCRATCH)
     knobs |= {name: look(proc, sys) for name, look in _FACILITIES.items()}
@@ -90,6 +92,13 @@ def _probe_kill(driver: CgroupDriver) -> KnobSupport:
     if path is not None and path.with_name("cgroup.kill").exists():
         return _SUPPORTED
     return _unsupported("no cgroup.kill: processes are signalled one by one")
+
+
+def _probe_reclaim(driver: CgroupDriver) -> KnobSupport:
+    file = reclaim_file(driver, SCRATCH)
+    if file is not None and file.exists() and not driver.sandbox:
+        return _SUPPORTED
+    return _unsupported("no memory.reclaim (v2, from 5.19 on) and no memory.force_empty (v1)")
 
 
 def _node_pressure(proc: Path, _sys: Path) -> KnobSupport:
