@@ -18,12 +18,24 @@ from cotenant_node_executor.targets.files import holds
 from cotenant_node_executor.targets.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from cotenant_node_executor.targets.other.storage import read_storage
-from tests.integration.node_executor.executor_harness import Harness, alive, pod_manifest
+from tests.integration.node_executor.executor_harness import SEEN_BY_PODS, Harness, alive, pod_manifest
 from tests.integration.node_executor.test_enforcement import batch_pod
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a real control group subtree")
 
 SLEEP = "import time\ntime.sleep(600)"
+WRITES = """
+import os, time
+with open({path!r}, "wb") as file:
+    while True:
+        file.seek(0)
+        for _ in range(32):
+            file.write(bytes(1 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+        time.sleep(0.5)
+"""
+"""Keeps 32 MiB of page cache."""
 GATES = "--feature-gates=BEMemoryEvict=true"
 
 
@@ -59,6 +71,37 @@ async def test_a_full_node_evicts_batch_and_no_service_and_a_dry_run_only_says_s
     assert "trigger by koordlet feature BEMemoryEvict" in event.summary
     assert alive(web.pid)
     assert not alive(job.pid)
+
+
+@pytest.mark.skipif(os.path.ismount(SEEN_BY_PODS), reason=f"{SEEN_BY_PODS} is a file system in memory: it has no page cache")
+async def test_before_an_eviction_no_batch_is_asked_for_and_page_cache_is_reclaimed(harness: Harness) -> None:
+    harness.folder.chmod(0o777)
+    harness.start(GATES)
+    await harness.wait("the executor is there", harness.statuses)
+    if (why := harness.statuses()[-1].capabilities.get("memory.reclaim", "")) != "supported":
+        pytest.skip(why)
+    section = {
+        "enable": True,
+        "memoryEvictThresholdPercent": 100,
+        "memoryEvictLowerPercent": 99,
+        "memoryStopPlacingPercent": 1,
+        "memoryReclaimPercent": 1,
+    }
+    await harness.place(batch_pod("job", WRITES.format(path=str(harness.folder / "file"))))
+    await harness.running("job")
+    await spec(harness, resourceUsedThresholdWithBE=section)
+
+    def freed() -> int:
+        found = [event.data for event in harness.executions("memory-relief")]
+        return sum(data.figures.get("freed.memory-bytes", 0) for data in found if isinstance(data, Execution))
+
+    await harness.wait("page cache of the pod is reclaimed", lambda: freed() > 8 * 1024**2)
+    status = harness.statuses()[-1]
+    assert "no further best-effort pods" in status.memory_pressure
+    assert ("node.kubernetes.io/memory-pressure", "", "NoSchedule") in status.taints
+    assert harness.runs["job"].phase is RunPhase.RUNNING
+    await spec(harness, resourceUsedThresholdWithBE={**section, "enable": False})
+    await harness.wait("the node takes batch again", lambda: not harness.statuses()[-1].memory_pressure)
 
 
 async def test_without_its_gate_nothing_is_evicted_and_scores_follow_the_annotation(harness: Harness) -> None:

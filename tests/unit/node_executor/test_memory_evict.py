@@ -27,13 +27,25 @@ from cotenant_node_executor.strategies.memory.evict import (
     EvictConfig,
     allocatable_tasks,
     decide_with,
+    strategy,
     to_release,
 )
 from cotenant_node_executor.strategies.memory.victims import Candidate, Task, Traits, traits, victims
 from cotenant_node_executor.strategies.registry import strategies_of
-from cotenant_node_executor.strategies.strategy import Decision, Evict
+from cotenant_node_executor.strategies.strategy import Decision, Evict, Input, Policy
 from cotenant_node_executor.targets.interface import WriteReport
-from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, pod, service, situation, snapshot, usage
+from tests.unit.node_executor.builders_node_executor import (
+    GIB,
+    NODE,
+    Bench,
+    batch,
+    capabilities,
+    pod,
+    service,
+    situation,
+    snapshot,
+    usage,
+)
 
 ALL = frozenset((BE_MEMORY_EVICT, MEMORY_EVICT, MEMORY_ALLOCATABLE_EVICT))
 BE = frozenset((BE_MEMORY_EVICT,))
@@ -232,6 +244,14 @@ def test_a_dry_run_evicts_nobody_and_says_whom() -> None:
     decision = running(batch("b"), used=NODE_BYTES, each={"uid-b": GIB}, dryRun=True)
     assert decision.orders == ()
     assert decision.would[0].startswith("evict pod uid-b: trigger by koordlet feature BEMemoryEvict")
+
+
+def test_a_node_on_which_no_feature_is_configured_has_nothing_to_do_with_a_sample() -> None:
+    policy = Policy(capabilities(), slo())
+    assert strategy(frozenset((MEMORY_EVICT, MEMORY_ALLOCATABLE_EVICT))).inputs(policy) == frozenset()
+    assert Input.USAGE in strategy(ALL).inputs(policy)
+    asked = Policy(capabilities(), slo(evictEnabledPriorityThreshold=1))
+    assert Input.USAGE in strategy(frozenset((MEMORY_EVICT,))).inputs(asked)
 
 
 def test_gates_are_named_and_checked() -> None:

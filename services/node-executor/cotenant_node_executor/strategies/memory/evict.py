@@ -94,6 +94,18 @@ def to_release(config: EvictConfig, capacity_bytes: int, used_bytes: int) -> int
     return capacity_bytes * (percent - limits[1]) // 100 if percent >= limits[0] else 0
 
 
+def is_configured(config: EvictConfig, features: frozenset[str]) -> bool:
+    """Whether any of these features has what it needs to act."""
+    if not config.enable:
+        return False
+    by_usage = config.memory_evict_threshold_percent is not None and (
+        BE_MEMORY_EVICT in features or (MEMORY_EVICT in features and config.evict_enabled_priority_threshold is not None)
+    )
+    return by_usage or (
+        MEMORY_ALLOCATABLE_EVICT in features and config.memory_allocatable_evict_threshold_percent is not None
+    )
+
+
 def usage_tasks(config: EvictConfig, capacity_bytes: int, used_bytes: int, features: frozenset[str]) -> list[Task]:
     """Return what the features by usage need."""
     release = to_release(config, capacity_bytes, used_bytes)
@@ -228,8 +240,8 @@ def strategy(features: frozenset[str]) -> Strategy:
         return decide_with(situation, features)
 
     def inputs(policy: Policy) -> frozenset[Input]:
-        enabled = policy.slo is not None and _config(policy.slo).enable
-        return frozenset((Input.USAGE, Input.PODS) if enabled else ())
+        asked = policy.slo is not None and is_configured(_config(policy.slo), features)
+        return frozenset((Input.USAGE, Input.PODS) if asked else ())
 
     return Strategy(
         name=NAME,

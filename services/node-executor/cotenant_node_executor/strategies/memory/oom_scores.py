@@ -32,6 +32,8 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
     """The scores of all containers with an annotation."""
     values: dict[Place, tuple[Desired, ...]] = {}
     for pod in situation.pods.values():
+        if not pod.manifest.metadata.annotations:
+            continue
         for group, score in zip(pod.groups[1:], scores_of(pod.manifest), strict=False):
             if score is not None and group in situation.groups:
                 values[OomScore(group)] = (Desired(_ADJUSTMENT, str(score), NAME, "annotation of the pod"),)
