@@ -240,12 +240,6 @@ def test_a_node_whose_offer_is_unknown_is_not_judged_by_it() -> None:
     assert allocatable_tasks(config, {"kubernetes.io/batch-memory": GIB}, {}) == []
 
 
-def test_a_dry_run_evicts_nobody_and_says_whom() -> None:
-    decision = running(batch("b"), used=NODE_BYTES, each={"uid-b": GIB}, dryRun=True)
-    assert decision.orders == ()
-    assert decision.would[0].startswith("evict pod uid-b: trigger by koordlet feature BEMemoryEvict")
-
-
 def test_a_node_on_which_no_feature_is_configured_has_nothing_to_do_with_a_sample() -> None:
     policy = Policy(capabilities(), slo())
     assert strategy(frozenset((MEMORY_EVICT, MEMORY_ALLOCATABLE_EVICT))).inputs(policy) == frozenset()

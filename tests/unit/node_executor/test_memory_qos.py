@@ -105,13 +105,6 @@ def test_a_kernel_without_these_files_gets_nothing() -> None:
     assert decide(situation([pod("a", "LS")], node_slo=asked), None).values == {}
 
 
-def test_a_dry_run_says_what_it_would_set_and_sets_nothing() -> None:
-    asked = slo({"dryRun": True, "lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}})
-    decision = decide(situation([pod("a", "LS", requests={"memory": "1Gi"})], node_slo=asked, kernel=KERNEL), Applied())
-    assert (decision.values, decision.orders) == ({}, ())
-    assert any("memory.min" in text for text in decision.would)
-
-
 def scored(**annotations: str) -> Decision:
     named = {f"koordinator.sh/{name.replace('_', '-')}": text for name, text in annotations.items()}
     return decide_scores(situation([pod("a", "LS", annotations=named)]), None)

@@ -179,12 +179,6 @@ def test_without_the_gate_only_what_an_earlier_executor_left_is_taken_back() -> 
     assert ungated.decide(there(reading(90)), first.memory).values == {}
 
 
-def test_a_dry_run_stops_nothing_and_says_what_it_would_do() -> None:
-    decision = relief(there(reading(90), dryRun=True), None)
-    assert (decision.values, decision.orders, stopped(decision)) == ({}, (), False)
-    assert any("memory.high" in each for each in decision.would)
-
-
 def test_the_node_says_itself_that_its_memory_is_short_and_that_it_is_no_more() -> None:
     core = ExecutorCore(facts(), capabilities(), "boot", plain_processes=False, strategies=strategies_of(GATE))
     status = ExecutorStatus(node=NODE, boot="boot", taints=(("a", "", "NoSchedule"),))

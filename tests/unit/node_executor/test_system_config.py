@@ -36,11 +36,9 @@ def test_a_value_out_of_range_leaves_the_file_alone(factor: int, memory: int) ->
     assert text == (str(wanted) if 10240 <= wanted <= 10485760 else None)
 
 
-def test_nothing_stated_sets_nothing_and_a_dry_run_neither() -> None:
+def test_nothing_stated_sets_nothing() -> None:
     assert decided().values == {}
     assert decided(totalNetworkBandwidth="0").values == {}
-    dry = decided(watermarkScaleFactor=100, dryRun=True)
-    assert (dry.values, dry.would) == ({}, ("sysctl/vm/watermark_scale_factor value = 100: systemStrategy",))
 
 
 @pytest.mark.parametrize("value", [9, 401])

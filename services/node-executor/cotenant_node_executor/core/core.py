@@ -261,7 +261,7 @@ class ExecutorCore:
         """Why the node shall get no further best-effort pods, by the strategies' last decisions."""
         for name, pressure in self._pressures:
             why = pressure(self._targets.memory(name))
-            if why:
+            if why and not self._targets.is_dry(name):
                 return why
         return ""
 

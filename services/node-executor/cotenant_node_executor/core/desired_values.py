@@ -21,6 +21,7 @@ from cotenant_node_executor.core.composer import Composed, Composer, Composition
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation
 from cotenant_node_executor.core.plan import PROBLEMS, WOULD, Said
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.strategies.dry_run import is_dry_run, withheld
 from cotenant_node_executor.strategies.pod_values import burstable_milli
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.registry import STRATEGIES
@@ -85,6 +86,8 @@ class DesiredTargets:
         self._storage = NO_STORAGE
         self._said: dict[tuple[str, str], tuple[str, ...]] = {}
         """What strategies said last besides values and orders, by name and kind, without their reasons."""
+        self._dry: set[str] = set()
+        """Names of the strategies whose last decision was a dry run."""
         self.reclaims: list[tuple[str, Reclaim]] = []
         """Orders to reclaim since this was last emptied, each with its strategy."""
         self.said: list[Said] = []
@@ -104,6 +107,10 @@ class DesiredTargets:
     def every_cycle(self) -> bool:
         """Whether a strategy decides in every cycle."""
         return bool(self._on_cycle)
+
+    def is_dry(self, strategy: str) -> bool:
+        """Whether a strategy's last decision was a dry run."""
+        return strategy in self._dry
 
     def memory(self, strategy: str) -> Struct | None:
         """The memory of a strategy's last decision."""
@@ -236,10 +243,13 @@ class DesiredTargets:
                 continue
             try:
                 decision = strategy.decide(situation, self._memories.get(strategy.name))
+                dry = is_dry_run(situation.slo, strategy.section)
+                decision = withheld(decision) if dry else decision
                 values = _with_resets(decision.values, decision.orders, strategy.name) if decision.orders else decision.values
             except Exception as error:  # noqa: BLE001 - a strategy that raises keeps its last values; the others decide
                 self._fault(strategy.name, error)
                 continue
+            (self._dry.add if dry else self._dry.discard)(strategy.name)
             self._memories[strategy.name] = decision.memory
             if decision.orders or strategy.name in self._orders:
                 self._take_orders(strategy.name, decision)

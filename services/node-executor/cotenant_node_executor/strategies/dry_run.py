@@ -7,9 +7,8 @@ out nowhere, so that turning the dry run off starts from the present files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from cotenant_node_executor.strategies.slo_sections import JsonValue
+from cotenant.events.resources import NodeSLORendered
+from cotenant_node_executor.strategies.slo_sections import raw_section
 from cotenant_node_executor.strategies.strategy import Decision, Evict, Reclaim
 from cotenant_node_executor.targets.address import place_text
 
@@ -18,9 +17,9 @@ MAX_SAID = 10
 """Things named in one text; more are counted."""
 
 
-def is_dry_run(section: Mapping[str, JsonValue]) -> bool:
-    """Return whether a section with lower-case names asks for a dry run."""
-    return section.get(FIELD) is True
+def is_dry_run(slo: NodeSLORendered | None, section: str) -> bool:
+    """Return whether a section of the NodeSLO asks for a dry run. Raises ValueError where it is no object."""
+    return bool(section) and raw_section(slo, section).get(FIELD) is True
 
 
 def said(decision: Decision) -> tuple[str, ...]:

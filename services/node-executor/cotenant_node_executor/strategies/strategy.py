@@ -135,3 +135,5 @@ class Strategy(Struct, frozen=True):
     """From the memory of its last decision: why the node shall get no further best-effort pods; empty for no reason."""
     cool_down_seconds: float = 0.0
     evictions_a_minute: int = 30
+    section: str = ""
+    """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""

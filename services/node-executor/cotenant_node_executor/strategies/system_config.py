@@ -24,9 +24,8 @@ from msgspec import Struct
 
 from cotenant.events.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.strategies.dry_run import is_dry_run, withheld
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import SYSTEM, lower_name, raw_section, section
+from cotenant_node_executor.strategies.slo_sections import SYSTEM, lower_name, section
 from cotenant_node_executor.strategies.strategy import Decision, Desired, Strategy
 from cotenant_node_executor.targets.address import Place, Sysctl, SysctlAttribute, SysFile, SysFileAttribute
 
@@ -83,8 +82,7 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
     if situation.slo is None:
         return Decision()
     values = system_values(_config(situation.slo), situation.node.memory_bytes)
-    decision = Decision({place: (_desired(place, text),) for place, text in values.items()})
-    return withheld(decision) if is_dry_run(raw_section(situation.slo, SYSTEM)) else decision
+    return Decision({place: (_desired(place, text),) for place, text in values.items()})
 
 
 def _desired(place: Place, text: str) -> Desired:
@@ -99,4 +97,5 @@ STRATEGY = Strategy(
     topic="system-config",
     sets=(SysctlAttribute.VALUE, SysFileAttribute.VALUE, SysFileAttribute.WORDS),
     decide=decide,
+    section=SYSTEM,
 )

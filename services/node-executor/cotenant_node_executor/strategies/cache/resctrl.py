@@ -19,7 +19,6 @@ from cotenant.events.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.cache.pod_groups import ANNOTATION, PREFIX, pod_schemata
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, class_l3, class_mb
-from cotenant_node_executor.strategies.dry_run import is_dry_run, withheld
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.situation import ResctrlFacts, Situation
 from cotenant_node_executor.strategies.slo_sections import (
@@ -84,8 +83,7 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
     for name, config in rule.classes.items():
         members = [pod.group for pod in situation.pods.values() if group_of(pod) == name and pod.uid not in own]
         values[ResctrlGroup(name)] = _of_class(name, config, facts, members if config.enable else [], problems)
-    decision = Decision({place: desired for place, desired in values.items() if desired}, problems=tuple(problems))
-    return withheld(decision) if is_dry_run(raw_section(slo, QOS)) else decision
+    return Decision({place: desired for place, desired in values.items() if desired}, problems=tuple(problems))
 
 
 def _of_class(
@@ -129,4 +127,4 @@ def _inputs(policy: Policy) -> frozenset[Input]:
     return frozenset((Input.PODS,) if policy.capabilities.supports("resctrl") else ())
 
 
-STRATEGY = Strategy(name=NAME, topic="resctrl", sets=(_SCHEMATA, _CONTROL_GROUPS), decide=decide, inputs=_inputs)
+STRATEGY = Strategy(name=NAME, topic="resctrl", sets=(_SCHEMATA, _CONTROL_GROUPS), decide=decide, inputs=_inputs, section=QOS)

@@ -30,7 +30,6 @@ from cotenant_node_executor.strategies.disk.blkio_plan import (
     listed,
     v2_plan,
 )
-from cotenant_node_executor.strategies.dry_run import is_dry_run, withheld
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.slo_sections import (
@@ -209,8 +208,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     levels.add(Level.ROOT, ROOT_GROUP, rule.root, f"{PART} of the root")
     for _, pod in sorted(situation.pods.items()):
         _add_pod(levels, pod)
-    decision = Decision(levels.values, memory=Configured(levels.texts), problems=tuple(levels.problems))
-    return withheld(decision) if is_dry_run(raw_section(slo, QOS)) else decision
+    return Decision(levels.values, memory=Configured(levels.texts), problems=tuple(levels.problems))
 
 
 def _add_pod(levels: _Levels, pod: PodView) -> None:
@@ -231,4 +229,4 @@ def _inputs(policy: Policy) -> frozenset[Input]:
     return frozenset((Input.PODS,) if _there(policy.capabilities) else ())
 
 
-STRATEGY = Strategy(name=NAME, topic="blkio", sets=KNOBS, decide=decide, inputs=_inputs)
+STRATEGY = Strategy(name=NAME, topic="blkio", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)

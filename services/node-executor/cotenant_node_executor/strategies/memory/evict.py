@@ -29,11 +29,10 @@ from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.events.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import BATCH_MEMORY, MID_MEMORY
-from cotenant_node_executor.strategies.dry_run import is_dry_run, withheld
 from cotenant_node_executor.strategies.memory.victims import Candidate, Task, Traits, Victim, traits, victims
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import THRESHOLD, lower_name, raw_section, section
+from cotenant_node_executor.strategies.slo_sections import THRESHOLD, lower_name, section
 from cotenant_node_executor.strategies.strategy import Cause, Decision, Evict, Input, Policy, Strategy
 
 NAME = "memory-evict"
@@ -198,8 +197,7 @@ def decide_with(situation: Situation, features: frozenset[str]) -> Decision:
         max([task.release for task in tasks if task.target == USED], default=0),
     )
     orders = tuple([Evict(each.candidate.uid, _why(each), each.candidate.traits.grace_seconds) for each in found])
-    decision = Decision(orders=orders, memory=figures)
-    return withheld(decision) if orders and is_dry_run(raw_section(slo, THRESHOLD)) else decision
+    return Decision(orders=orders, memory=figures)
 
 
 def _requested(pods: list[Candidate], config: EvictConfig) -> dict[str, int]:
@@ -252,4 +250,5 @@ def strategy(features: frozenset[str]) -> Strategy:
         cause=Cause.USAGE,
         figures=figures_of,
         cool_down_seconds=COOL_DOWN_SECONDS,
+        section=THRESHOLD,
     )

@@ -25,7 +25,6 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.strategies.dry_run import is_dry_run, withheld
 from cotenant_node_executor.strategies.memory.qos_config import (
     NEUTRAL,
     MemoryQOS,
@@ -190,8 +189,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     if not active:
         left_over = memory is None or (isinstance(memory, Applied) and memory.active)
         return Decision(_values(situation, _NEUTRAL_RULE, knobs, _WHY_NEUTRAL) if left_over else {}, memory=Applied())
-    decision = Decision(_values(situation, rule, knobs, "memory QoS of its class"), memory=Applied(True))
-    return withheld(decision) if is_dry_run(raw_section(situation.slo, QOS)) else decision
+    return Decision(_values(situation, rule, knobs, "memory QoS of its class"), memory=Applied(True))
 
 
 @by_identity
@@ -220,4 +218,4 @@ def _inputs(policy: Policy) -> frozenset[Input]:
     return frozenset((Input.PODS,) if _there(policy.capabilities) else ())
 
 
-STRATEGY = Strategy(name=NAME, topic="memory-qos", sets=KNOBS, decide=decide, inputs=_inputs)
+STRATEGY = Strategy(name=NAME, topic="memory-qos", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)

@@ -25,11 +25,10 @@ from msgspec import Struct
 from cotenant.events.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
-from cotenant_node_executor.strategies.dry_run import is_dry_run, withheld
 from cotenant_node_executor.strategies.memory.evict import BE_MEMORY_EVICT, band, used_percent
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import THRESHOLD, lower_name, raw_section, section
+from cotenant_node_executor.strategies.slo_sections import THRESHOLD, lower_name, section
 from cotenant_node_executor.strategies.strategy import (
     Cause,
     Decision,
@@ -125,10 +124,8 @@ def relief(situation: Situation, memory: Struct | None) -> Decision:
     now = Relief(percent, stop, begins, holds_on(percent, stop, last.stopped))
     if not holds_on(percent, begins, last.relieving):
         why = f"node memory {percent}% used, below {begins}%"
-        decision = Decision(_high(situation, -1, why), memory=now)
-    else:
-        decision = _relieve(situation, snapshot, config, now, last)
-    return withheld(_unpressed(decision)) if is_dry_run(raw_section(slo, THRESHOLD)) else decision
+        return Decision(_high(situation, -1, why), memory=now)
+    return _relieve(situation, snapshot, config, now, last)
 
 
 def _relieve(
@@ -153,11 +150,6 @@ def _relieve(
         last.began_bytes if last.relieving else held,
     )
     return Decision(_high(situation, high, why), orders, memory)
-
-
-def _unpressed(decision: Decision) -> Decision:
-    """A dry run has no condition either."""
-    return Decision(decision.values, decision.orders, Relief())
 
 
 def _with_cache(usage: GroupUsage) -> int:
@@ -232,4 +224,5 @@ def strategy(gates: frozenset[str]) -> Strategy:
         cause=Cause.USAGE,
         figures=figures_of,
         pressure=pressure_of,
+        section=THRESHOLD,
     )
