@@ -60,3 +60,24 @@ def test_without_dry_run_the_same_is_done() -> None:
     plan = made.core.plan(made.now)
     assert [name for _, name, _ in plan.evictions] == ["memory-evict"]
     assert made.core.memory_pressure != ""
+
+
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [
+        ("resourceUsedThresholdWithBE", {"enable": "yes"}),
+        ("resourceUsedThresholdWithBE", []),
+        ("resourceUsedThresholdWithBE", {"enable": True, "memoryEvictThresholdPercent": 10**30}),
+        ("resourceQOSStrategy", {"beClass": {"memoryQOS": {"enable": True, "minLimitPercent": "x"}, "blkioQOS": 3}}),
+        ("resourceQOSStrategy", 7),
+        ("systemStrategy", {"schedFeatures": {"A": 2}, "minFreeKbytesFactor": -(10**25)}),
+    ],
+)
+def test_a_section_that_cannot_be_read_stops_nothing(section: str, value: Any) -> None:
+    made = bench("systemStrategy")
+    spec = msgspec.Raw(msgspec.json.encode({section: value}))
+    made.store(slo_subject(NODE), NodeSLORendered(node=NODE, spec=spec))
+    for _ in range(2):
+        plan = made.look(1).core.plan(made.now)
+    assert Knob.CPU_SHARES in plan.targets.texts["besteffort/poduid-job"]
+    assert plan.evictions == ()

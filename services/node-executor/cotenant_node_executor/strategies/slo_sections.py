@@ -11,7 +11,7 @@ the values as they are. Source: Koordinator NodeSLO, merge of the node agent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -85,6 +85,14 @@ def fitted(given: Mapping[str, JsonValue], shape: type[StructT], where: str) -> 
         return msgspec.convert(dict(given), shape)
     except msgspec.ValidationError as error:
         raise ValueError(f"{where}: {error}") from error
+
+
+def is_asked(slo: NodeSLORendered | None, of: Callable[[NodeSLORendered], bool]) -> bool:
+    """Return what `of` says of a NodeSLO; False before there is one and of one that cannot be read, whose decision says why."""
+    try:
+        return slo is not None and of(slo)
+    except (ValueError, RecursionError):
+        return False
 
 
 def class_part(

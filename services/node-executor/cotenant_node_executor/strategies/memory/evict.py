@@ -32,7 +32,7 @@ from cotenant.model.names import BATCH_MEMORY, MID_MEMORY
 from cotenant_node_executor.strategies.memory.victims import Candidate, Task, Traits, Victim, traits, victims
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import THRESHOLD, lower_name, section
+from cotenant_node_executor.strategies.slo_sections import THRESHOLD, is_asked, lower_name, section
 from cotenant_node_executor.strategies.strategy import Cause, Decision, Evict, Input, Policy, Strategy
 
 NAME = "memory-evict"
@@ -238,7 +238,7 @@ def strategy(features: frozenset[str]) -> Strategy:
         return decide_with(situation, features)
 
     def inputs(policy: Policy) -> frozenset[Input]:
-        asked = policy.slo is not None and is_configured(_config(policy.slo), features)
+        asked = is_asked(policy.slo, lambda slo: is_configured(_config(slo), features))
         return frozenset((Input.USAGE, Input.PODS) if asked else ())
 
     return Strategy(

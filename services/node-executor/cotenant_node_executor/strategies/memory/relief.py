@@ -28,7 +28,7 @@ from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
 from cotenant_node_executor.strategies.memory.evict import BE_MEMORY_EVICT, band, used_percent
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import THRESHOLD, lower_name, section
+from cotenant_node_executor.strategies.slo_sections import THRESHOLD, is_asked, lower_name, section
 from cotenant_node_executor.strategies.strategy import (
     Cause,
     Decision,
@@ -212,8 +212,8 @@ def strategy(gates: frozenset[str]) -> Strategy:
         return Decision({} if memory is not None else _high(situation, -1, "memory relief is off"), memory=Relief())
 
     def inputs(policy: Policy) -> frozenset[Input]:
-        enabled = on and policy.slo is not None and _config(policy.slo).enable
-        return frozenset((Input.USAGE,) if enabled else ())
+        enabled = is_asked(policy.slo, lambda slo: bool(_config(slo).enable))
+        return frozenset((Input.USAGE,) if on and enabled else ())
 
     return Strategy(
         name=NAME,
