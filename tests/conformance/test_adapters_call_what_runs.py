@@ -13,14 +13,12 @@ METRIC_POLICY = "the collect policy of NodeMetric: aggregation windows, report i
 DEVICES = "usages of devices in reports"
 THIRD_PARTY = "the share of a third-party resource manager in a node's annotations"
 YARN_NODES = "YARN nodes that are nodes of a Kubernetes cluster"
-EVICTION_THRESHOLD = "eviction by a threshold of priority: a pod without a priority has its class's"
 NUMA_USAGE = "usage by NUMA node"
 IDENTITY = "identities of groups by annotation, and the sysctls that they need"
 SATISFACTION = "eviction by how much of its request best-effort work gets, cores of groups"
 HOST_APPLICATIONS = "cgroups of host applications, and layouts of other container runtimes"
 
 NOT_WIRED: dict[str, str] = {
-    "cotenant.domain.qos.priority_value_default": EVICTION_THRESHOLD,
     "cotenant.domain.third_party.find_allocation": THIRD_PARTY,
     "cotenant_metrics_ingest.aggregation.Point": METRIC_POLICY,
     "cotenant_metrics_ingest.aggregation.aggregate": METRIC_POLICY,

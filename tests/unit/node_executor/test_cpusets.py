@@ -139,7 +139,8 @@ def test_a_latency_sensitive_application_below_the_root_gets_the_share_pools() -
 
 def test_applications_are_known_by_name_and_have_groups_only_below_the_root() -> None:
     outside = {"name": "up", "qos": "LS", "cgroupPath": {"base": "Kubepods", "relativePath": "../../system.slice"}}
-    found = {each.name: each.own_group for each in wanted_by(applications(YARN, PROXY, outside, {"name": "no"})).host_applications}
+    wanted = wanted_by(applications(YARN, PROXY, outside, {"name": "no"}))
+    found = {each.name: each.own_group for each in wanted.host_applications}
     assert found == {"yarn-task": "besteffort/hadoop-yarn", "proxy": "burstable/proxy", "up": "system.slice", "no": None}
     assert wanted_by(slo(spec=msgspec.Raw(b'{"hostApplications":7}'))) == wanted_by(slo(spec=msgspec.Raw(b"{}")))
     assert wanted_by(None).host_applications == ()

@@ -20,6 +20,8 @@ from cotenant_node_executor.strategies.strategy import RESTORE, Desired, Desired
 from cotenant_node_executor.targets.address import (
     Attribute,
     NonCgroup,
+    OomScore,
+    OomScoreAttribute,
     Place,
     ProcessAttribute,
     Processes,
@@ -27,6 +29,8 @@ from cotenant_node_executor.targets.address import (
     ResctrlGroup,
     Sysctl,
     SysctlAttribute,
+    SysFile,
+    SysFileAttribute,
     TcAttribute,
     TcClass,
     Thread,
@@ -40,8 +44,10 @@ REMEMBERED = 1024
 _ATTRIBUTES: dict[type, type] = {
     str: Knob,
     Sysctl: SysctlAttribute,
+    SysFile: SysFileAttribute,
     Thread: ThreadAttribute,
     Processes: ProcessAttribute,
+    OomScore: OomScoreAttribute,
     ResctrlGroup: ResctrlAttribute,
     TcClass: TcAttribute,
 }

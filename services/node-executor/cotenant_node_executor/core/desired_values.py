@@ -24,7 +24,8 @@ from msgspec.structs import replace
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
 from cotenant_node_executor.core.initial_values import InitialValues
-from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.observation import NO_STORAGE, Observation
+from cotenant_node_executor.core.plan import Problems
 from cotenant_node_executor.core.rehearsal import Rehearsal, Rehearsed
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_values import burstable_milli
@@ -40,11 +41,13 @@ from cotenant_node_executor.strategies.situation import (
 )
 from cotenant_node_executor.strategies.strategy import (
     RESTORE,
+    Decision,
     Desired,
     DesiredValues,
     Evict,
     Input,
     Policy,
+    Reclaim,
     Reset,
     Strategy,
     StrategyOrder,
@@ -90,6 +93,16 @@ class DesiredTargets:
         """The observation that strategies last decided from."""
         self._memories: dict[str, Struct | None] = {}
         """By strategy name; immutable structs."""
+        self._orders: dict[str, tuple[Evict, ...]] = {}
+        """The evictions of each strategy's last decision, by its name; only of those that order any."""
+        self._evicting: frozenset[str] = frozenset()
+        self._storage = NO_STORAGE
+        self._problems: dict[str, tuple[str, ...]] = {}
+        """What strategies cannot do as of their last decisions, by name, without their reasons."""
+        self.reclaims: list[tuple[str, Reclaim]] = []
+        """Orders to reclaim since this was last emptied, each with its strategy."""
+        self.problems: list[Problems] = []
+        """What is new of that, since this was last emptied."""
         self.faults: list[tuple[str, Exception]] = []
         """Strategies whose decision raised since this was last emptied; one stands for all of its kind."""
         self._faulted: dict[str, str] = {}
@@ -107,6 +120,10 @@ class DesiredTargets:
         """Whether a strategy decides in every cycle."""
         return bool(self._on_cycle)
 
+    def is_dry(self, strategy: str) -> bool:
+        """Whether a strategy is a dry run."""
+        return strategy in self._dry
+
     def memory(self, strategy: str) -> Struct | None:
         """The memory of a strategy's last decision."""
         return self._memories.get(strategy)
@@ -119,9 +136,15 @@ class DesiredTargets:
         made: Set[str],
         slo: NodeSLORendered | None,
         resources: NodeResources | None = None,
+        evicting: frozenset[str] = frozenset(),
     ) -> tuple[Composed, Sequence[tuple[str, Evict]]]:
-        """Return the values of a cycle and the evictions ordered, each with its strategy. `placed`: pods by group; `changed`:
-        groups whose pod differs from the last cycle; `made`: missing groups that are created before values are written."""
+        """Return the values of a cycle and the standing orders to evict, each with its strategy. `placed`: pods by group;
+        `changed`: groups whose pod differs from the last cycle; `made`: missing groups that are created before values are
+        written; `evicting`: uids of pods that are being ended."""
+        self._evicting = evicting
+        if seen.storage is not self._storage:
+            self._storage = seen.storage
+            self._due.update(self._on_pods)
         groups = seen.groups | made if made else seen.groups
         if groups is not self._groups:
             if seen.groups is self._groups:
@@ -142,7 +165,9 @@ class DesiredTargets:
         if resources is not self._resources:
             self._resources = resources
             self._due.update(self._on_resources)
-        evictions = self._decide(seen) if self._due else ()
+        if self._due:
+            self._decide(seen)
+        orders = [(name, order) for name, own in self._orders.items() for order in own] if self._orders else ()
         composed = self._composer.composed()
         if self._composer.dropped:
             dropped, self._composer.dropped = self._composer.dropped, {}
@@ -151,7 +176,7 @@ class DesiredTargets:
             again = self._composer.composed()
             composed = replace(again, changed=(*composed.changed, *again.changed))
         self.rehearsed = self._rehearsal.report(composed.winner) if self._dry else ()
-        return composed, evictions
+        return composed, orders
 
     def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:
         """Update the values of new and changed pods, and mark the strategies that must decide again."""
@@ -243,12 +268,13 @@ class DesiredTargets:
             burstable_milli=self._burstable_milli,
             identity_sysctl=self._sysctl,
             resources=self._resources,
+            evicting=self._evicting,
+            storage=self._storage,
         )
 
-    def _decide(self, seen: Observation) -> Sequence[tuple[str, Evict]]:
+    def _decide(self, seen: Observation) -> None:
         """Run the strategies that are due, in the order of the registry."""
         situation = self._situation(seen.snapshot, seen)
-        evictions: list[tuple[str, Evict]] = []
         for source, strategy in self._deciding.items():
             if source not in self._due or strategy.decide is None:
                 continue
@@ -259,17 +285,36 @@ class DesiredTargets:
                 self._fault(strategy.name, error)
                 continue
             self._memories[strategy.name] = decision.memory
-            ordered = [order for order in decision.orders if isinstance(order, Evict)] if decision.orders else ()
+            if decision.problems or strategy.name in self._problems:
+                self._take_problems(strategy.name, decision.problems)
             if strategy.name in self._dry:
                 self._rehearsal.values(source, values)
-                self._rehearsal.evictions(strategy.name, ordered)
+                self._rehearsal.orders(strategy.name, decision.orders)
+                self._orders.pop(strategy.name, None)
                 self._composer.put(source, {})
                 continue
-            evictions += [(strategy.name, order) for order in ordered]
+            if decision.orders or strategy.name in self._orders:
+                self._take_orders(strategy.name, decision)
             if not decision.keep:
                 self._composer.put(source, values)
         self._due.clear()
-        return evictions
+
+    def _take_orders(self, strategy: str, decision: Decision) -> None:
+        self.reclaims += [(strategy, order) for order in decision.orders if isinstance(order, Reclaim)]
+        evictions = tuple([order for order in decision.orders if isinstance(order, Evict)])
+        if evictions:
+            self._orders[strategy] = evictions
+        else:
+            self._orders.pop(strategy, None)
+
+    def _take_problems(self, strategy: str, texts: tuple[str, ...]) -> None:
+        """Note what a strategy cannot do where that differs from the last time in more than its reasons."""
+        plain = tuple([each.partition(": ")[0] for each in texts])
+        if not texts:
+            self._problems.pop(strategy, None)
+        elif self._problems.get(strategy) != plain:
+            self._problems[strategy] = plain
+            self.problems.append(Problems(strategy, texts))
 
     def _fault(self, strategy: str, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"

@@ -8,9 +8,14 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
 | cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | what these strategies set, or whom they evict |
-| restored | initial values of what no strategy desires any more |
+| memory-qos, blkio, resctrl, system-config | changed files of these strategies |
+| restored | what no strategy desires any more: initial values; what sysctls, files below /sys and resctrl groups held before |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
-| refusals | the kernel refused a value, or a pod cannot run here; each published once |
+| memory-relief | memory.high of the best-effort group, memory that was reclaimed, with the figures |
+| memory-evict | an eviction for memory, with the figures behind it |
+| refusals | the kernel refused a value, or a pod cannot run here, or evictions wait for their rate; each published once |
+
+A strategy in a dry run publishes what it would do on its own topic, when that changes.
 
 Bound: MAX_CHANGES changes in one event; more are counted in its summary.
 """
@@ -26,12 +31,12 @@ from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.placed import Key
-from cotenant_node_executor.core.plan import Plan
+from cotenant_node_executor.core.plan import Plan, Problems
 from cotenant_node_executor.core.rehearsal import Rehearsed
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
-from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict
+from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Reclaim
 from cotenant_node_executor.targets.address import Place, place_text
-from cotenant_node_executor.targets.interface import Knob, WriteReport, Written
+from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, Written
 
 MAX_CHANGES = 50
 
@@ -50,6 +55,7 @@ class Executions:
         """By topic."""
         self._stopping: set[str] = set()
         self._refused_pods: set[str] = set()
+        self._waiting: tuple[tuple[str, str], ...] = ()
 
     def of_cycle(
         self, core: ExecutorCore, plan: Plan, report: WriteReport, carried_out: Sequence[Order], now: datetime
@@ -60,6 +66,10 @@ class Executions:
             events += self._orders(core, carried_out, now)
         if plan.evictions:
             events += [self._eviction(core, key, strategy, order, now) for key, strategy, order in plan.evictions]
+        if plan.waiting != self._waiting:
+            events += self._evictions_that_wait(core, plan.waiting, now)
+        if plan.problems:
+            events += [self._problems(core, problems, now) for problems in plan.problems]
         if plan.rehearsed:
             events += [self._rehearsal(core, rehearsed, now) for rehearsed in plan.rehearsed]
         if report.refused:
@@ -74,7 +84,9 @@ class Executions:
             winner = plan.targets.winner(written.place, written.attribute)
             if winner is not None:
                 topic = core.strategies.get(winner.strategy, RESTORE).topic
-                by_topic.setdefault(topic, []).append((written, winner))
+            else:
+                topic, winner = RESTORE.topic, Desired(written.attribute, written.new, RESTORE.name, "no strategy sets it")
+            by_topic.setdefault(topic, []).append((written, winner))
         events: list[Event] = []
         for topic in sorted(by_topic):
             changes = by_topic[topic]
@@ -144,7 +156,10 @@ class Executions:
             more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
             file = _target(first.place, first.desired.attribute.value)
             said.append(f"{file}: {first.old or '?'} -> {first.desired.value}{more}: {first.desired.why}")
-        for order in rehearsed.evictions:
+        for order in rehearsed.orders:
+            if isinstance(order, Reclaim):
+                said.append(f"{order.memory_bytes} bytes reclaimed from {order.group}: {order.why}")
+                continue
             placed = core.pods.of_uid(order.uid)
             name = f"{placed.placement.namespace}/{placed.placement.name}" if placed is not None else f"uid {order.uid}"
             said.append(f"{name} evicted: {order.why}")
@@ -160,6 +175,53 @@ class Executions:
         )
         causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()
         return self._event(strategy.topic, execution, (NEWEST_USAGE, *causes) if strategy.cause is Cause.USAGE else causes, now)
+
+    def _evictions_that_wait(
+        self, core: ExecutorCore, waiting: tuple[tuple[str, str], ...], now: datetime
+    ) -> list[Event]:
+        """Evictions that wait are said when they begin to; not again while any of the strategy's wait."""
+        before = {strategy for strategy, _ in self._waiting}
+        new = [each for each in waiting if each[0] not in before]
+        self._waiting = waiting
+        return [
+            self._event(
+                "refusals",
+                Execution(node=self._node, topic="refusals", summary=f"evictions by {strategy} wait: {why}"),
+                (core.slo_ref,) if core.slo_ref else (),
+                now,
+            )
+            for strategy, why in new
+        ]
+
+    def _problems(self, core: ExecutorCore, problems: Problems, now: datetime) -> Event:
+        more = f" and {len(problems.texts) - 1} more" if len(problems.texts) > 1 else ""
+        execution = Execution(
+            node=self._node,
+            topic="refusals",
+            summary=f"{problems.strategy} cannot do: {problems.texts[0]}{more}",
+            changes=tuple([Change(target="problems", new=each) for each in problems.texts[:MAX_CHANGES]]),
+            figures=core.figures(problems.strategy),
+        )
+        return self._event("refusals", execution, (core.slo_ref,) if core.slo_ref else (), now)
+
+    def of_reclaimed(self, core: ExecutorCore, reclaimed: Sequence[Reclaimed], now: datetime) -> list[Event]:
+        """Events about memory that was reclaimed."""
+        return [self._reclaimed(core, each, now) for each in reclaimed]
+
+    def _reclaimed(self, core: ExecutorCore, reclaimed: Reclaimed, now: datetime) -> Event:
+        topic = core.strategies[reclaimed.strategy].topic
+        asked, error = reclaimed.asked_bytes, f" ({reclaimed.error})" if reclaimed.error else ""
+        execution = Execution(
+            node=self._node,
+            topic=topic,
+            summary=f"{reclaimed.group}: {reclaimed.freed_bytes} bytes freed of {asked} asked{error}: {reclaimed.why}",
+            figures={
+                **core.figures(reclaimed.strategy),
+                "asked.memory-bytes": asked,
+                "freed.memory-bytes": reclaimed.freed_bytes,
+            },
+        )
+        return self._event(topic, execution, (NEWEST_USAGE, *((core.slo_ref,) if core.slo_ref else ())), now)
 
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)

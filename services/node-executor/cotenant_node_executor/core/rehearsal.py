@@ -1,7 +1,7 @@
 """What strategies of a dry run would do: reported, and not done.
 
 In: the decisions of strategies whose section of the NodeSLO says `dryRun: true`, and the values in force. Out: what is new
-since the last report: values that differ from those in force, and evictions. Each value and each eviction is reported once.
+since the last report: values that differ from those in force, and orders. Each of them is reported once.
 Bound: the last decision of each strategy.
 """
 
@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Evict
+from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Evict, Reclaim, StrategyOrder
 from cotenant_node_executor.targets.address import Attribute, Place
 
 Target = tuple[Place, Attribute]
+Order = Evict | Reclaim
 
 
 class WouldChange(Struct, frozen=True):
@@ -30,7 +31,7 @@ class Rehearsed(Struct, frozen=True):
 
     strategy: str
     changes: tuple[WouldChange, ...] = ()
-    evictions: tuple[Evict, ...] = ()
+    orders: tuple[Order, ...] = ()
 
 
 class Rehearsal:
@@ -40,9 +41,9 @@ class Rehearsal:
         self._values: dict[str, dict[Target, Desired]] = {}
         """By source, what a strategy would set as of its last decision."""
         self._changed: dict[str, list[Target]] = {}
-        self._evictions: dict[str, dict[str, Evict]] = {}
-        """By strategy: what was reported, while it is ordered again."""
-        self._new_evictions: list[tuple[str, Evict]] = []
+        self._orders: dict[str, dict[str, Order]] = {}
+        """By strategy, and pod or group: what was reported, while it is ordered again."""
+        self._new_orders: list[tuple[str, Order]] = []
 
     def values(self, source: str, values: DesiredValues) -> None:
         """Take the values of a decision; an empty mapping ends the source."""
@@ -54,17 +55,22 @@ class Rehearsal:
         if changed:
             self._changed[source] = changed
 
-    def evictions(self, strategy: str, orders: Iterable[Evict]) -> None:
-        """Take the evictions of a decision."""
-        before = self._evictions.pop(strategy, {})
-        now = {order.uid: order for order in orders}
+    def orders(self, strategy: str, orders: Iterable[StrategyOrder]) -> None:
+        """Take the orders of a decision; a reset is a value."""
+        before = self._orders.pop(strategy, {})
+        now: dict[str, Order] = {}
+        for order in orders:
+            if isinstance(order, Evict):
+                now[order.uid] = order
+            elif isinstance(order, Reclaim):
+                now[order.group] = order
         if now:
-            self._evictions[strategy] = now
-        self._new_evictions += [(strategy, order) for uid, order in now.items() if uid not in before]
+            self._orders[strategy] = now
+        self._new_orders += [(strategy, order) for of, order in now.items() if of not in before]
 
     def report(self, in_force: Callable[[Place, Attribute], Desired | None]) -> tuple[Rehearsed, ...]:
         """What is new since the last call, by strategy."""
-        if not self._changed and not self._new_evictions:
+        if not self._changed and not self._new_orders:
             return ()
         changes: dict[str, list[WouldChange]] = {}
         for source, targets in self._changed.items():
@@ -75,12 +81,12 @@ class Rehearsal:
                 old = winner.value if winner is not None else ""
                 if desired is not None and desired.value != old:
                     changes.setdefault(desired.strategy, []).append(WouldChange(place, desired, old))
-        evictions: dict[str, list[Evict]] = {}
-        for strategy, order in self._new_evictions:
-            evictions.setdefault(strategy, []).append(order)
+        orders: dict[str, list[Order]] = {}
+        for strategy, order in self._new_orders:
+            orders.setdefault(strategy, []).append(order)
         self._changed.clear()
-        self._new_evictions.clear()
+        self._new_orders.clear()
         return tuple([
-            Rehearsed(strategy, tuple(changes.get(strategy, ())), tuple(evictions.get(strategy, ())))
-            for strategy in sorted({*changes, *evictions})
+            Rehearsed(strategy, tuple(changes.get(strategy, ())), tuple(orders.get(strategy, ())))
+            for strategy in sorted({*changes, *orders})
         ])

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Container, Pod, PodSpec, Resources
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import KubeQoS, QoSClass, kube_qos, qos_raw
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import (
@@ -30,6 +31,7 @@ from cotenant_node_executor.strategies.allocation import resource_status
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 
 ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"
+ANNOTATION_MEMORY_QOS = "koordinator.sh/memoryQOS"
 BESTEFFORT = "besteffort"
 BURSTABLE = "burstable"
 REMEMBERED_SHAPES = 256
@@ -43,6 +45,7 @@ class BatchAmounts(Struct, frozen=True):
     request_cpu_milli: int | None = None
     limit_cpu_milli: int | None = None
     limit_memory_bytes: int | None = None
+    request_memory_bytes: int | None = None
 
 
 class ContainerShape(Struct, frozen=True, cache_hash=True):
@@ -52,6 +55,7 @@ class ContainerShape(Struct, frozen=True, cache_hash=True):
     limit_cpu_milli: int | None
     limit_memory_bytes: int | None
     batch: BatchAmounts | None
+    request_memory_bytes: int | None = None
 
 
 class PodShape(Struct, frozen=True, cache_hash=True):
@@ -65,6 +69,10 @@ class PodShape(Struct, frozen=True, cache_hash=True):
     holds_cpus: bool
     identity: str | None
     """The CPU identity that the pod's annotation requests."""
+    request_memory_bytes: int = 0
+    """Of the whole pod, as Kubernetes counts it: with init containers."""
+    memory_qos: str | None = None
+    """The memory QoS that the pod's annotation requests."""
 
 
 class PodView(Struct, frozen=True, gc=False):
@@ -138,7 +146,15 @@ def pod_view(pod: Pod) -> PodView:
         name=pod.metadata.name,
         group=group,
         groups=(group, *[f"{group}/{entry.name}" for entry in pod.spec.containers]),
-        shape=_shape(qos_raw(pod), kubernetes, containers, bool(bound), annotations.get(ANNOTATION_CPU_QOS)),
+        shape=_shape(
+            qos_raw(pod),
+            kubernetes,
+            containers,
+            bool(bound),
+            annotations.get(ANNOTATION_CPU_QOS),
+            pod_requests(pod).get(MEMORY, 0),
+            annotations.get(ANNOTATION_MEMORY_QOS),
+        ),
         bound_cpus=bound,
         problem="; ".join(problems),
         cpu_nodes=nodes,
@@ -149,7 +165,13 @@ def pod_view(pod: Pod) -> PodView:
 
 @lru_cache(maxsize=REMEMBERED_SHAPES)
 def _shape(
-    qos: QoSClass, kubernetes: KubeQoS, containers: tuple[ContainerShape, ...], holds_cpus: bool, identity: str | None
+    qos: QoSClass,
+    kubernetes: KubeQoS,
+    containers: tuple[ContainerShape, ...],
+    holds_cpus: bool,
+    identity: str | None,
+    request_memory_bytes: int,
+    memory_qos: str | None,
 ) -> PodShape:
     return PodShape(
         qos=qos,
@@ -158,6 +180,8 @@ def _shape(
         requested_milli=sum([container.request_cpu_milli or 0 for container in containers]),
         holds_cpus=holds_cpus,
         identity=identity,
+        request_memory_bytes=request_memory_bytes,
+        memory_qos=memory_qos,
     )
 
 
@@ -180,6 +204,7 @@ def _container(name: str, own: Resources) -> ContainerShape:
         limit_cpu_milli=_amount(own.limits, CPU),
         limit_memory_bytes=_amount(own.limits, MEMORY),
         batch=_batch(name, own),
+        request_memory_bytes=_amount({**own.limits, **own.requests}, MEMORY),
     )
 
 
@@ -208,6 +233,7 @@ def _batch(name: str, resources: Resources) -> BatchAmounts | None:
         request_cpu_milli=value({**resources.limits, **resources.requests}, BATCH_CPU),
         limit_cpu_milli=value(resources.limits, BATCH_CPU),
         limit_memory_bytes=value(resources.limits, BATCH_MEMORY),
+        request_memory_bytes=value({**resources.limits, **resources.requests}, BATCH_MEMORY),
     )
 
 

@@ -11,23 +11,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from cotenant_node_executor.targets.files import KNOB_FILES, PRESSURE_STATS
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob, KnobSupport, Stat
+from cotenant_node_executor.targets.files import BY_DEVICE, KNOB_FILES, PRESSURE_STATS
+from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupDriver, CgroupVersion, Knob, KnobSupport, Stat
 from cotenant_node_executor.targets.psi import parse_pressure
+from cotenant_node_executor.targets.reclaim import reclaim_file
 from cotenant_node_executor.targets.tree import read_file
 
 SCRATCH = "probe"
 _SUPPORTED = KnobSupport(True)
-_READ_ONLY_PROBE = frozenset(  # a line per device, or a default that may be changed only where its scheduler runs
-    (
-        Knob.BLKIO_READ_BPS,
-        Knob.BLKIO_WRITE_BPS,
-        Knob.BLKIO_READ_IOPS,
-        Knob.BLKIO_WRITE_IOPS,
-        Knob.IO_MAX,
-        Knob.IO_WEIGHT,
-    )
-)
+_READ_ONLY_PROBE = BY_DEVICE  # a line per device, or a default that may be changed only where its scheduler runs
 PR_SCHED_CORE, PR_SCHED_CORE_GET = 62, 0
 LARGE_BURSTS = "cpu.burst.above_quota"
 """The capability of kernels that take bursts above the quota."""
@@ -42,6 +34,7 @@ def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path(
         knobs[LARGE_BURSTS] = _probe_large_bursts(driver)
         knobs["psi.group"] = _probe_group_pressure(driver)
         knobs["cgroup.kill"] = _probe_kill(driver)
+        knobs[RECLAIM] = _probe_reclaim(driver)
     finally:
         driver.remove(SCRATCH)
     knobs |= {name: look(proc, sys) for name, look in _FACILITIES.items()}
@@ -114,6 +107,13 @@ def _probe_kill(driver: CgroupDriver) -> KnobSupport:
     if path is not None and path.with_name("cgroup.kill").exists():
         return _SUPPORTED
     return _unsupported("no cgroup.kill: processes are signalled one by one")
+
+
+def _probe_reclaim(driver: CgroupDriver) -> KnobSupport:
+    file = reclaim_file(driver, SCRATCH)
+    if file is not None and file.exists() and not driver.sandbox:
+        return _SUPPORTED
+    return _unsupported("no memory.reclaim (v2, from 5.19 on) and no memory.force_empty (v1)")
 
 
 def _node_pressure(proc: Path, _sys: Path) -> KnobSupport:

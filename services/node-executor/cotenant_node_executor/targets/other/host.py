@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
-from cotenant_node_executor.targets.address import Processes, ResctrlGroup, Sysctl, TcClass, Thread
-from cotenant_node_executor.targets.other.accessors import Accessor, ResctrlAccessor, SysctlAccessor
+from cotenant_node_executor.targets.address import OomScore, Processes, ResctrlGroup, Sysctl, SysFile, TcClass, Thread
+from cotenant_node_executor.targets.other.accessors import Accessor, SysctlAccessor, SysFileAccessor
 from cotenant_node_executor.targets.other.core_groups import CoreGroupAccessor
+from cotenant_node_executor.targets.other.oom_scores import OomScoreAccessor
+from cotenant_node_executor.targets.other.resctrl import ResctrlAccessor, ThreadsOf, no_threads
 from cotenant_node_executor.targets.other.threads import SchedulingCalls, ThreadAccessor
 from cotenant_node_executor.targets.other.traffic import TrafficAccessor
 
 
-def host_accessors(pids_of: Callable[[str], Sequence[int]]) -> dict[type, Accessor]:
-    """Return one accessor for each kind of place; `pids_of`: the processes of a control group below the executor's root."""
+def host_accessors(threads_of: ThreadsOf = no_threads, pids_of: ThreadsOf = no_threads) -> dict[type, Accessor]:
+    """Return one accessor for each kind of place. `threads_of`, `pids_of`: the threads and the processes of a control group
+    of the executor."""
     calls = SchedulingCalls()
     return {
         Sysctl: SysctlAccessor(),
+        SysFile: SysFileAccessor(),
         Thread: ThreadAccessor(calls),
         Processes: CoreGroupAccessor(calls, pids_of),
-        ResctrlGroup: ResctrlAccessor(),
+        OomScore: OomScoreAccessor(pids_of),
+        ResctrlGroup: ResctrlAccessor(threads_of=threads_of),
         TcClass: TrafficAccessor(),
     }
