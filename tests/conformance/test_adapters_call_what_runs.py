@@ -13,14 +13,12 @@ METRIC_POLICY = "the collect policy of NodeMetric: aggregation windows, report i
 DEVICES = "usages of devices in reports"
 THIRD_PARTY = "the share of a third-party resource manager in a node's annotations"
 YARN_NODES = "YARN nodes that are nodes of a Kubernetes cluster"
-EVICTION_THRESHOLD = "eviction by a threshold of priority: a pod without a priority has its class's"
 NUMA_USAGE = "usage by NUMA node"
 IDENTITY = "identities of groups by annotation, and the sysctls that they need"
 SATISFACTION = "eviction by how much of its request best-effort work gets, cores of groups"
 HOST_APPLICATIONS = "cgroups of host applications, and layouts of other container runtimes"
 
 NOT_WIRED: dict[str, str] = {
-    "cotenant.domain.qos.priority_value_default": EVICTION_THRESHOLD,
     "cotenant.domain.third_party.find_allocation": THIRD_PARTY,
     "cotenant_metrics_ingest.aggregation.Point": METRIC_POLICY,
     "cotenant_metrics_ingest.aggregation.aggregate": METRIC_POLICY,
@@ -30,8 +28,6 @@ NOT_WIRED: dict[str, str] = {
     "cotenant_metrics_ingest.report.usage_of": METRIC_POLICY,
     "cotenant_metrics_ingest.report.writes_status": METRIC_POLICY,
     "cotenant_node_executor.sampling.usage.Point": SATISFACTION,
-    "cotenant_node_executor.sampling.usage.best_effort_real_limit_milli": SATISFACTION,
-    "cotenant_node_executor.sampling.usage.best_effort_request_milli": SATISFACTION,
     "cotenant_node_executor.sampling.usage.best_effort_usage_milli": SATISFACTION,
     "cotenant_node_executor.sampling.usage.group_cores": SATISFACTION,
     "cotenant_node_executor.sampling.usage.node_cores": SATISFACTION,
@@ -40,7 +36,6 @@ NOT_WIRED: dict[str, str] = {
     "cotenant_node_executor.strategies.group_identity.enabled_sysctls": IDENTITY,
     "cotenant_node_executor.strategies.group_identity.host_identity": IDENTITY,
     "cotenant_node_executor.strategies.group_identity.identity_supported": IDENTITY,
-    "cotenant_node_executor.targets.cpulist.smallest_cpu_list": "CPU lists in the form of a node's annotation",
     "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
     "cotenant_node_executor.targets.paths.cgroup_file": HOST_APPLICATIONS,
     "cotenant_node_executor.targets.paths.container_dir": HOST_APPLICATIONS,

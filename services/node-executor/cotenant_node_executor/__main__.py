@@ -30,6 +30,8 @@ from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.shell import ExecutorShell, adopt_handler
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
+from cotenant_node_executor.strategies.gates import DEFAULT_GATES, GATES, parse_gates
+from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.targets.driver import open_driver
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Knob
 from cotenant_node_executor.targets.knobs import probe
@@ -50,6 +52,14 @@ def seconds(text: str) -> float:
     if not 0.05 <= value <= 3600:
         raise argparse.ArgumentTypeError(f"{text}: expected 0.05 to 3600 seconds")
     return value
+
+
+def gates(text: str) -> frozenset[str]:
+    """Parse feature gates. Raises ArgumentTypeError for an unknown name or value."""
+    try:
+        return parse_gates(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def default_folder() -> Path:
@@ -90,14 +100,21 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
     lock_subtree(driver, arguments.node)
     capabilities = probe(driver)
     given = host_given(driver)
-    facts = host_facts(arguments.node, given)
+    facts = host_facts(arguments.node, given, manages_batch_cpus=arguments.manage_batch_cpus)
     reader = MachineReader(
         arguments.node, given, proc=Path("/proc"), sys=Path("/sys"), kubelet=arguments.kubelet, kernel=capabilities.kernel
     )
     slow = SlowWorker(SlowCollectors(driver, reader))
     machine = KernelMachine(driver, capabilities, folder / "pods", given=given, slow=slow)
     boot = uuid4().hex[:12]
-    core = ExecutorCore(facts, capabilities, boot, plain_processes=True, root_pods=arguments.allow_root_pods)
+    core = ExecutorCore(
+        facts,
+        capabilities,
+        boot,
+        plain_processes=True,
+        root_pods=arguments.allow_root_pods,
+        strategies=strategies_of(arguments.feature_gates),
+    )
     if capabilities.sandbox:
         logger.warning("node %s runs in a sandbox: %s", arguments.node, capabilities.why_sandbox)
     status = executor_status(facts, capabilities, boot, VERSION, adopted=machine.existing_pods())
@@ -117,7 +134,15 @@ def simulated_nodes(arguments: argparse.Namespace, periods: Periods) -> list[Exe
     except QuantityError as error:
         raise SystemExit(f"--simulated-cpu, --simulated-memory: {error}") from error
     return [
-        simulated_node(name, size, seed=arguments.seed, boot=uuid4().hex[:12], version=VERSION, periods=periods)
+        simulated_node(
+            name,
+            size,
+            seed=arguments.seed,
+            boot=uuid4().hex[:12],
+            version=VERSION,
+            periods=periods,
+            strategies=strategies_of(arguments.feature_gates),
+        )
         for name in names
     ]
 
@@ -198,6 +223,18 @@ def main() -> None:
         "--kubelet", type=Path, default=Path("/var/lib/kubelet"), metavar="DIR", help="folder of a kubelet on this host, if any"
     )
     made.add_argument("--allow-root-pods", action="store_true", help="run pods of user 0; the gateway needs the same flag")
+    made.add_argument(
+        "--manage-batch-cpus",
+        action="store_true",
+        help="bind batch pods to the CPUs of the NUMA nodes that they were given, instead of suppressing them all alike",
+    )
+    made.add_argument(
+        "--feature-gates",
+        type=gates,
+        default=DEFAULT_GATES,
+        metavar="NAME=BOOL,...",
+        help=f"features of strategies, as koordlet's: {', '.join(f'{name} ({on})' for name, on in GATES.items())}",
+    )
     made.add_argument("--sample-period", type=seconds, default=1.0, metavar="SECONDS", help="how often to sample the node")
     made.add_argument("--report-period", type=seconds, default=15.0, metavar="SECONDS", help="how often usage is published")
     made.add_argument(

@@ -17,7 +17,7 @@ from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.given import GivenMachine, given_machine
 from cotenant_node_executor.sampling.machine import machine_cpus, processors_of
 from cotenant_node_executor.sampling.proc import parse_busy_ticks_per_cpu, parse_node_meminfo
-from cotenant_node_executor.strategies.situation import NodeFacts, Processor
+from cotenant_node_executor.strategies.situation import NodeFacts, Processor, ResctrlFacts
 from cotenant_node_executor.targets.hierarchy import Hierarchies, read_hierarchies
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
 
@@ -36,7 +36,14 @@ def host_given(driver: CgroupDriver, *, proc: Path = Path("/proc")) -> GivenMach
     return given_machine(hierarchies, groups, affinity, frozenset(ticks), memory.total_bytes)
 
 
-def host_facts(node: str, given: GivenMachine, *, sys: Path = Path("/sys")) -> NodeFacts:
+def host_facts(
+    node: str,
+    given: GivenMachine,
+    *,
+    manages_batch_cpus: bool = False,
+    proc: Path = Path("/proc"),
+    sys: Path = Path("/sys"),
+) -> NodeFacts:
     """Read the facts of this host. Nothing is reserved for the system: its consumption counts as system usage."""
     rows = processors_of(machine_cpus(sys), given.cpus)
     return NodeFacts(
@@ -45,7 +52,26 @@ def host_facts(node: str, given: GivenMachine, *, sys: Path = Path("/sys")) -> N
         allocatable_milli=given.capacity_milli,
         memory_bytes=given.memory_bytes,
         processors=tuple(Processor(cpu=row.cpu, core=row.core, socket=row.socket, node=row.node) for row in rows.values()),
+        manages_batch_cpus=manages_batch_cpus,
+        resctrl=resctrl_facts(proc, sys),
     )
+
+
+def resctrl_facts(proc: Path, sys: Path) -> ResctrlFacts | None:
+    """Read what the mounted resctrl file system offers; None where there is none."""
+    root = sys / "fs/resctrl"
+    try:
+        schemata = (root / "schemata").read_text(encoding="ascii")
+        # With code and data apart there are two folders instead of L3, with the same mask.
+        masks = [root / f"info/{name}/cbm_mask" for name in ("L3", "L3CODE", "L3DATA")]
+        mask = next((path.read_text(encoding="ascii").strip() for path in masks if path.exists()), "")
+        mounts = (proc / "mounts").read_text(encoding="utf-8", errors="replace")
+        cpus = (proc / "cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    options = [line.split()[3].split(",") for line in mounts.splitlines() if line.split()[2:3] == ["resctrl"]]
+    vendor = next((line.partition(":")[2].strip() for line in cpus.splitlines() if line.startswith("vendor_id")), "")
+    return ResctrlFacts(schemata, mask, vendor, in_mbps=any("mba_MBps" in each for each in options))
 
 
 def executor_status(

@@ -9,13 +9,13 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
 from cotenant_node_executor.core.composer import Composed
-from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.observation import NO_STORAGE, Observation
 from cotenant_node_executor.runtime.interface import Collect, Order, Start, Stop
 from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.sampling.given import GivenMachine
@@ -26,23 +26,32 @@ from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.strategies.strategy import Reclaim
 from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
+from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
     Capabilities,
     CgroupDriver,
     CgroupVersion,
     Knob,
+    Reclaimed,
     WriteReport,
 )
+from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.host import host_accessors
+from cotenant_node_executor.targets.other.storage import read_storage
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from cotenant_node_executor.targets.reclaim import Reclaimer
 from cotenant_node_executor.targets.writer import Writer
 
 logger = logging.getLogger(__name__)
 
 WATCHED = ((BESTEFFORT, Knob.CPU_QUOTA), (BESTEFFORT, Knob.CPUSET_CPUS))
 """Files whose present value a strategy reads."""
+
+STORAGE_FOR = timedelta(minutes=1)
+"""How long the tables of block devices are taken for true."""
 
 IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
 
@@ -73,7 +82,14 @@ class KernelMachine:
         """Directories of host applications below the mount, by name."""
         self._asked = Asked()
         self._writer = Writer(driver, capabilities)
-        self._other_writer = OtherWriter(host_accessors())
+        self._reclaimer = Reclaimer(driver)
+        held = HeldValues(state.parent / "initial-values.json")
+        if held.problem:
+            logger.warning("%s", held.problem)
+        self._other_writer = OtherWriter(host_accessors(driver.threads, driver.pids), held)
+        self._with_disks = capabilities.supports(Knob.BLKIO_READ_BPS) or capabilities.supports(Knob.IO_MAX)
+        self._storage = NO_STORAGE
+        self._storage_at: datetime | None = None
         self._snapshot: Snapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
         """Values of the last cycle, by file."""
@@ -116,6 +132,7 @@ class KernelMachine:
             identity_sysctl=self._sysctl(),
             machine=self._slow.facts if self._slow is not None else None,
             slow=self._slow.readings if self._slow is not None else None,
+            storage=self._present_storage(now) if self._with_disks else self._storage,
         )
 
     def measure(self, wanted: Wanted) -> None:
@@ -140,6 +157,15 @@ class KernelMachine:
         """End the slow collectors, which put the kernel back as it was. Pods run on."""
         if self._slow is not None:
             self._slow.close()
+
+    def _present_storage(self, now: datetime) -> Storage:
+        """The block devices, read again after a while; the same object while they are the same."""
+        if self._storage_at is None or now - self._storage_at >= STORAGE_FOR:
+            self._storage_at = now
+            found = read_storage()
+            if found != self._storage:
+                self._storage = found
+        return self._storage
 
     def _sysctl(self) -> int | None:
         if not self._capabilities.supports(Knob.CPU_BVT):
@@ -168,7 +194,9 @@ class KernelMachine:
         if targets.changed:
             self._values = {(group, knob): text for group, texts in targets.texts.items() for knob, text in texts.items()}
         report = self._writer.apply(self._values)
-        return report.and_also(self._other_writer.apply(targets.others)) if targets.others else report
+        if targets.others or self._other_writer.holding:
+            return report.and_also(self._other_writer.apply(targets.others))
+        return report
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
         """Pass orders to the runtime. An order that fails, for example on a full disk, is tried again in the next cycle."""
@@ -178,6 +206,15 @@ class KernelMachine:
             except OSError as error:
                 trace = order.pod.traceparent if isinstance(order, Start) else ""
                 logger.warning("%s: %s", order_text(order), error, extra={"traceparent": trace})
+
+    def reclaim(self, orders: Sequence[tuple[str, Reclaim]]) -> None:
+        """Begin the first order in the background."""
+        for strategy, order in orders:
+            self._reclaimer.begin(strategy, order.group, order.memory_bytes, order.why)
+
+    def reclaimed(self) -> Sequence[Reclaimed]:
+        """What was reclaimed since the last call."""
+        return self._reclaimer.finished()
 
     def stop_everything(self, now: datetime, grace_seconds: int) -> bool:
         """Stop all pods and remove the subtree; call again until it returns True. Logs and exit codes stay on disk."""
@@ -189,6 +226,8 @@ class KernelMachine:
                 self.runtime.carry_out(Stop(uid, grace_seconds), now)
             else:
                 self.runtime.carry_out(Collect(uid), now)
+        if not live:
+            self._other_writer.apply({})
         return not live and self._driver.close()
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cotenant.api.objects.node import Taint
-from cotenant.api.objects.pod import Toleration
+from cotenant.api.objects.pod import Pod, Toleration
+from cotenant.domain.qos import QoSClass, qos_default
+from cotenant.events.conditions import TAINT_MEMORY_PRESSURE
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """Effects that keep a pod off a node; PreferNoSchedule only counts in scores."""
@@ -29,6 +31,17 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
     """Return whether some toleration covers the taint."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+_UNDER_MEMORY_PRESSURE = Toleration(key=TAINT_MEMORY_PRESSURE, operator="Exists", effect="NoSchedule")
+_BEST_EFFORT = QoSClass.BE
+
+
+def effective_tolerations(pod: Pod) -> tuple[Toleration, ...]:
+    """Return a pod's tolerations with those that it has unasked: whatever is not best-effort goes to a node whose memory is
+    short, as Kubernetes' admission has it."""
+    own = tuple(pod.spec.tolerations)
+    return own if qos_default(pod) is _BEST_EFFORT else (*own, _UNDER_MEMORY_PRESSURE)
 
 
 def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> Taint | None:

@@ -14,6 +14,9 @@ TAINT_UNREACHABLE = "node.kubernetes.io/unreachable"
 """Nothing is heard from the node."""
 
 
+TAINT_MEMORY_PRESSURE = "node.kubernetes.io/memory-pressure"
+"""The executor says that memory is short: no further best-effort pods. All others tolerate it, as in Kubernetes."""
+
 NO_EXECUTE = "NoExecute"
 """The effect of a taint that evicts pods that do not tolerate it."""
 

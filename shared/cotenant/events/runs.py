@@ -88,3 +88,5 @@ class ExecutorStatus(Payload, frozen=True, kw_only=True):
     message: str = ""
     unknown_log: str = ""
     """Why LOG is not the one that the executor followed before; until a person adopts it, pods without a placement run on."""
+    memory_pressure: str = ""
+    """Why the node's memory is too full for further best-effort pods; it then has the taint of the same name."""

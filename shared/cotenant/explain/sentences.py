@@ -108,7 +108,9 @@ def _executor(data: ExecutorStatus, _: Event) -> str:
     sandbox = ", in a sandboxed tree" if data.sandbox else ""
     return f"executor of node {data.node} reports {amounts(data.capacity)}{sandbox}" + (
         f": {data.message}" if data.message else ""
-    ) + (f"; {data.unknown_log}: pods without a placement run on" if data.unknown_log else "")
+    ) + (f"; {data.unknown_log}: pods without a placement run on" if data.unknown_log else "") + (
+        f"; no further best-effort pods: {data.memory_pressure}" if data.memory_pressure else ""
+    )
 
 
 def _topology(data: MachineTopology, _: Event) -> str:

@@ -3,7 +3,7 @@
 In: the node's document and the last executor report, machine, overcommitment and readiness events of that node. Out: labels and
 taints, capacity and allocatable (batch and mid resources and device totals included; allocatable is what `cotenant.domain.node`
 calls offered: amplified, and the reservation annotation is not taken off), the annotations of
-`cotenant.domain.node_annotations`, the conditions Ready, LogUnknown and ZoneDisrupted, nodeInfo, addresses.
+`cotenant.domain.node_annotations`, the conditions Ready, LogUnknown, MemoryPressure and ZoneDisrupted, nodeInfo, addresses.
 Without a condition event a node with an executor is ready; a node with neither executor nor condition keeps what its
 document says. Validation: Kubernetes' rules of taints and quantities.
 
@@ -120,6 +120,8 @@ def compose_node(snapshot: Snapshot) -> Overlay:
         conditions.append(_ready("True", reported_at, "ExecutorReady", executor.message or "the executor reports"))
     if executor is not None and executor.unknown_log:
         conditions.append(_log_unknown(executor.unknown_log, reported_at))
+    if executor is not None and executor.memory_pressure:
+        conditions.append(_memory_pressure(executor.memory_pressure, reported_at))
     merged = {name: texts for name, texts in (("capacity", capacity), ("allocatable", allocatable)) if texts}
     return Overlay(
         labels=labels,
@@ -134,6 +136,7 @@ def compose_node(snapshot: Snapshot) -> Overlay:
 _ALWAYS = (BATCH_CPU, BATCH_MEMORY)
 CONDITION_LOG_UNKNOWN = "LogUnknown"
 CONDITION_ZONE_DISRUPTED = "ZoneDisrupted"
+CONDITION_MEMORY_PRESSURE = "MemoryPressure"
 
 
 def _declared(snapshot: Snapshot) -> Node:
@@ -181,6 +184,13 @@ def _ready(status: str, since: datetime | None, reason: str, message: str) -> di
 def _log_unknown(why: str, since: datetime | None) -> dict[str, str]:
     message = f"{why}: pods without a placement run on until `cotenant admin adopt`"
     condition = {"type": CONDITION_LOG_UNKNOWN, "status": "True", "reason": "AnotherLog", "message": message}
+    if since is not None:
+        condition["lastTransitionTime"] = rfc3339(since)
+    return condition
+
+
+def _memory_pressure(why: str, since: datetime | None) -> dict[str, str]:
+    condition = {"type": CONDITION_MEMORY_PRESSURE, "status": "True", "reason": "MemoryIsShort", "message": why}
     if since is not None:
         condition["lastTransitionTime"] = rfc3339(since)
     return condition

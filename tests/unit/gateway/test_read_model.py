@@ -124,6 +124,18 @@ def narrated(world: World) -> list[Any]:
     return [json.loads(snapshot.document) for snapshot in world.core.objects(EVENTS)]
 
 
+def test_a_node_whose_memory_is_short_says_so() -> None:
+    world = World()
+    taints = (("node.kubernetes.io/memory-pressure", "", "NoSchedule"),)
+    world.put(executor_subject("n1"), ExecutorStatus(node="n1", memory_pressure="node memory 66% used", taints=taints))
+    for plan in registrations(world.core):
+        world.store(plan)
+    shown: Any = world.show("nodes", "n1")
+    (found,) = [each for each in shown["status"]["conditions"] if each["type"] == "MemoryPressure"]
+    assert (found["status"], found["message"]) == ("True", "node memory 66% used")
+    assert [taint["key"] for taint in shown["spec"]["taints"]] == ["node.kubernetes.io/memory-pressure"]
+
+
 def test_a_lost_node_of_a_disrupted_zone_says_so() -> None:
     world = World()
     world.put(executor_subject("n1"), ExecutorStatus(node="n1"))

@@ -18,6 +18,7 @@ from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, DesiredValues
 from cotenant_node_executor.strategies.suppress import NAME as SUPPRESS
 from cotenant_node_executor.strategies.suppress import suppress
+from cotenant_node_executor.targets.address import ProcessAttribute, SysctlAttribute
 from cotenant_node_executor.targets.interface import Knob
 from tests.unit.node_executor.builders_node_executor import batch, capabilities, pod, service, situation, slo, snapshot
 
@@ -110,12 +111,15 @@ def test_one_strategy_cannot_desire_two_values_for_one_file() -> None:
 def test_the_order_of_the_registry_gives_the_precedence_of_each_file() -> None:
     assert {
         Knob.CPU_SHARES: ("idle", "batch-values", "pod-values"),
-        Knob.CPU_QUOTA: ("suppress", "batch-values", "pod-values"),
-        Knob.CPUSET_CPUS: ("suppress",),
+        Knob.CPU_QUOTA: ("suppress", "cpuset", "cpu-burst", "cpu-normalization", "batch-values", "pod-values"),
+        Knob.CPU_BURST: ("cpu-burst",),
+        Knob.CPUSET_CPUS: ("suppress", "cpuset"),
         Knob.MEMORY_LIMIT: ("batch-values", "pod-values"),
-        Knob.CPU_IDLE: ("idle",),
+        Knob.CPU_IDLE: ("core-sched", "idle"),
         Knob.CPU_BVT: ("group-identity",),
-    } == PRECEDENCE
+        ProcessAttribute.CORE_GROUP: ("core-sched",),
+        SysctlAttribute.VALUE: ("core-sched", "system-config"),
+    }.items() <= PRECEDENCE.items()
 
 
 def test_a_pods_unreadable_annotation_counts_as_absent_and_is_named() -> None:
@@ -181,4 +185,5 @@ def test_a_pods_values_go_with_its_group_and_change_with_the_policy() -> None:
     assert texts(both.groups, both.slo) == composed(both)
     without = frozenset(group for group in both.groups if "uid-job" not in group)
     assert not [group for group, _ in texts(without, both.slo) if "uid-job" in group]
-    assert texts(both.groups, None) == composed(msgspec.structs.replace(both, slo=None))
+    nobody_else = {("burstable/poduid-web", Knob.CPU_IDLE.value): "0"}
+    assert texts(both.groups, None) == {**composed(msgspec.structs.replace(both, slo=None)), **nobody_else}

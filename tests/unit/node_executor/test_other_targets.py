@@ -24,7 +24,8 @@ from cotenant_node_executor.targets.address import (
     ThreadAttribute,
 )
 from cotenant_node_executor.targets.interface import InvalidValueError
-from cotenant_node_executor.targets.other.accessors import Accessor, ResctrlAccessor, SysctlAccessor
+from cotenant_node_executor.targets.other.accessors import Accessor, SysctlAccessor
+from cotenant_node_executor.targets.other.resctrl import ResctrlAccessor
 from cotenant_node_executor.targets.other.threads import SchedulingCalls, ThreadAccessor
 from cotenant_node_executor.targets.other.traffic import TrafficAccessor
 from cotenant_node_executor.targets.other.writer import OtherWriter

@@ -144,7 +144,7 @@ def test_the_annotation_states_batch_amounts_where_the_container_states_none() -
     )
     assert [each.batch for each in pod_view(annotated).shape.containers] == [
         BatchAmounts("a", 1000, None, None),
-        BatchAmounts("b", None, None, 9),
+        BatchAmounts("b", None, None, 9, 9),
         None,
     ]
     plain = pod_view(pod("p", "BE", containers=[container("a", own), container("c", {"cpu": "1"})])).shape

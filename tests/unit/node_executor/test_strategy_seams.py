@@ -209,5 +209,5 @@ def test_a_simulated_machine_takes_the_same_values_and_publishes_their_change() 
     node.apply(replace(marker, sequence=1))
     events = node.step(START) + node.step(START + timedelta(seconds=1))
     summaries = [event.data.summary for event in events if isinstance(event.data, Execution) and event.data.topic == "patience"]
-    assert summaries[0].startswith("sysctl/kernel/sched_test value:  -> 1")
+    assert summaries[0].startswith("besteffort cpu.cfs_burst_us: 0 -> 1000 and 2 more")
     assert summaries[1].startswith("sysctl/kernel/sched_test value: 1 -> 2")

@@ -432,6 +432,18 @@ def test_taints_that_are_not_tolerated_refuse_or_only_count() -> None:
     assert asking.reason(TAINTS, "p", 1).detail == "taint k:NoExecute, k=v:NoSchedule not tolerated"
 
 
+def test_a_node_whose_memory_is_short_refuses_best_effort_pods_alone() -> None:
+    asking = Asking()
+    asking.nodes(node("short", taints=[taint("node.kubernetes.io/memory-pressure", "NoSchedule")]), node("fine"))
+    batch = {"kubernetes.io/batch-cpu": "1"}
+    asking.ask_for("labelled", labels={"koordinator.sh/qosClass": "BE"}, requests=batch)
+    asking.ask_for("unlabelled", requests=batch)
+    asking.ask_for("tolerant", requests=batch, tolerations=[{"operator": "Exists"}])
+    asking.ask_for("service", labels={"koordinator.sh/qosClass": "LS"})
+    for name, refused in (("labelled", 1), ("unlabelled", 1), ("tolerant", 0), ("service", 0)):
+        assert asking.codes(TAINTS, name) == {"short": refused, "fine": 0}, name
+
+
 def test_a_reason_names_three_taints_at_most() -> None:
     for count, expected in (
         (3, "taint a:NoSchedule, b:NoSchedule, c:NoSchedule not tolerated"),

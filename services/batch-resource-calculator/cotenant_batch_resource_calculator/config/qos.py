@@ -80,6 +80,7 @@ class Policies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ResourceQOSStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
     """All classes."""
 
+    dry_run: bool | None = None
     policies: Policies | None = None
     lsr_class: ClassQOS | None = None
     ls_class: ClassQOS | None = None

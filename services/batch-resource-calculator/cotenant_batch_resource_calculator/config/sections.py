@@ -32,6 +32,7 @@ HOST_APPLICATIONS_KEY = "host-application-config"
 class ThresholdStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
     """When and how batch pods are suppressed. Percent values are 0..100; None: not set."""
 
+    dry_run: bool | None = None
     enable: bool | None = None
     cpu_suppress_threshold_percent: int | None = None
     cpu_suppress_min_percent: int | None = None
@@ -56,6 +57,7 @@ class ThresholdStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_
 class CPUBurstStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
     """CPU burst of latency-sensitive pods."""
 
+    dry_run: bool | None = None
     policy: str | None = None
     cpu_burst_percent: int | None = None
     cfs_quota_burst_percent: int | None = None
@@ -66,6 +68,7 @@ class CPUBurstStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_n
 class SystemStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
     """Kernel settings of the node."""
 
+    dry_run: bool | None = None
     min_free_kbytes_factor: int | None = None
     watermark_scale_factor: int | None = None
     memcg_reap_back_ground: int | None = None

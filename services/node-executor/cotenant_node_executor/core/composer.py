@@ -1,9 +1,10 @@
 """One value for one target: the composer decides between everything that strategies desire.
 
 In: desired values by source (a pod, or a strategy's decision), replaced whole when a source changes. Out: one value for each
-target, and nothing for a file that the kernel would refuse. Precedence is the order of the strategies, first named wins. A
-strategy that desires an attribute it does not declare is a programming error and raises, so that two writers for one target
-cannot come about silently. A group whose cpu.idle will be 1 gets no shares: the kernel answers EINVAL.
+target, and nothing for a file that the kernel would refuse. Precedence is the order of the strategies, first named wins;
+initial values (RESTORE) come last. A strategy that desires an attribute it does not declare is a programming error and raises,
+so that two writers for one target cannot come about silently. A group whose cpu.idle will be 1 gets no shares: the kernel
+answers EINVAL. A burst is at most its quota, as mainline kernels demand, unless this kernel takes larger ones.
 """
 
 from __future__ import annotations
@@ -12,31 +13,41 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
-from cotenant_node_executor.strategies.strategy import Desired, DesiredValues, Strategy
+from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues, Strategy
 from cotenant_node_executor.targets.address import (
     Attribute,
     NonCgroup,
+    OomScore,
+    OomScoreAttribute,
     Place,
+    ProcessAttribute,
+    Processes,
     ResctrlAttribute,
     ResctrlGroup,
     Sysctl,
     SysctlAttribute,
+    SysFile,
+    SysFileAttribute,
     TcAttribute,
     TcClass,
     Thread,
     ThreadAttribute,
     place_text,
 )
-from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.interface import UNLIMITED, Knob
 
 REMEMBERED = 1024
 
 _ATTRIBUTES: dict[type, type] = {
     str: Knob,
     Sysctl: SysctlAttribute,
+    SysFile: SysFileAttribute,
     Thread: ThreadAttribute,
+    Processes: ProcessAttribute,
+    OomScore: OomScoreAttribute,
     ResctrlGroup: ResctrlAttribute,
     TcClass: TcAttribute,
 }
@@ -67,15 +78,22 @@ class CompositionError(ValueError):
     """A strategy desires what it does not declare, or two values for one target, or an attribute that the place lacks."""
 
 
-def compose(desired: Iterable[Desired], order: Mapping[Attribute, Sequence[str]]) -> dict[Attribute, Desired]:
+def compose(
+    desired: Iterable[Desired], order: Mapping[Attribute, Sequence[str]], *, large_bursts: bool = False
+) -> dict[Attribute, Desired]:
     """Return the winning value of each attribute of one place. Raises CompositionError."""
     won: dict[Attribute, Desired] = {}
     for each in desired:
         attribute = each.attribute
+        present = won.get(attribute)
+        if each.strategy == RESTORE.name:
+            won.setdefault(attribute, each)
+            continue
         names = order.get(attribute, ())
         if each.strategy not in names:
             raise CompositionError(f"{attribute.value}: strategy {each.strategy!r} has no stated precedence")
-        present = won.get(attribute)
+        if present is not None and present.strategy == RESTORE.name:
+            present = None
         if present is None or names.index(each.strategy) < names.index(present.strategy):
             won[attribute] = each
         elif present.strategy == each.strategy and present.value != each.value:
@@ -83,7 +101,16 @@ def compose(desired: Iterable[Desired], order: Mapping[Attribute, Sequence[str]]
     idle = won.get(Knob.CPU_IDLE)
     if idle is not None and idle.value == "1":
         won.pop(Knob.CPU_SHARES, None)
+    if Knob.CPU_BURST in won and not large_bursts:
+        _fit_burst(won)
     return won
+
+
+def _fit_burst(won: dict[Attribute, Desired]) -> None:
+    """Lower a burst to its quota. Without a quota a burst has no effect, and no kernel refuses it."""
+    quota, burst = won.get(Knob.CPU_QUOTA), won[Knob.CPU_BURST]
+    if quota is not None and quota.value != UNLIMITED and int(burst.value) > int(quota.value):
+        won[Knob.CPU_BURST] = replace(burst, value=quota.value, why=f"{burst.why}, at most the quota")
 
 
 def _name(attribute: Attribute) -> str:
@@ -91,14 +118,14 @@ def _name(attribute: Attribute) -> str:
 
 
 @lru_cache(maxsize=16)
-def _settler(strategies: tuple[Strategy, ...]) -> Callable[[tuple[Desired, ...], type], Settled]:
+def _settler(strategies: tuple[Strategy, ...], large_bursts: bool) -> Callable[[tuple[Desired, ...], type], Settled]:
     """Return a cached composition function for these strategies; places of one type with equal desired values share one entry.
     """
     order = precedence(strategies)
 
     @lru_cache(maxsize=REMEMBERED)
     def settled(desired: tuple[Desired, ...], place: type) -> Settled:
-        won = compose(desired, order)
+        won = compose(desired, order, large_bursts=large_bursts)
         kind = _ATTRIBUTES[place]
         for attribute in won:
             if type(attribute) is not kind:
@@ -112,13 +139,15 @@ class Composer:
     """The desired values of one node by source. Only places whose desired values changed are composed again. The result depends
     on the current desired values alone, not on the order in which they arrived. Bound: the current sources."""
 
-    def __init__(self, strategies: tuple[Strategy, ...] = STRATEGIES) -> None:
-        self._settled = _settler(strategies)
+    def __init__(self, strategies: tuple[Strategy, ...] = STRATEGIES, *, large_bursts: bool = False) -> None:
+        self._settled = _settler(strategies, large_bursts)
         self._desired: dict[Place, dict[str, tuple[Desired, ...]]] = {}
         """By place and source."""
         self._places: dict[str, tuple[Place, ...]] = {}
         """Places with a desired value, by source."""
         self._unsettled: dict[Place, None] = {}
+        self.dropped: dict[tuple[Place, Attribute], None] = {}
+        """Targets with a value before that no source desires any more, until this is emptied. Bound: the places."""
         self._winners: dict[Place, Mapping[Attribute, Desired]] = {}
         self._texts: dict[str, Mapping[Knob, str]] = {}
         self._others: dict[NonCgroup, Mapping[Attribute, str]] = {}
@@ -158,6 +187,10 @@ class Composer:
         own: tuple[Desired, ...] = ()
         for values in sources.values():
             own = own + values if own else values
+        before = self._winners.get(place)
+        if before:
+            still = {each.attribute for each in own}
+            self.dropped.update({(place, attribute): None for attribute in before if attribute not in still})
         if not own:
             self._winners.pop(place, None)
             if isinstance(place, str):

@@ -43,7 +43,7 @@ from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Pod
 from cotenant_node_executor.sampling.wanted import Wanted, wanted_by
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
-from cotenant_node_executor.strategies.strategy import Strategy
+from cotenant_node_executor.strategies.strategy import RESTORE, Strategy
 from cotenant_node_executor.targets.interface import Capabilities
 
 MAX_PODS = 110
@@ -60,6 +60,7 @@ class _Report(Struct, frozen=True, gc=False):
 
 _GONE = PlacementPhase.GONE
 _NO_STATES: States = {}
+_NOBODY: frozenset[str] = frozenset()
 
 
 class ExecutorCore:
@@ -83,7 +84,8 @@ class ExecutorCore:
         self._root_pods = root_pods
         self.strategies = {strategy.name: strategy for strategy in strategies}
         """By name, in order of precedence."""
-        self._evictions = Evictions()
+        self._pressures = [(each.name, each.pressure) for each in strategies if each.pressure is not None]
+        self._evictions = Evictions(self.strategies)
         self.pods = PlacedPods()
         """The pods placed on this node."""
         self._runs: dict[Key, _Report] = {}
@@ -92,6 +94,7 @@ class ExecutorCore:
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
         self._slo: NodeSLORendered | None = None
+        self._resources: NodeResources | None = None
         self._admission = Admission()
         self._topology = TopologyReport(facts.name)
         self.wanted = Wanted()
@@ -101,6 +104,8 @@ class ExecutorCore:
         self.loaded = False
         """Everything is folded that was there at the start: the executor's own start marker was delivered, or its log has no
         room for it and was read to the end."""
+        self.own: ExecutorStatus | None = None
+        """The executor's own report as last folded."""
         self.marked = False
         """The start marker was delivered."""
         self._seen: Observation | None = None
@@ -160,10 +165,13 @@ class ExecutorCore:
         elif isinstance(data, NodeResources):
             self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
             self._admission.amplification = {} if event.tombstone else data.amplification
+            self._resources = None if event.tombstone else data
+            self._changed = True
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
             if not event.tombstone:
                 self.loaded = self.marked = data.boot == self.boot
+                self.own = data
                 self._admission.allocatable = data.allocatable
             self._changed = True
         elif isinstance(data, MachineTopology):
@@ -248,7 +256,8 @@ class ExecutorCore:
     @property
     def has_work(self) -> bool:
         """Whether a cycle on the same observation may produce a new order or report."""
-        return self._changed or bool(self._open) or self._orphans != () or self._targets.every_cycle
+        waits = bool(self._evictions.waiting)
+        return self._changed or bool(self._open) or self._orphans != () or waits or self._targets.every_cycle
 
     @property
     def placed(self) -> Mapping[Key, DecodedPlacement]:
@@ -261,7 +270,16 @@ class ExecutorCore:
 
     def figures(self, strategy: str) -> dict[str, int]:
         """The numbers behind a strategy's last decision."""
-        return self.strategies[strategy].figures(self._targets.memory(strategy))
+        return self.strategies.get(strategy, RESTORE).figures(self._targets.memory(strategy))
+
+    @property
+    def memory_pressure(self) -> str:
+        """Why the node shall get no further best-effort pods, by the strategies' last decisions."""
+        for name, pressure in self._pressures:
+            why = pressure(self._targets.memory(name))
+            if why and not self._targets.is_dry(name):
+                return why
+        return ""
 
     def orphans(self) -> tuple[str, ...]:
         """The uids of the pods that are on the machine without a placement."""
@@ -285,13 +303,28 @@ class ExecutorCore:
         if self._open or self._orphans != ():
             orders = self._orders(seen, now)
             missing = missing_groups(orders, seen.groups) if orders else NO_GROUPS
-        targets, ordered = self._targets.of_cycle(seen, self.pods.views, self.pods.changed(), missing, self._slo)
-        evictions = self._evictions.begin(ordered, self.pods, self.runs()) if ordered else ()
+        targets, ordered = self._targets.of_cycle(
+            seen, self.pods.views, self.pods.changed(), missing, self._slo, self._resources, self._leaving()
+        )
+        evictions = self._evictions.begin(ordered, self.pods, self.runs(), now) if ordered else self._evictions.none_ordered()
         for key, _, _ in evictions:
             self._touch(key)
         if self._targets.faults:
             self._report_strategies()
-        return Plan(tuple(orders), tuple(sorted(missing)) if missing else (), targets, evictions)
+        waiting = tuple(sorted(self._evictions.waiting.items())) if ordered else ()
+        problems = tuple(self._targets.problems)
+        self._targets.problems.clear()
+        reclaims = tuple(self._targets.reclaims)
+        self._targets.reclaims.clear()
+        groups = tuple(sorted(missing)) if missing else ()
+        rehearsed = self._targets.rehearsed
+        return Plan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, rehearsed)
+
+    def _leaving(self) -> frozenset[str]:
+        """The pods that are being evicted here, and those that the placement ends."""
+        if not self._evictions.uids and not self.pods.terminating:
+            return _NOBODY
+        return self._evictions.uids | self.pods.terminating
 
     def _admit(self, seen: Observation) -> None:
         """Refuse the pods that name this node and have no room."""

@@ -1,8 +1,12 @@
 """The desired values of a node's targets, computed again only where an input has changed.
 
-In: the observation, the pods' views, groups about to be created, the node SLO. Out: one composed value for each target, and the
-evictions that strategies order. Every value follows from these inputs and the strategies' memories; all other state is a cache
-of the last cycle. Every cycle returns all values, so the writer can repair a file that another process changed.
+In: the observation, the pods' views, groups about to be created, the node SLO and the node's resources. Out: one composed
+value for each target, and the evictions that strategies order. Every value follows from these inputs and the strategies'
+memories; all other state is a cache of the last cycle. Every cycle returns all values, so the writer can repair a file that
+another process changed.
+
+A target that no strategy desires a value for any more gets its initial value, as long as it is there. What the strategies of a
+dry run decide is rehearsed (`rehearsal`) and desired by nobody.
 
 | source of desired values | computed from | computed again when |
 |---|---|---|
@@ -15,14 +19,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
-from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.initial_values import InitialValues
+from cotenant_node_executor.core.observation import NO_STORAGE, Observation
+from cotenant_node_executor.core.plan import Problems
+from cotenant_node_executor.core.rehearsal import Rehearsal, Rehearsed
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_values import burstable_milli
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.registry import STRATEGIES
+from cotenant_node_executor.strategies.sections import is_dry_run
 from cotenant_node_executor.strategies.situation import (
     NodeFacts,
     Situation,
@@ -31,17 +40,21 @@ from cotenant_node_executor.strategies.situation import (
     in_best_effort_tree,
 )
 from cotenant_node_executor.strategies.strategy import (
+    RESTORE,
+    Decision,
     Desired,
     DesiredValues,
     Evict,
     Input,
     Policy,
+    Reclaim,
     Reset,
     Strategy,
     StrategyOrder,
 )
 from cotenant_node_executor.targets.address import INITIAL_VALUES, Place
 from cotenant_node_executor.targets.interface import Capabilities
+from cotenant_node_executor.targets.knobs import LARGE_BURSTS
 
 
 class DesiredTargets:
@@ -52,20 +65,27 @@ class DesiredTargets:
     ) -> None:
         self._facts = facts
         self._capabilities = capabilities
-        self._composer = Composer(strategies)
+        self._composer = Composer(strategies, large_bursts=capabilities.supports(LARGE_BURSTS))
         self._deciding = {f"node:{strategy.name}": strategy for strategy in strategies if strategy.decide is not None}
         """Strategies that decide, by the source of their values. Pods are sources by their groups, which have no colon."""
-        self._of_pod = [(strategy.name, strategy.of_pod) for strategy in strategies if strategy.of_pod is not None]
+        self._of_pod = [(strategy, strategy.of_pod) for strategy in strategies if strategy.of_pod is not None]
         self._groups: frozenset[str] = frozenset()
         """The groups that the last cycle observed or created."""
         self._sysctl: int | None = None
         self._policy = Policy(capabilities, None)
+        self._resources: NodeResources | None = None
+        self._dry: frozenset[str] = frozenset()
+        """Names of the strategies that are a dry run under the policy."""
+        self._rehearsal = Rehearsal()
+        self.rehearsed: Sequence[Rehearsed] = ()
+        """What strategies of a dry run would have done in the last cycle."""
+        self._initial = InitialValues(facts)
         self._there: dict[str, PodView] = {}
         """Placed pods with an existing group, by group, as of their last computed values."""
         self._burstable_milli = 0
         """CPU requests of the burstable pods among them."""
         self._tree = best_effort_tree((), ())
-        self._of_shape: dict[PodShape, tuple[tuple[Desired, ...], ...]] = {}
+        self._of_shape: dict[tuple[PodShape, bool], tuple[tuple[Desired, ...], ...]] = {}
         """Cache of a shape's desired values under the policy, group by group. Bound: REMEMBERED_SHAPES, then it is cleared."""
         self._due: set[str] = {*self._deciding}
         """Strategies that decide in this cycle, by source."""
@@ -73,6 +93,16 @@ class DesiredTargets:
         """The observation that strategies last decided from."""
         self._memories: dict[str, Struct | None] = {}
         """By strategy name; immutable structs."""
+        self._orders: dict[str, tuple[Evict, ...]] = {}
+        """The evictions of each strategy's last decision, by its name; only of those that order any."""
+        self._evicting: frozenset[str] = frozenset()
+        self._storage = NO_STORAGE
+        self._problems: dict[str, tuple[str, ...]] = {}
+        """What strategies cannot do as of their last decisions, by name, without their reasons."""
+        self.reclaims: list[tuple[str, Reclaim]] = []
+        """Orders to reclaim since this was last emptied, each with its strategy."""
+        self.problems: list[Problems] = []
+        """What is new of that, since this was last emptied."""
         self.faults: list[tuple[str, Exception]] = []
         """Strategies whose decision raised since this was last emptied; one stands for all of its kind."""
         self._faulted: dict[str, str] = {}
@@ -82,12 +112,17 @@ class DesiredTargets:
         self._on_tree: Sequence[str] = ()
         self._on_usage: Sequence[str] = ()
         self._on_cycle: Sequence[str] = ()
+        self._on_resources: Sequence[str] = ()
         self._find_takers()
 
     @property
     def every_cycle(self) -> bool:
         """Whether a strategy decides in every cycle."""
         return bool(self._on_cycle)
+
+    def is_dry(self, strategy: str) -> bool:
+        """Whether a strategy is a dry run."""
+        return strategy in self._dry
 
     def memory(self, strategy: str) -> Struct | None:
         """The memory of a strategy's last decision."""
@@ -100,9 +135,16 @@ class DesiredTargets:
         changed: Set[str],
         made: Set[str],
         slo: NodeSLORendered | None,
+        resources: NodeResources | None = None,
+        evicting: frozenset[str] = frozenset(),
     ) -> tuple[Composed, Sequence[tuple[str, Evict]]]:
-        """Return the values of a cycle and the evictions ordered, each with its strategy. `placed`: pods by group; `changed`:
-        groups whose pod differs from the last cycle; `made`: missing groups that are created before values are written."""
+        """Return the values of a cycle and the standing orders to evict, each with its strategy. `placed`: pods by group;
+        `changed`: groups whose pod differs from the last cycle; `made`: missing groups that are created before values are
+        written; `evicting`: uids of pods that are being ended."""
+        self._evicting = evicting
+        if seen.storage is not self._storage:
+            self._storage = seen.storage
+            self._due.update(self._on_pods)
         groups = seen.groups | made if made else seen.groups
         if groups is not self._groups:
             if seen.groups is self._groups:
@@ -120,12 +162,28 @@ class DesiredTargets:
                 self._usage = seen
         if self._on_cycle:
             self._due.update(self._on_cycle)
-        evictions = self._decide(seen) if self._due else ()
-        return self._composer.composed(), evictions
+        if resources is not self._resources:
+            self._resources = resources
+            self._due.update(self._on_resources)
+        if self._due:
+            self._decide(seen)
+        orders = [(name, order) for name, own in self._orders.items() for order in own] if self._orders else ()
+        composed = self._composer.composed()
+        if self._composer.dropped:
+            dropped, self._composer.dropped = self._composer.dropped, {}
+            self._initial.add(dropped, self._groups)
+            self._composer.put(RESTORE.name, self._initial.values)
+            again = self._composer.composed()
+            composed = replace(again, changed=(*composed.changed, *again.changed))
+        self.rehearsed = self._rehearsal.report(composed.winner) if self._dry else ()
+        return composed, orders
 
     def _update(self, placed: Mapping[str, PodView], changed: Set[str], slo: NodeSLORendered | None) -> None:
         """Update the values of new and changed pods, and mark the strategies that must decide again."""
         put, there, new_policy = self._composer.put, self._there, self._policy.slo is not slo
+        if self._initial and changed:
+            self._initial.keep(self._groups)
+            put(RESTORE.name, self._initial.values)
         came: list[PodView] = []
         of_tree = False
         for group in sorted(changed):
@@ -145,8 +203,11 @@ class DesiredTargets:
             else:
                 del there[group]
                 put(group, {})
+                if self._dry:
+                    self._rehearsal.values(group, {})
         if new_policy:
             self._policy = Policy(self._capabilities, slo)
+            self._find_dry_runs(slo)
             self._of_shape.clear()
             self._faulted.clear()
             self._find_takers()
@@ -157,30 +218,41 @@ class DesiredTargets:
             self._due.update(self._on_tree)
         self._due.update(self._on_pods)
         for pod in came:
-            put(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape), strict=True)))
+            put(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape, dry=False), strict=True)))
+            if self._dry:
+                self._rehearsal.values(pod.group, dict(zip(pod.groups, self._pod_values(pod.shape, dry=True), strict=True)))
+
+    def _find_dry_runs(self, slo: NodeSLORendered | None) -> None:
+        strategies = (*self._deciding.values(), *[strategy for strategy, _ in self._of_pod])
+        self._dry = frozenset([each.name for each in strategies if is_dry_run(slo, each.section)])
+        if not self._dry:
+            self._rehearsal = Rehearsal()
 
     def _find_takers(self) -> None:
         inputs = {source: strategy.inputs(self._policy) for source, strategy in self._deciding.items()}
-        self._on_pods, self._on_tree, self._on_usage, self._on_cycle = (
+        self._on_pods, self._on_tree, self._on_usage, self._on_cycle, self._on_resources = (
             [source for source in inputs if each in inputs[source]]
-            for each in (Input.PODS, Input.TREE, Input.USAGE, Input.CYCLE)
+            for each in (Input.PODS, Input.TREE, Input.USAGE, Input.CYCLE, Input.RESOURCES)
         )
 
-    def _pod_values(self, shape: PodShape) -> tuple[tuple[Desired, ...], ...]:
-        values = self._of_shape.get(shape)
+    def _pod_values(self, shape: PodShape, *, dry: bool) -> tuple[tuple[Desired, ...], ...]:
+        """The values of a pod of this shape, group by group: of the strategies in force, or of the dry runs."""
+        values = self._of_shape.get((shape, dry))
         if values is None:
             if len(self._of_shape) >= REMEMBERED_SHAPES:
                 self._of_shape.clear()
             groups: list[tuple[Desired, ...]] = [()] * (1 + len(shape.containers))
             for strategy, of_pod in self._of_pod:
+                if (strategy.name in self._dry) is not dry:
+                    continue
                 try:
                     own = of_pod(shape, self._policy)
                 except Exception as error:  # noqa: BLE001 - a pod without this strategy's values; the others are desired
-                    self._fault(strategy, error)
+                    self._fault(strategy.name, error)
                     continue
                 for at, desired in enumerate((own.pod, *own.containers)):
                     groups[at] += desired
-            values = self._of_shape[shape] = tuple(groups)
+            values = self._of_shape[shape, dry] = tuple(groups)
         return values
 
     def _situation(self, snapshot: Snapshot | None, seen: Observation) -> Situation:
@@ -195,12 +267,14 @@ class DesiredTargets:
             current=seen.current,
             burstable_milli=self._burstable_milli,
             identity_sysctl=self._sysctl,
+            resources=self._resources,
+            evicting=self._evicting,
+            storage=self._storage,
         )
 
-    def _decide(self, seen: Observation) -> Sequence[tuple[str, Evict]]:
+    def _decide(self, seen: Observation) -> None:
         """Run the strategies that are due, in the order of the registry."""
         situation = self._situation(seen.snapshot, seen)
-        evictions: list[tuple[str, Evict]] = []
         for source, strategy in self._deciding.items():
             if source not in self._due or strategy.decide is None:
                 continue
@@ -211,11 +285,36 @@ class DesiredTargets:
                 self._fault(strategy.name, error)
                 continue
             self._memories[strategy.name] = decision.memory
-            if decision.orders:
-                evictions += [(strategy.name, order) for order in decision.orders if isinstance(order, Evict)]
-            self._composer.put(source, values)
+            if decision.problems or strategy.name in self._problems:
+                self._take_problems(strategy.name, decision.problems)
+            if strategy.name in self._dry:
+                self._rehearsal.values(source, values)
+                self._rehearsal.orders(strategy.name, decision.orders)
+                self._orders.pop(strategy.name, None)
+                self._composer.put(source, {})
+                continue
+            if decision.orders or strategy.name in self._orders:
+                self._take_orders(strategy.name, decision)
+            if not decision.keep:
+                self._composer.put(source, values)
         self._due.clear()
-        return evictions
+
+    def _take_orders(self, strategy: str, decision: Decision) -> None:
+        self.reclaims += [(strategy, order) for order in decision.orders if isinstance(order, Reclaim)]
+        evictions = tuple([order for order in decision.orders if isinstance(order, Evict)])
+        if evictions:
+            self._orders[strategy] = evictions
+        else:
+            self._orders.pop(strategy, None)
+
+    def _take_problems(self, strategy: str, texts: tuple[str, ...]) -> None:
+        """Note what a strategy cannot do where that differs from the last time in more than its reasons."""
+        plain = tuple([each.partition(": ")[0] for each in texts])
+        if not texts:
+            self._problems.pop(strategy, None)
+        elif self._problems.get(strategy) != plain:
+            self._problems[strategy] = plain
+            self.problems.append(Problems(strategy, texts))
 
     def _fault(self, strategy: str, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"

@@ -4,43 +4,87 @@ In: evictions as strategies order them, placements as they are folded. Out: the 
 lifecycle carries out (`pod_lifecycle`). An order for a pod that is not placed, is terminating, has ended, or is already being
 evicted is ignored, so a strategy may repeat it every cycle. Evictions do not survive a restart: the strategy must order an
 unfinished one again.
+
+There is one evictor on a node. For each strategy it keeps its cool-down, counted from its last evictions, and its rate: at most
+`evictions_a_minute` in any minute. What has to wait is begun in a later cycle if it is still ordered then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from cotenant.events.placements import PlacementPhase
 from cotenant.events.runs import RunStatus
 from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.core.placed_pods import PlacedPods
-from cotenant_node_executor.strategies.strategy import Evict
+from cotenant_node_executor.strategies.strategy import Evict, Strategy
+
+RATE_WINDOW = timedelta(minutes=1)
 
 
 class Evictions:
-    """Bound: the placed pods."""
+    """Bound: the placed pods, and the evictions of the last minute."""
 
-    def __init__(self) -> None:
+    def __init__(self, strategies: Mapping[str, Strategy]) -> None:
+        self._strategies = strategies
         self._of_uid: dict[str, Evict] = {}
+        self._begun: dict[str, list[datetime]] = {}
+        """When each strategy began evictions, within the rate's window or the last time."""
+        self.waiting: dict[str, str] = {}
+        """Why evictions that are ordered wait, by strategy."""
 
     def of(self, uid: str) -> Evict | None:
         """The eviction of a pod."""
         return self._of_uid.get(uid)
 
+    @property
+    def uids(self) -> frozenset[str]:
+        """The pods that are being evicted."""
+        return frozenset(self._of_uid)
+
     def begin(
-        self, ordered: Iterable[tuple[str, Evict]], pods: PlacedPods, last: Mapping[str, RunStatus]
+        self, ordered: Iterable[tuple[str, Evict]], pods: PlacedPods, last: Mapping[str, RunStatus], now: datetime
     ) -> tuple[tuple[Key, str, Evict], ...]:
         """Begin the new evictions, and return each with its pod's name and strategy. `last`: the last reports by uid."""
         begun: list[tuple[Key, str, Evict]] = []
+        self.waiting.clear()
+        before = {name: self._recent(name, now) for name in self._begun}
         for strategy, order in ordered:
             placed, report = pods.of_uid(order.uid), last.get(order.uid)
             if placed is None or placed.refusal or placed.placement.phase is PlacementPhase.TERMINATING:
                 continue
             if order.uid in self._of_uid or (report is not None and report.phase.terminal):
                 continue
+            why = self._refusal(strategy, before.get(strategy, ()), now)
+            if why:
+                self.waiting.setdefault(strategy, why)
+                continue
+            self._begun.setdefault(strategy, []).append(now)
             self._of_uid[order.uid] = order
             begun.append(((placed.placement.namespace, placed.placement.name), strategy, order))
         return tuple(begun)
+
+    def none_ordered(self) -> tuple[tuple[Key, str, Evict], ...]:
+        """No strategy orders an eviction, so none waits."""
+        if self.waiting:
+            self.waiting.clear()
+        return ()
+
+    def _recent(self, strategy: str, now: datetime) -> tuple[datetime, ...]:
+        """Drop what is older than the rate's window, except for the last one, and return the rest."""
+        begun = self._begun[strategy]
+        kept = [at for at in begun[:-1] if now - at < RATE_WINDOW] + begun[-1:]
+        self._begun[strategy] = kept
+        return tuple(kept)
+
+    def _refusal(self, strategy: str, before: tuple[datetime, ...], now: datetime) -> str:
+        """Why a strategy may evict no further pod now; empty: it may. `before`: its evictions of earlier cycles."""
+        of = self._strategies[strategy]
+        if before and now - before[-1] < timedelta(seconds=of.cool_down_seconds):
+            return f"{of.cool_down_seconds:g} s between its evictions"
+        recent = [at for at in self._begun.get(strategy, ()) if now - at < RATE_WINDOW]
+        return f"at most {of.evictions_a_minute} evictions a minute" if len(recent) >= of.evictions_a_minute else ""
 
     def forget(self, uid: str) -> None:
         """The pod is no longer placed."""

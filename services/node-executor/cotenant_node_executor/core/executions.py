@@ -7,8 +7,15 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | suppress | a changed quota or CPU set of the best-effort group: old and new value, the figures behind it |
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
+| cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | what these strategies set, or whom they evict |
+| memory-qos, blkio, resctrl, system-config | changed files of these strategies |
+| restored | what no strategy desires any more: initial values; what sysctls, files below /sys and resctrl groups held before |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
-| refusals | the kernel refused a value, or a pod cannot run here; each published once |
+| memory-relief | memory.high of the best-effort group, memory that was reclaimed, with the figures |
+| memory-evict | an eviction for memory, with the figures behind it |
+| refusals | the kernel refused a value, or a pod cannot run here, or evictions wait for their rate; each published once |
+
+A strategy in a dry run publishes what it would do on its own topic, when that changes.
 
 Bound: MAX_CHANGES changes in one event; more are counted in its summary.
 """
@@ -24,11 +31,12 @@ from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.placed import Key
-from cotenant_node_executor.core.plan import Plan
+from cotenant_node_executor.core.plan import Plan, Problems
+from cotenant_node_executor.core.rehearsal import Rehearsed
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
-from cotenant_node_executor.strategies.strategy import Cause, Desired, Evict
+from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Reclaim
 from cotenant_node_executor.targets.address import Place, place_text
-from cotenant_node_executor.targets.interface import Knob, WriteReport, Written
+from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, Written
 
 MAX_CHANGES = 50
 
@@ -47,6 +55,7 @@ class Executions:
         """By topic."""
         self._stopping: set[str] = set()
         self._refused_pods: set[str] = set()
+        self._waiting: tuple[tuple[str, str], ...] = ()
 
     def of_cycle(
         self, core: ExecutorCore, plan: Plan, report: WriteReport, carried_out: Sequence[Order], now: datetime
@@ -57,6 +66,12 @@ class Executions:
             events += self._orders(core, carried_out, now)
         if plan.evictions:
             events += [self._eviction(core, key, strategy, order, now) for key, strategy, order in plan.evictions]
+        if plan.waiting != self._waiting:
+            events += self._evictions_that_wait(core, plan.waiting, now)
+        if plan.problems:
+            events += [self._problems(core, problems, now) for problems in plan.problems]
+        if plan.rehearsed:
+            events += [self._rehearsal(core, rehearsed, now) for rehearsed in plan.rehearsed]
         if report.refused:
             events += self._refused_by_kernel(core, plan, report, now)
         if core.pods.refused or self._refused_pods:
@@ -68,13 +83,16 @@ class Executions:
         for written in report.written:
             winner = plan.targets.winner(written.place, written.attribute)
             if winner is not None:
-                by_topic.setdefault(core.strategies[winner.strategy].topic, []).append((written, winner))
+                topic = core.strategies.get(winner.strategy, RESTORE).topic
+            else:
+                topic, winner = RESTORE.topic, Desired(written.attribute, written.new, RESTORE.name, "no strategy sets it")
+            by_topic.setdefault(topic, []).append((written, winner))
         events: list[Event] = []
         for topic in sorted(by_topic):
             changes = by_topic[topic]
             # Suppression sets the whole best-effort tree by one decision, so its root's file represents the tree.
             first, winner = ([each for each in changes if each[0].attribute in _OF_A_TREE] or changes)[0]
-            strategy = core.strategies[winner.strategy]
+            strategy = core.strategies.get(winner.strategy, RESTORE)
             causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()
             if strategy.cause is Cause.USAGE:
                 causes = (NEWEST_USAGE, *causes)
@@ -124,7 +142,86 @@ class Executions:
             namespace=namespace,
             pod=name,
         )
-        return self._event(topic, execution, (core.placed[key].ref, *((core.slo_ref,) if core.slo_ref else ())), now)
+        causes = [core.placed[key].ref]
+        if core.strategies[strategy].cause is Cause.USAGE:
+            causes.append(NEWEST_USAGE)
+        return self._event(topic, execution, (*causes, *((core.slo_ref,) if core.slo_ref else ())), now)
+
+    def _rehearsal(self, core: ExecutorCore, rehearsed: Rehearsed, now: datetime) -> Event:
+        """What a strategy of a dry run would do."""
+        changes, strategy = rehearsed.changes, core.strategies[rehearsed.strategy]
+        said: list[str] = []
+        if changes:
+            first = changes[0]
+            more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+            file = _target(first.place, first.desired.attribute.value)
+            said.append(f"{file}: {first.old or '?'} -> {first.desired.value}{more}: {first.desired.why}")
+        for order in rehearsed.orders:
+            if isinstance(order, Reclaim):
+                said.append(f"{order.memory_bytes} bytes reclaimed from {order.group}: {order.why}")
+                continue
+            placed = core.pods.of_uid(order.uid)
+            name = f"{placed.placement.namespace}/{placed.placement.name}" if placed is not None else f"uid {order.uid}"
+            said.append(f"{name} evicted: {order.why}")
+        execution = Execution(
+            node=self._node,
+            topic=strategy.topic,
+            summary=f"dry run of {strategy.name}, not done: {'; '.join(said)}",
+            changes=tuple([
+                Change(target=_target(each.place, each.desired.attribute.value), old=each.old, new=each.desired.value)
+                for each in changes[:MAX_CHANGES]
+            ]),
+            figures=core.figures(strategy.name),
+        )
+        causes: tuple[str, ...] = (core.slo_ref,) if core.slo_ref else ()
+        return self._event(strategy.topic, execution, (NEWEST_USAGE, *causes) if strategy.cause is Cause.USAGE else causes, now)
+
+    def _evictions_that_wait(
+        self, core: ExecutorCore, waiting: tuple[tuple[str, str], ...], now: datetime
+    ) -> list[Event]:
+        """Evictions that wait are said when they begin to; not again while any of the strategy's wait."""
+        before = {strategy for strategy, _ in self._waiting}
+        new = [each for each in waiting if each[0] not in before]
+        self._waiting = waiting
+        return [
+            self._event(
+                "refusals",
+                Execution(node=self._node, topic="refusals", summary=f"evictions by {strategy} wait: {why}"),
+                (core.slo_ref,) if core.slo_ref else (),
+                now,
+            )
+            for strategy, why in new
+        ]
+
+    def _problems(self, core: ExecutorCore, problems: Problems, now: datetime) -> Event:
+        more = f" and {len(problems.texts) - 1} more" if len(problems.texts) > 1 else ""
+        execution = Execution(
+            node=self._node,
+            topic="refusals",
+            summary=f"{problems.strategy} cannot do: {problems.texts[0]}{more}",
+            changes=tuple([Change(target="problems", new=each) for each in problems.texts[:MAX_CHANGES]]),
+            figures=core.figures(problems.strategy),
+        )
+        return self._event("refusals", execution, (core.slo_ref,) if core.slo_ref else (), now)
+
+    def of_reclaimed(self, core: ExecutorCore, reclaimed: Sequence[Reclaimed], now: datetime) -> list[Event]:
+        """Events about memory that was reclaimed."""
+        return [self._reclaimed(core, each, now) for each in reclaimed]
+
+    def _reclaimed(self, core: ExecutorCore, reclaimed: Reclaimed, now: datetime) -> Event:
+        topic = core.strategies[reclaimed.strategy].topic
+        asked, error = reclaimed.asked_bytes, f" ({reclaimed.error})" if reclaimed.error else ""
+        execution = Execution(
+            node=self._node,
+            topic=topic,
+            summary=f"{reclaimed.group}: {reclaimed.freed_bytes} bytes freed of {asked} asked{error}: {reclaimed.why}",
+            figures={
+                **core.figures(reclaimed.strategy),
+                "asked.memory-bytes": asked,
+                "freed.memory-bytes": reclaimed.freed_bytes,
+            },
+        )
+        return self._event(topic, execution, (NEWEST_USAGE, *((core.slo_ref,) if core.slo_ref else ())), now)
 
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)

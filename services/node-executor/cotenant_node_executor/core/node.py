@@ -14,6 +14,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from cotenant.events.conditions import TAINT_MEMORY_PRESSURE
 from cotenant.events.envelope import Event
 from cotenant.events.runs import ExecutorStatus
 from cotenant.log.contract import USAGE
@@ -27,7 +28,8 @@ from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, Runtime
 from cotenant_node_executor.sampling.wanted import Wanted
-from cotenant_node_executor.targets.interface import WriteReport
+from cotenant_node_executor.strategies.strategy import Reclaim
+from cotenant_node_executor.targets.interface import Reclaimed, WriteReport
 
 HELD_TRACES = 500
 """Messages whose traces are remembered, at least; those of standing placements always are."""
@@ -59,6 +61,14 @@ class Machine(Protocol):
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
         """Pass orders to the runtime."""
+        ...
+
+    def reclaim(self, orders: Sequence[tuple[str, Reclaim]]) -> None:
+        """Begin to reclaim memory in the background; an order that comes while one is under way is dropped."""
+        ...
+
+    def reclaimed(self) -> Sequence[Reclaimed]:
+        """What was reclaimed since the last call."""
         ...
 
 
@@ -109,8 +119,22 @@ class ExecutorNode:
 
     def start_marker(self, now: datetime) -> Event:
         """Return the executor's own report. Its delivery marks that every earlier message has been folded."""
-        status = msgspec.structs.replace(self._status, boot=self.core.boot)
-        return Event(subject=executor_subject(self.name), data=status, time=now)
+        return Event(subject=executor_subject(self.name), data=self._own_status(), time=now)
+
+    def _own_status(self) -> ExecutorStatus:
+        """The node's report about itself, with the pressure that its strategies see."""
+        status, why = msgspec.structs.replace(self._status, boot=self.core.boot), self.core.memory_pressure
+        if not why:
+            return status
+        taints = (*status.taints, (TAINT_MEMORY_PRESSURE, "", "NoSchedule"))
+        return msgspec.structs.replace(status, memory_pressure=why, taints=taints)
+
+    def _condition(self, now: datetime) -> list[Event]:
+        """The report again where pressure came or went; its figures alone are no reason. Decided again until it is stored."""
+        known = self.core.own
+        if known is None or not self.core.marked or bool(known.memory_pressure) is bool(self.core.memory_pressure):
+            return []
+        return [self.start_marker(now)]
 
     def apply(self, event: Event) -> None:
         """Fold one event."""
@@ -153,9 +177,8 @@ class ExecutorNode:
         """Replace the placeholder NEWEST_USAGE in an event's causes by the last stored usage message."""
         if NEWEST_USAGE not in event.causes:
             return event
-        known = (self._usage_ref,) if self._usage_ref else ()
-        others = tuple(cause for cause in event.causes if cause != NEWEST_USAGE)
-        return msgspec.structs.replace(event, causes=known + others)
+        known = (cause if cause != NEWEST_USAGE else self._usage_ref for cause in event.causes)
+        return msgspec.structs.replace(event, causes=tuple(cause for cause in known if cause))
 
     def step(self, now: datetime, *, sample: bool = True) -> list[Event]:
         """Run one cycle; no events before the load is complete. Usage comes first, so that its reference can be a cause."""
@@ -185,7 +208,10 @@ class ExecutorNode:
             self.refused_values += len(report.refused)
         done = self._executions.of_cycle(core, plan, report, plan.orders, now)
         usage = self._usage(now) if self._window.due(now) or (done and self._early(now, done)) else []
-        return [*usage, *core.decide(now), *done]
+        if plan.reclaims:
+            machine.reclaim(plan.reclaims)
+        done += self._executions.of_reclaimed(core, machine.reclaimed(), now)
+        return [*usage, *core.decide(now), *self._condition(now), *done]
 
     def _usage(self, now: datetime) -> list[Event]:
         self._usage_at = now

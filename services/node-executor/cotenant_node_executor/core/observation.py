@@ -12,7 +12,10 @@ from msgspec import Struct
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowReadings
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Knob
+
+NO_STORAGE = Storage()
 
 
 class Observation(Struct, frozen=True, gc=False):
@@ -29,3 +32,5 @@ class Observation(Struct, frozen=True, gc=False):
     machine: MachineFacts | None = None
     """The same object while nothing of it changes."""
     slow: SlowReadings | None = None
+    storage: Storage = NO_STORAGE
+    """The same object while nothing changed."""

@@ -9,9 +9,12 @@ from collections.abc import Iterable, KeysView, Mapping, Set
 
 from msgspec.structs import replace
 
+from cotenant.events.placements import PlacementPhase
 from cotenant_node_executor.core.placed import DecodedPlacement, Key
 from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.strategies.pod_view import PodView
+
+_TERMINATING = PlacementPhase.TERMINATING
 
 
 class PlacedPods:
@@ -30,6 +33,8 @@ class PlacedPods:
         self.views: Mapping[str, PodView] = self._views
         """The views that strategies read, by group."""
         self._changed: set[str] = set()
+        self.terminating: frozenset[str] = frozenset()
+        """Uids of pods whose placement ends them."""
 
     def put(self, key: Key, placed: DecodedPlacement) -> None:
         """Add a placement; one with the same name is replaced."""
@@ -42,6 +47,8 @@ class PlacedPods:
             self._changed.add(view.group)
         if placed.refusal:
             self._refused[key] = placed
+        if placed.placement.phase is _TERMINATING:
+            self.terminating |= {placed.placement.uid}
 
     def refuse(self, key: Key, reason: str, message: str) -> None:
         """Have the pod of that name not run here, until its placement is another one."""
@@ -55,6 +62,8 @@ class PlacedPods:
         if placed is None:
             return
         self._refused.pop(key, None)
+        if placed.placement.uid in self.terminating:
+            self.terminating -= {placed.placement.uid}
         if self._of_uid.get(placed.placement.uid) == key:
             del self._of_uid[placed.placement.uid]
         if placed.view is not None and self.views.get(placed.view.group) is placed.view:

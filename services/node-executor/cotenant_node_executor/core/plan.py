@@ -8,10 +8,18 @@ from msgspec import Struct
 
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.placed import Key
+from cotenant_node_executor.core.rehearsal import Rehearsed
 from cotenant_node_executor.runtime.interface import Order, Start
-from cotenant_node_executor.strategies.strategy import Evict
+from cotenant_node_executor.strategies.strategy import Evict, Reclaim
 
 NO_GROUPS: frozenset[str] = frozenset()
+
+
+class Problems(Struct, frozen=True, gc=False):
+    """What a strategy was asked for and cannot do: what, where, why."""
+
+    strategy: str
+    texts: tuple[str, ...]
 
 
 class Plan(Struct, frozen=True, gc=False):
@@ -23,6 +31,14 @@ class Plan(Struct, frozen=True, gc=False):
     targets: Composed
     evictions: tuple[tuple[Key, str, Evict], ...] = ()
     """Evictions that begin in this cycle (pod, strategy, order). They are carried out from the next cycle on."""
+    waiting: tuple[tuple[str, str], ...] = ()
+    """Strategies whose evictions wait, and why."""
+    problems: tuple[Problems, ...] = ()
+    """What strategies cannot do and had not said before."""
+    reclaims: tuple[tuple[str, Reclaim], ...] = ()
+    """Memory to reclaim, each with its strategy."""
+    rehearsed: Sequence[Rehearsed] = ()
+    """What strategies of a dry run would do."""
 
 
 NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))

@@ -210,7 +210,9 @@ class ProcessRuntime:
             procs=[str(path) for path in self._driver.procs_paths(group)],
             pid_file=str(files.file("pid")),
             error_file=str(files.file("error")),
-            oom_score_adj=oom_score_adj(pod.pod, container_requests(container).get(MEMORY, 0), self._machine_bytes),
+            oom_score_adj=oom_score_adj(
+                pod.pod, container_requests(container).get(MEMORY, 0), self._machine_bytes, container.name
+            ),
             private_bytes=PRIVATE_BYTES,
         )
         files.file("wait").write_text(f"{order.backoff_seconds}\n", encoding="ascii")

@@ -11,10 +11,9 @@ from posixpath import join
 
 from cotenant_node_executor.sampling.wanted import HostApplication
 from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, Stat
-from cotenant_node_executor.targets.paths import HostApplicationPath, Layout, detect_layout, host_application_dir
+from cotenant_node_executor.targets.paths import Layout, detect_layout, host_application_dir
 
 _KUBELETS = ("kubepods.slice", "kubepods")
-_OWN_TIERS = {"Kubepods": "", "KubepodsBurstable": "burstable", "KubepodsBesteffort": "besteffort"}
 
 
 def kubelet_layout(driver: CgroupDriver) -> Layout | None:
@@ -30,8 +29,7 @@ def kubelet_layout(driver: CgroupDriver) -> Layout | None:
 
 def application_directory(application: HostApplication, layout: Layout | None, own_root: str) -> str:
     """Return the directory; `layout`: a kubelet's, None where there is none; `own_root`: of the executor, below the mount."""
-    path = application.path
-    if layout is None and path is not None and path.base in _OWN_TIERS:
-        parent = join(own_root, _OWN_TIERS[path.base], path.parent_dir.strip("/"))
-        path = HostApplicationPath("CgroupRoot", parent, path.relative_path)
-    return host_application_dir(layout or Layout.SYSTEMD, application.name, application.qos, path)
+    own = application.own_group
+    if layout is None and own is not None:
+        return join(own_root, own)
+    return host_application_dir(layout or Layout.SYSTEMD, application.name, application.qos, application.path)

@@ -6,12 +6,17 @@ Bound: MOST_APPLICATIONS.
 
 from __future__ import annotations
 
+from posixpath import join, normpath
+
 import msgspec
 
 from cotenant.events.resources import NodeSLORendered
+from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.targets.paths import HostApplicationPath
 
 MOST_APPLICATIONS = 32
+OWN_TIERS = {"Kubepods": "", "KubepodsBurstable": "burstable", "KubepodsBesteffort": "besteffort"}
+"""The executor's group for each base of a path that means the pods' groups."""
 WITHOUT_PAGE_CACHE, WITH_HOT_PAGE_CACHE = "usageWithoutPageCache", "usageWithHotPageCache"
 
 
@@ -22,6 +27,19 @@ class HostApplication(msgspec.Struct, frozen=True):
     qos: str = ""
     priority: str = ""
     path: HostApplicationPath | None = None
+
+    @property
+    def base(self) -> str:
+        return self.path.base if self.path is not None else ""
+
+    @property
+    def own_group(self) -> str | None:
+        """Its control group below the executor's root, of which no path leads out; None where it is elsewhere."""
+        path = self.path
+        if path is None or path.base not in OWN_TIERS:
+            return None
+        inner = normpath(join("/", path.parent_dir.strip("/"), path.relative_path.strip("/"))).lstrip("/")
+        return join(OWN_TIERS[path.base], inner) if inner else None
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -54,11 +72,14 @@ _DECODER = msgspec.json.Decoder(_Spec)
 
 def wanted_by(slo: NodeSLORendered | None) -> Wanted:
     """Return what a node SLO asks for."""
-    if slo is None:
-        return Wanted()
+    return _wanted_by(slo) if slo is not None else Wanted()
+
+
+@by_identity
+def _wanted_by(slo: NodeSLORendered) -> Wanted:
     try:
         listed = _DECODER.decode(slo.spec).host_applications or ()
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         listed = ()
     applications = {each.name: _application(each) for each in listed if each.name}
     policy = slo.memory_collect_policy

@@ -29,12 +29,19 @@ Key = tuple[str, Knob]
 SIMULATED_KNOBS = (
     Knob.CPU_SHARES,
     Knob.CPU_QUOTA,
+    Knob.CPU_BURST,
     Knob.CPUSET_CPUS,
     Knob.CPU_IDLE,
     Knob.MEMORY_LIMIT,
 )
 _UNCHANGED = WriteReport()
-_START = {Knob.CPU_QUOTA: UNLIMITED, Knob.MEMORY_LIMIT: UNLIMITED, Knob.CPU_IDLE: "0", Knob.CPU_SHARES: "1024"}
+_START = {
+    Knob.CPU_QUOTA: UNLIMITED,
+    Knob.CPU_BURST: "0",
+    Knob.MEMORY_LIMIT: UNLIMITED,
+    Knob.CPU_IDLE: "0",
+    Knob.CPU_SHARES: "1024",
+}
 _FILE_OF = {knob: knob.value for knob in SIMULATED_KNOBS}
 
 
@@ -46,8 +53,8 @@ class SimulatedFiles:
         self._inherits = version is CgroupVersion.V1
         """Whether a group's CPU set is its parent's until it has one of its own, and the hierarchy is checked."""
         self._cpus = cpus
-        self._all_cpus = format_cpu_list(cpus) if self._inherits else ""
-        """The CPU set of the root, and on v1 of every new group: a copy of its parent's."""
+        self._all_cpus = format_cpu_list(cpus)
+        """The CPU set of the root; of every group without one of its own it is its parent's."""
         self._texts: dict[str, dict[Knob, str]] = {}
         """File values by group; groups without an entry have the initial values."""
 
@@ -56,7 +63,7 @@ class SimulatedFiles:
         text = self.of(group).get(knob)
         if text is not None:
             return text
-        if self._inherits and knob is Knob.CPUSET_CPUS:
+        if knob is Knob.CPUSET_CPUS:
             return self.read(_parent(group), knob) if group else self._all_cpus
         return ""
 

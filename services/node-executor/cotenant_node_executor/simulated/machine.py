@@ -28,13 +28,16 @@ from cotenant_node_executor.simulated.files import SIMULATED_KNOBS, SimulatedFil
 from cotenant_node_executor.simulated.groups import SimulatedGroups
 from cotenant_node_executor.simulated.sampler import BOUND_CPUS, BOUND_QUOTA, OutOfMemory, SimulatedSampler
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor
+from cotenant_node_executor.strategies.strategy import Reclaim, Strategy
 from cotenant_node_executor.targets.address import Attribute, NonCgroup
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
     Capabilities,
     CgroupVersion,
     KnobSupport,
+    Reclaimed,
     WriteReport,
     Written,
 )
@@ -138,6 +141,14 @@ class SimulatedMachine:
             self.runtime.carry_out(order, now)
 
 
+    def reclaim(self, orders: Sequence[tuple[str, Reclaim]]) -> None:
+        """Simulated pods have no page cache, so there is nothing to reclaim."""
+
+    def reclaimed(self) -> Sequence[Reclaimed]:
+        """Nothing was reclaimed."""
+        return ()
+
+
 _UNCHANGED = WriteReport()
 
 
@@ -198,6 +209,7 @@ def simulated_node(
     devices: Mapping[str, int] | None = None,
     labels: Mapping[str, str] | None = None,
     outlived: bool = True,
+    strategies: tuple[Strategy, ...] = STRATEGIES,
 ) -> ExecutorNode:
     """Build a simulated node, ready for `start_marker`, `apply` and `step`; `devices`: additional resources in its capacity.
 
@@ -211,6 +223,6 @@ def simulated_node(
         root=f"simulated/{name}",
         knobs={knob.value: KnobSupport(True) for knob in SIMULATED_KNOBS},
     )
-    core = ExecutorCore(facts, capabilities, boot, plain_processes=False)
+    core = ExecutorCore(facts, capabilities, boot, plain_processes=False, strategies=strategies)
     status = simulated_status(facts, boot, version, devices or {}, labels or {})
     return ExecutorNode(core, SimulatedMachine(facts, seed, cgroup, outlived=outlived), status, periods or Periods())

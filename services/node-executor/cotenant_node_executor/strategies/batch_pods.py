@@ -6,8 +6,10 @@ works by quota, batch pods have no quota of their own: the kernel refuses a pare
 
 from __future__ import annotations
 
+from cotenant.events.resources import NodeSLORendered
 from cotenant_node_executor.strategies.batch_values import CgroupValues, batch_values, quota_enabled
 from cotenant_node_executor.strategies.pod_view import BatchAmounts, PodShape
+from cotenant_node_executor.strategies.sections import THRESHOLD, is_dry_run
 from cotenant_node_executor.strategies.strategy import Cause, Desired, PodDesired, Policy, Strategy
 from cotenant_node_executor.targets.interface import Knob
 
@@ -18,8 +20,7 @@ def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
     """Values of a pod labelled BE that states batch resources; nothing for others."""
     if not any(container.batch is not None for container in pod.containers):
         return PodDesired()
-    slo = policy.slo
-    use_quota = quota_enabled(slo.enable, slo.cpu_suppress_policy) if slo is not None else True
+    use_quota = has_quota(policy.slo)
     amounts = [container.batch or BatchAmounts("") for container in pod.containers]
     return PodDesired(
         pod=_desired(batch_values(pod.qos, amounts, use_quota=use_quota)),
@@ -28,6 +29,13 @@ def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
             for container in pod.containers
         ),
     )
+
+
+def has_quota(slo: NodeSLORendered | None) -> bool:
+    """Whether batch pods have quotas of their own. A suppression that is a dry run sets none for their tree."""
+    if slo is None or is_dry_run(slo, THRESHOLD):
+        return True
+    return quota_enabled(slo.enable, slo.cpu_suppress_policy)
 
 
 def _desired(values: CgroupValues | None) -> tuple[Desired, ...]:

@@ -22,6 +22,7 @@ from cotenant_node_executor.strategies.group_identity import (
     pod_identity,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodShape
+from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities, Knob
@@ -91,4 +92,6 @@ def _inputs(policy: Policy) -> frozenset[Input]:
     return frozenset(() if bvt_rule(policy.slo, policy.capabilities) is None else (Input.PODS,))
 
 
-STRATEGY = Strategy(name=NAME, topic="identity", sets=(Knob.CPU_BVT,), decide=decide, inputs=_inputs)
+STRATEGY = Strategy(
+    name=NAME, topic="identity", sets=(Knob.CPU_BVT,), decide=decide, inputs=_inputs, section=QOS
+)

@@ -19,6 +19,7 @@ from cotenant_node_executor.strategies.group_identity import IdentityRule
 from cotenant_node_executor.strategies.identity import effective_identity, rule_of
 from cotenant_node_executor.strategies.pod_values import group_shares
 from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodShape
+from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Decision, Desired, DesiredValues, Input, PodDesired, Policy, Strategy
 from cotenant_node_executor.targets.address import Place
@@ -74,5 +75,11 @@ def _inputs(policy: Policy) -> frozenset[Input]:
 
 
 STRATEGY = Strategy(
-    name=NAME, topic="identity", sets=(Knob.CPU_IDLE, Knob.CPU_SHARES), of_pod=of_pod, decide=decide, inputs=_inputs
+    name=NAME,
+    topic="identity",
+    sets=(Knob.CPU_IDLE, Knob.CPU_SHARES),
+    of_pod=of_pod,
+    decide=decide,
+    inputs=_inputs,
+    section=QOS,
 )

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Container, Pod, PodSpec, Resources
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import KubeQoS, QoSClass, kube_qos, qos_raw
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import (
@@ -23,11 +24,14 @@ from cotenant.model.names import (
     BATCH_MEMORY,
     CPU,
     MEMORY,
+    MID_CPU,
 )
 from cotenant.model.quantities import QuantityError, parse_value, resource_amount
+from cotenant_node_executor.strategies.allocation import resource_status
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 
 ANNOTATION_CPU_QOS = "koordinator.sh/cpuQOS"
+ANNOTATION_MEMORY_QOS = "koordinator.sh/memoryQOS"
 BESTEFFORT = "besteffort"
 BURSTABLE = "burstable"
 REMEMBERED_SHAPES = 256
@@ -41,6 +45,7 @@ class BatchAmounts(Struct, frozen=True):
     request_cpu_milli: int | None = None
     limit_cpu_milli: int | None = None
     limit_memory_bytes: int | None = None
+    request_memory_bytes: int | None = None
 
 
 class ContainerShape(Struct, frozen=True, cache_hash=True):
@@ -50,6 +55,7 @@ class ContainerShape(Struct, frozen=True, cache_hash=True):
     limit_cpu_milli: int | None
     limit_memory_bytes: int | None
     batch: BatchAmounts | None
+    request_memory_bytes: int | None = None
 
 
 class PodShape(Struct, frozen=True, cache_hash=True):
@@ -63,6 +69,10 @@ class PodShape(Struct, frozen=True, cache_hash=True):
     holds_cpus: bool
     identity: str | None
     """The CPU identity that the pod's annotation requests."""
+    request_memory_bytes: int = 0
+    """Of the whole pod, as Kubernetes counts it: with init containers."""
+    memory_qos: str | None = None
+    """The memory QoS that the pod's annotation requests."""
 
 
 class PodView(Struct, frozen=True, gc=False):
@@ -78,10 +88,27 @@ class PodView(Struct, frozen=True, gc=False):
     bound_cpus: frozenset[int]
     problem: str = ""
     """The error of an unreadable annotation, which counts as absent."""
+    manifest: Pod = Pod()
+    cpu_nodes: tuple[int, ...] = ()
+    """The NUMA nodes that the scheduler gave it CPU of."""
+    mid_cpu_milli: int = 0
+    """The sum of its containers' requests of mid-cpu."""
 
     @property
     def qos(self) -> QoSClass:
         return self.shape.qos
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.manifest.metadata.labels
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        return self.manifest.metadata.annotations
+
+    @property
+    def priority(self) -> int | None:
+        return self.manifest.spec.priority
 
     @property
     def kube_qos(self) -> KubeQoS:
@@ -90,10 +117,6 @@ class PodView(Struct, frozen=True, gc=False):
 
 class _ExtendedSpec(Struct, frozen=True, rename="camel"):
     containers: dict[str, Resources] = {}
-
-
-class _ResourceStatus(Struct, frozen=True, rename="camel"):
-    cpuset: str = ""
 
 
 def pod_group(uid: str, qos: KubeQoS) -> str:
@@ -110,27 +133,45 @@ def pod_view(pod: Pod) -> PodView:
     group = pod_group(pod.metadata.uid, kubernetes)
     containers = _stated(pod.spec)
     bound: frozenset[int] = frozenset()
+    nodes: tuple[int, ...] = ()
     problems: list[str] = []
     if annotations:
         extended = _extended(annotations, problems)
         if extended:
             containers = tuple([_with_batch(*each, extended) for each in zip(pod.spec.containers, containers, strict=True)])
-        bound = _bound(annotations, problems)
+        bound, nodes = _allocated(annotations, problems)
     return PodView(
         uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         group=group,
         groups=(group, *[f"{group}/{entry.name}" for entry in pod.spec.containers]),
-        shape=_shape(qos_raw(pod), kubernetes, containers, bool(bound), annotations.get(ANNOTATION_CPU_QOS)),
+        shape=_shape(
+            qos_raw(pod),
+            kubernetes,
+            containers,
+            bool(bound),
+            annotations.get(ANNOTATION_CPU_QOS),
+            pod_requests(pod).get(MEMORY, 0),
+            annotations.get(ANNOTATION_MEMORY_QOS),
+        ),
         bound_cpus=bound,
         problem="; ".join(problems),
+        cpu_nodes=nodes,
+        manifest=pod,
+        mid_cpu_milli=_mid(pod.spec),
     )
 
 
 @lru_cache(maxsize=REMEMBERED_SHAPES)
 def _shape(
-    qos: QoSClass, kubernetes: KubeQoS, containers: tuple[ContainerShape, ...], holds_cpus: bool, identity: str | None
+    qos: QoSClass,
+    kubernetes: KubeQoS,
+    containers: tuple[ContainerShape, ...],
+    holds_cpus: bool,
+    identity: str | None,
+    request_memory_bytes: int,
+    memory_qos: str | None,
 ) -> PodShape:
     return PodShape(
         qos=qos,
@@ -139,6 +180,8 @@ def _shape(
         requested_milli=sum([container.request_cpu_milli or 0 for container in containers]),
         holds_cpus=holds_cpus,
         identity=identity,
+        request_memory_bytes=request_memory_bytes,
+        memory_qos=memory_qos,
     )
 
 
@@ -148,12 +191,20 @@ def _stated(spec: PodSpec) -> tuple[ContainerShape, ...]:
     return tuple([_container(container.name, container.resources) for container in spec.containers])
 
 
+@by_identity
+def _mid(spec: PodSpec) -> int:
+    """The requests of mid-cpu in the containers' own specs."""
+    stated = ({**each.resources.limits, **each.resources.requests}.get(MID_CPU, 0) for each in spec.containers)
+    return sum([parse_value(quantity) for quantity in stated])
+
+
 def _container(name: str, own: Resources) -> ContainerShape:
     return ContainerShape(
         request_cpu_milli=_amount({**own.limits, **own.requests}, CPU),
         limit_cpu_milli=_amount(own.limits, CPU),
         limit_memory_bytes=_amount(own.limits, MEMORY),
         batch=_batch(name, own),
+        request_memory_bytes=_amount({**own.limits, **own.requests}, MEMORY),
     )
 
 
@@ -182,6 +233,7 @@ def _batch(name: str, resources: Resources) -> BatchAmounts | None:
         request_cpu_milli=value({**resources.limits, **resources.requests}, BATCH_CPU),
         limit_cpu_milli=value(resources.limits, BATCH_CPU),
         limit_memory_bytes=value(resources.limits, BATCH_MEMORY),
+        request_memory_bytes=value({**resources.limits, **resources.requests}, BATCH_MEMORY),
     )
 
 
@@ -199,12 +251,13 @@ def _extended(annotations: Mapping[str, str], problems: list[str]) -> dict[str, 
     return found
 
 
-def _bound(annotations: Mapping[str, str], problems: list[str]) -> frozenset[int]:
-    text = annotations.get(ANNOTATION_RESOURCE_STATUS)
-    if text is None:
-        return frozenset()
+def _allocated(annotations: Mapping[str, str], problems: list[str]) -> tuple[frozenset[int], tuple[int, ...]]:
+    """The pod's own CPUs, and the NUMA nodes that it has CPU of."""
     try:
-        return frozenset(parse_cpu_list(msgspec.json.decode(text, type=_ResourceStatus).cpuset))
-    except (msgspec.MsgspecError, ValueError) as error:
-        problems.append(f"annotation {ANNOTATION_RESOURCE_STATUS}: {error}")
-        return frozenset()
+        status = resource_status(annotations)
+        return frozenset(parse_cpu_list(status.cpuset)), status.cpu_nodes
+    except ValueError as error:
+        text = str(error)
+        where = f"annotation {ANNOTATION_RESOURCE_STATUS}: "
+        problems.append(text if text.startswith(where) else f"{where}{text}")
+        return frozenset(), ()

@@ -4,17 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cotenant_node_executor.strategies import batch_pods, identity, idle, pod_values, suppress
+from cotenant_node_executor.strategies import (
+    batch_pods,
+    cpu_normalization,
+    cpusets,
+    identity,
+    idle,
+    pod_values,
+    suppress,
+    system_config,
+)
+from cotenant_node_executor.strategies.cache import resctrl
+from cotenant_node_executor.strategies.core_sched import strategy as core_sched
+from cotenant_node_executor.strategies.cpu_burst import strategy as cpu_burst
+from cotenant_node_executor.strategies.cpu_evict import strategy as cpu_evict
+from cotenant_node_executor.strategies.disk import blkio
+from cotenant_node_executor.strategies.gates import DEFAULT_GATES
+from cotenant_node_executor.strategies.memory import evict as memory_evict
+from cotenant_node_executor.strategies.memory import oom_scores
+from cotenant_node_executor.strategies.memory import qos as memory_qos
+from cotenant_node_executor.strategies.memory import relief as memory_relief
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.address import Attribute
 
-STRATEGIES: tuple[Strategy, ...] = (
-    suppress.STRATEGY,
-    identity.STRATEGY,
-    idle.STRATEGY,
-    batch_pods.STRATEGY,
-    pod_values.STRATEGY,
-)
+
+def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
+    """The strategies of a node on which these feature gates are on."""
+    return (
+        suppress.STRATEGY,
+        core_sched.STRATEGY,
+        identity.STRATEGY,
+        idle.STRATEGY,
+        cpusets.STRATEGY,
+        cpu_burst.STRATEGY,
+        cpu_normalization.STRATEGY,
+        cpu_evict.STRATEGY,
+        batch_pods.STRATEGY,
+        pod_values.STRATEGY,
+        memory_qos.STRATEGY,
+        oom_scores.STRATEGY,
+        memory_relief.strategy(gates),
+        memory_evict.strategy(gates),
+        blkio.STRATEGY,
+        resctrl.STRATEGY,
+        system_config.STRATEGY,
+    )
+
+
+STRATEGIES: tuple[Strategy, ...] = strategies_of(DEFAULT_GATES)
 
 
 def precedence(strategies: Sequence[Strategy]) -> dict[Attribute, tuple[str, ...]]:

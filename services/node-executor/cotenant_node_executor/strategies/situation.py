@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.qos import QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Capabilities, Knob
 
 _BELOW_BESTEFFORT = f"{BESTEFFORT}/"
@@ -27,6 +29,16 @@ class Processor(Struct, frozen=True):
     node: int
 
 
+class ResctrlFacts(Struct, frozen=True):
+    """What the resctrl file system of this machine offers. `root_schemata`: the root's text, whose domains have the ids that
+    every group's have; `cbm_mask`: all cache ways, in hexadecimal; `in_mbps`: memory bandwidth is in MB/s, else in percent."""
+
+    root_schemata: str
+    cbm_mask: str
+    vendor: str
+    in_mbps: bool = False
+
+
 class NodeFacts(Struct, frozen=True):
     """Size and topology of this machine."""
 
@@ -35,6 +47,11 @@ class NodeFacts(Struct, frozen=True):
     allocatable_milli: int
     memory_bytes: int
     processors: tuple[Processor, ...]
+    kubelet_cpu_policy: str = ""
+    """CPU manager policy of the kubelet that runs the pods; "" where there is none."""
+    manages_batch_cpus: bool = False
+    """Batch pods are bound to the NUMA nodes that they were given, instead of being suppressed (koordlet's BECPUManager)."""
+    resctrl: ResctrlFacts | None = None
 
 
 class BestEffortTree(Struct, frozen=True):
@@ -63,6 +80,18 @@ class Situation(Struct, frozen=True):
     """The sum of the burstable pods' CPU requests."""
     identity_sysctl: int | None = None
     """Group identity's sysctl, None where this kernel has none."""
+    resources: NodeResources | None = None
+    """The overcommitted resources of the node, None before they are known."""
+    evicting: frozenset[str] = frozenset()
+    """Uids of pods that are being ended: their usage and requests are about to go."""
+    storage: Storage = Storage()
+    """This machine's block devices."""
+
+    @property
+    def offered(self) -> Mapping[str, int]:
+        """The batch and mid resources that the node offers, by name; empty while they are unknown or withdrawn."""
+        resources = self.resources
+        return {} if resources is None or resources.withdrawn else overcommitted_amounts(resources)
 
 
 def holding_cpus(pods: Iterable[PodView]) -> tuple[PodView, ...]:

@@ -63,7 +63,16 @@ class Reset(Struct, frozen=True):
     why: str
 
 
-StrategyOrder = Evict | Reset
+class Reclaim(Struct, frozen=True):
+    """Have the kernel take back memory of a group that it can do without: page cache first. Once, in the background; what was
+    freed is published."""
+
+    group: str
+    memory_bytes: int
+    why: str
+
+
+StrategyOrder = Evict | Reset | Reclaim
 
 
 class Decision(Struct, frozen=True):
@@ -72,6 +81,10 @@ class Decision(Struct, frozen=True):
     values: DesiredValues = {}
     orders: tuple[StrategyOrder, ...] = ()
     memory: Struct | None = None
+    keep: bool = False
+    """The values of the last decision stay, whatever `values` says: there is nothing to decide from."""
+    problems: tuple[str, ...] = ()
+    """What the policy or an annotation asks for and cannot be done: what, where, why. Published when it changes."""
 
 
 class Input(Enum):
@@ -83,6 +96,8 @@ class Input(Enum):
     """The best-effort tree or the pods' exclusive CPUs changed."""
     USAGE = "usage"
     """The sample or a watched file differs from the last one."""
+    RESOURCES = "resources"
+    """The overcommitted resources of the node changed."""
     CYCLE = "cycle"
     """Every cycle; a node with such a strategy is never idle."""
 
@@ -107,7 +122,8 @@ def _no_figures(_memory: Struct | None) -> dict[str, int]:
 
 class Strategy(Struct, frozen=True):
     """One strategy. `sets`: the attributes that it may desire; any other is an error. `topic`, `cause`: of the events on
-    EXECUTION about its changes. `figures`: the numbers in those events, from the memory of the decision."""
+    EXECUTION about its changes. `figures`: the numbers in those events, from the memory of the decision. The evictor begins no
+    evictions of it within `cool_down_seconds` of its last ones, and at most `evictions_a_minute`."""
 
     name: str
     topic: str
@@ -117,3 +133,13 @@ class Strategy(Struct, frozen=True):
     inputs: Callable[[Policy], frozenset[Input]] = _no_inputs
     cause: Cause = Cause.POLICY
     figures: Callable[[Struct | None], dict[str, int]] = _no_figures
+    pressure: Callable[[Struct | None], str] | None = None
+    """From the memory of its last decision: why the node shall get no further best-effort pods; empty for no reason."""
+    cool_down_seconds: float = 0.0
+    evictions_a_minute: int = 30
+    section: str = ""
+    """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""
+
+
+RESTORE = Strategy(name="restore", topic="restored", sets=())
+"""Stands for initial values of what no strategy desires any more; every strategy takes precedence."""

@@ -6,6 +6,7 @@ node SLO or no usage yet).
 | node SLO | quota of the best-effort group | CPU sets of the best-effort tree |
 |---|---|---|
 | disabled | unlimited | widest |
+| enabled, and batch CPUs are managed by NUMA node | unlimited | widest, except pods that were given NUMA nodes |
 | policy cfsQuota | from the quantity | widest |
 | policy cpuset, or any other text | unlimited | from the quantity |
 
@@ -22,8 +23,10 @@ from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.batch_values import CFS_QUOTA
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
+from cotenant_node_executor.strategies.sections import THRESHOLD
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, DesiredValues, Input, Policy, Strategy
 from cotenant_node_executor.strategies.suppress_cfs import next_quota
@@ -34,6 +37,7 @@ from cotenant_node_executor.strategies.suppress_cpuset import (
     with_dead_band,
 )
 from cotenant_node_executor.strategies.suppress_quantity import (
+    HostApplication,
     PodClass,
     UsageSplit,
     reserved_milli,
@@ -79,7 +83,7 @@ def suppress(situation: Situation) -> Suppression | None:
     slo = situation.slo
     if slo is None:
         return None
-    if not slo.enable:
+    if not slo.enable or situation.node.manages_batch_cpus:
         return Suppression(policy=OFF, values=_values(UNLIMITED, OFF, _widest(situation)))
     snapshot = situation.snapshot
     if snapshot is None or snapshot.node.cpu_milli is None:
@@ -113,6 +117,12 @@ def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> Us
         float(reserved_milli(situation.node.capacity_milli, situation.node.allocatable_milli, annotated)),
         [*(PodClass(pod.uid, pod.qos, pod.kube_qos) for pod in situation.pods.values()), *_ended_batch(situation, snapshot)],
         used,
+        [HostApplication(each.name, each.qos, each.base) for each in wanted_by(situation.slo).host_applications],
+        {
+            name: float(each.usage.cpu_milli)
+            for name, each in snapshot.host_applications.items()
+            if each.usage.cpu_milli is not None
+        },
     )
 
 
@@ -166,8 +176,11 @@ def _widest(situation: Situation) -> Mapping[str, Desired]:
 
 
 def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
-    """The same CPU list for the whole best-effort tree, except pods with exclusive CPUs."""
-    levels = [[group for group in situation.tree.groups if group.count("/") == depth] for depth in range(3)]
+    """The same CPU list for the whole best-effort tree, except pods with exclusive CPUs, or bound to NUMA nodes."""
+    groups = situation.tree.groups
+    if situation.node.manages_batch_cpus:
+        groups = groups - {group for pod in situation.pods.values() if pod.cpu_nodes for group in pod.groups[1:]}
+    levels = [[group for group in groups if group.count("/") == depth] for depth in range(3)]
     targets = cpuset_targets(cpus, cpus, False, levels)
     return {group: Desired(Knob.CPUSET_CPUS, targets[group], NAME, why) for group in sorted(targets)}
 
@@ -175,7 +188,7 @@ def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
 def decide(situation: Situation, _memory: Struct | None) -> Decision:
     """This cycle's suppression as a decision; its memory holds the figures for the events."""
     decided = suppress(situation)
-    return Decision(decided.values, memory=decided) if decided is not None else Decision()
+    return Decision(decided.values, memory=decided) if decided is not None else Decision(keep=True)
 
 
 def _inputs(policy: Policy) -> frozenset[Input]:
@@ -206,4 +219,5 @@ STRATEGY = Strategy(
     inputs=_inputs,
     cause=Cause.USAGE,
     figures=_figures,
+    section=THRESHOLD,
 )

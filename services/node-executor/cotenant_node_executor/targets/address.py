@@ -4,9 +4,12 @@
 |---|---|---|
 | `str`, a control group below the executor's root | `Knob` | text in cgroup v1's units |
 | `Sysctl`, a file below /proc/sys | `SysctlAttribute` | the file's text |
+| `SysFile`, a file below /sys | `SysFileAttribute` | the file's text; words of it |
 | `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list; slice in ns; cookie: a thread's id |
+| `OomScore`, the processes of a control group | `OomScoreAttribute` | -1000 .. 1000 |
 | `TcClass`, an HTB class of a network device | `TcAttribute` | bits a second |
-| `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids with commas |
+| `Processes`, all of a control group | `ProcessAttribute` | name of their core-scheduling group; "" for none |
+| `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids or groups with commas |
 
 Pure: the cgroup drivers and `other.accessors` read and write.
 """
@@ -50,8 +53,11 @@ class Knob(Enum):
     BLKIO_READ_IOPS = "blkio.throttle.read_iops_device"
     BLKIO_WRITE_IOPS = "blkio.throttle.write_iops_device"
     BLKIO_COST_WEIGHT = "blkio.cost.weight"
+    BLKIO_COST_QOS = "blkio.cost.qos"
+    BLKIO_COST_MODEL = "blkio.cost.model"
     IO_MAX = "io.max"
     IO_WEIGHT = "io.weight"
+    IO_LATENCY = "io.latency"
     PIDS_MAX = "pids.max"
 
 
@@ -68,6 +74,20 @@ class SysctlAttribute(Enum):
     VALUE = "value"
 
 
+class SysFile(Struct, frozen=True, cache_hash=True):
+    """A file below /sys, e.g. "kernel/mm/memcg_reaper/reap_background"."""
+
+    name: str
+
+
+class SysFileAttribute(Enum):
+    """`VALUE` is the file's text; `WORDS` are words that the file shall have among others, each written by itself."""
+
+    __hash__ = object.__hash__
+    VALUE = "value"
+    WORDS = "words"
+
+
 class Thread(Struct, frozen=True, cache_hash=True):
     """One thread of this host, by thread id."""
 
@@ -82,6 +102,32 @@ class ThreadAttribute(Enum):
     AFFINITY = "affinity"
     SLICE = "slice"
     COOKIE = "cookie"
+
+
+class Processes(Struct, frozen=True, cache_hash=True):
+    """The processes of a control group below the executor's root, those that come later included."""
+
+    group: str
+
+
+class ProcessAttribute(Enum):
+    """What processes have in common. Those of one core-scheduling group share a cookie."""
+
+    __hash__ = object.__hash__
+    CORE_GROUP = "core-group"
+
+
+class OomScore(Struct, frozen=True, cache_hash=True):
+    """The `oom_score_adj` of all processes of a control group below the executor's root."""
+
+    group: str
+
+
+class OomScoreAttribute(Enum):
+    """The single attribute."""
+
+    __hash__ = object.__hash__
+    ADJUSTMENT = "oom_score_adj"
 
 
 class TcClass(Struct, frozen=True, cache_hash=True):
@@ -106,16 +152,28 @@ class ResctrlGroup(Struct, frozen=True, cache_hash=True):
 
 
 class ResctrlAttribute(Enum):
-    """`schemata` is rewritten line by line; `tasks` lists thread ids to add to the group, others stay."""
+    # Attributes are written in the order of their names: threads move into a group that has its schemata.
+    """`schemata` is rewritten line by line; `tasks` lists thread ids to add to the group, others stay; `threads-of` lists
+    groups below the executor's root whose threads belong to the group, whenever they come."""
 
     __hash__ = object.__hash__
     SCHEMATA = "schemata"
     TASKS = "tasks"
+    CONTROL_GROUPS = "threads-of"
 
 
-NonCgroup = Sysctl | Thread | ResctrlGroup | TcClass
+NonCgroup = Sysctl | SysFile | Thread | Processes | OomScore | ResctrlGroup | TcClass
 Place = str | NonCgroup
-Attribute = Knob | SysctlAttribute | ThreadAttribute | ResctrlAttribute | TcAttribute
+Attribute = (
+    Knob
+    | SysctlAttribute
+    | SysFileAttribute
+    | ThreadAttribute
+    | ProcessAttribute
+    | OomScoreAttribute
+    | ResctrlAttribute
+    | TcAttribute
+)
 
 INITIAL_VALUES: dict[Attribute, str] = {
     Knob.CPU_SHARES: "1024",
@@ -129,6 +187,7 @@ INITIAL_VALUES: dict[Attribute, str] = {
     ThreadAttribute.POLICY: "other",
     ThreadAttribute.SLICE: "0",
     ThreadAttribute.COOKIE: "0",
+    ProcessAttribute.CORE_GROUP: "",
 }
 """Values of a new group or thread; a reset writes these."""
 
@@ -140,8 +199,14 @@ def place_text(place: Place) -> str:
             return place
         case Sysctl():
             return f"sysctl/{place.name}"
+        case SysFile():
+            return f"sys/{place.name}"
         case Thread():
             return f"thread/{place.tid}"
+        case Processes():
+            return f"processes/{place.group}"
+        case OomScore():
+            return f"oom/{place.group}"
         case ResctrlGroup():
             return f"resctrl/{place.name}"
         case TcClass():

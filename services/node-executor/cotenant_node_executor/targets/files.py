@@ -6,7 +6,7 @@ kernel. Files that only the Anolis kernel has are registered too: probing finds 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -75,15 +75,29 @@ def _uclamp(text: str) -> None:
 
 
 def _device_line(text: str) -> None:
-    """``<major>:<minor> <value...>``; one device per write."""
-    device, _, value = text.partition(" ")
-    major, colon, minor = device.partition(":")
-    if not (colon and major.isdecimal() and minor.isdecimal() and value.strip()):
-        raise InvalidValueError(f"{text!r} is not '<major>:<minor> <value>'")
+    """``<major>:<minor> <value...>``; one device a line, each written by itself."""
+    for line in text.split("\n"):
+        device, _, value = line.partition(" ")
+        major, colon, minor = device.partition(":")
+        if not (colon and major.isdecimal() and minor.isdecimal() and value.strip()):
+            raise InvalidValueError(f"{line!r} is not '<major>:<minor> <value>'")
+
+
+def _cost_weight(text: str) -> None:
+    _device_line(text)
+    for line in text.split("\n"):
+        _between(1, 100)(line.partition(" ")[2])
 
 
 def _weight(text: str) -> None:
-    _between(1, 10000)(text.removeprefix("default "))
+    """One weight for all devices, or a line for each."""
+    if ":" not in text:
+        _between(1, 10000)(text.removeprefix("default "))
+        return
+    _device_line(text)
+    for line in text.split("\n"):
+        if line.partition(" ")[2] != "default":
+            _between(1, 10000)(line.partition(" ")[2])
 
 
 def _v2_max(text: str) -> str:
@@ -164,9 +178,12 @@ KNOB_FILES: dict[Knob, KnobFile] = {
     Knob.BLKIO_WRITE_BPS: _v1_only("blkio.throttle.write_bps_device", _device_line),
     Knob.BLKIO_READ_IOPS: _v1_only("blkio.throttle.read_iops_device", _device_line),
     Knob.BLKIO_WRITE_IOPS: _v1_only("blkio.throttle.write_iops_device", _device_line),
-    Knob.BLKIO_COST_WEIGHT: _v1_only("blkio.cost.weight", _between(1, 100)),
+    Knob.BLKIO_COST_WEIGHT: _v1_only("blkio.cost.weight", _cost_weight),
+    Knob.BLKIO_COST_QOS: _v1_only("blkio.cost.qos", _device_line),
+    Knob.BLKIO_COST_MODEL: _v1_only("blkio.cost.model", _device_line),
     Knob.IO_MAX: KnobFile("io", None, "io.max", _device_line),
     Knob.IO_WEIGHT: KnobFile("io", None, "io.weight", _weight),
+    Knob.IO_LATENCY: KnobFile("io", None, "io.latency", _device_line),
     Knob.PIDS_MAX: KnobFile(
         "pids",
         "pids.max",
@@ -227,12 +244,41 @@ PAGE_BYTES = 4096
 _PAGE_ROUNDED = frozenset((Knob.MEMORY_LIMIT, Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH))
 _CPU_LISTS = frozenset((Knob.CPUSET_CPUS, Knob.CPUSET_MEMS))
 _UCLAMP = frozenset((Knob.CPU_UCLAMP_MIN, Knob.CPU_UCLAMP_MAX))
-_BY_DEVICE = frozenset((Knob.BLKIO_READ_BPS, Knob.BLKIO_WRITE_BPS, Knob.BLKIO_READ_IOPS, Knob.BLKIO_WRITE_IOPS, Knob.IO_MAX))
+BY_DEVICE = frozenset((
+    Knob.BLKIO_READ_BPS,
+    Knob.BLKIO_WRITE_BPS,
+    Knob.BLKIO_READ_IOPS,
+    Knob.BLKIO_WRITE_IOPS,
+    Knob.BLKIO_COST_WEIGHT,
+    Knob.BLKIO_COST_QOS,
+    Knob.BLKIO_COST_MODEL,
+    Knob.IO_MAX,
+    Knob.IO_WEIGHT,
+    Knob.IO_LATENCY,
+))
+"""Files with a line for each device, which the kernel takes one by one."""
+_UNSET_WORDS = ("0", "default", "target=0", "enable=0")
+"""What a device without a line has."""
 
 
-def _device_value(content: str, device: str) -> set[str]:
-    lines = (line.split() for line in content.split("\n"))
-    return {word for line in lines if line and line[0] == device for word in line[1:]}
+def _number_or_text(text: str) -> float | str:
+    """The kernel shows some numbers with decimals."""
+    return float(text) if text.replace(".", "", 1).isdecimal() and text.isascii() else text
+
+
+def _words(words: Iterable[str]) -> set[tuple[str, float | str]]:
+    split = (word.rpartition("=") for word in words)
+    return {(name, _number_or_text(value)) for name, _, value in split}
+
+
+def _device_holds(line: str, present: str) -> bool:
+    """Whether a device's line shows these words among others; a device without a line has no bounds."""
+    device, *wanted = line.split()
+    lines = (each.split() for each in present.split("\n"))
+    found = [each[1:] for each in lines if each and each[0] == device]
+    if not found:
+        return all(word in _UNSET_WORDS or word.endswith("=max") for word in wanted)
+    return _words(wanted) <= _words(word for each in found for word in each)
 
 
 def holds(version: CgroupVersion, knob: Knob, wanted: str, present: str) -> bool:
@@ -248,10 +294,8 @@ def holds(version: CgroupVersion, knob: Knob, wanted: str, present: str) -> bool
         return -1 not in (int(wanted), int(present)) and int(wanted) // PAGE_BYTES == int(present) // PAGE_BYTES
     if knob in _UCLAMP:
         return "max" not in (wanted, present) and float(wanted) == float(present)
-    if knob in _BY_DEVICE:
-        device, *words = wanted.split()
-        found = _device_value(present, device)
-        return found >= set(words) or (not found and words == ["0"])
-    if knob is Knob.IO_WEIGHT:
+    if knob is Knob.IO_WEIGHT and ":" not in wanted:
         return present.removeprefix("default ").split("\n")[0] == wanted.removeprefix("default ")
+    if knob in BY_DEVICE:
+        return all(_device_holds(line, present) for line in wanted.split("\n"))
     return knob is Knob.CPU_SHARES and own_value(version, knob, kernel_text(version, knob, wanted)) == present

@@ -18,6 +18,8 @@ from cotenant_node_executor.targets.address import Knob as Knob
 
 ROOT_GROUP = ""
 UNLIMITED = "-1"
+RECLAIM = "memory.reclaim"
+"""The capability to reclaim memory of a group, on v1 by memory.force_empty."""
 
 
 class CgroupVersion(Enum):
@@ -96,6 +98,10 @@ class CgroupDriver(Protocol):
         """Processes in the group and below, sorted."""
         ...
 
+    def threads(self, group: str) -> list[int]:
+        """Threads in the group and below, sorted."""
+        ...
+
     def path(self, group: str, knob: Knob) -> Path | None:
         """The knob's file, whether it exists or not; None where this version or machine has no such file."""
         ...
@@ -163,6 +169,17 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
     value: str
     errno: int  # 0 where the value was invalid or read back differently
     message: str
+
+
+class Reclaimed(msgspec.Struct, frozen=True, gc=False):
+    """What came of an order to reclaim memory. `freed_bytes`: by how much the group's usage fell meanwhile."""
+
+    strategy: str
+    group: str
+    asked_bytes: int
+    freed_bytes: int
+    why: str
+    error: str = ""
 
 
 class WriteReport(msgspec.Struct, frozen=True, gc=False):

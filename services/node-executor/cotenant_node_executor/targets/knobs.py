@@ -11,24 +11,19 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from cotenant_node_executor.targets.files import KNOB_FILES, PRESSURE_STATS
-from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob, KnobSupport, Stat
+from cotenant_node_executor.targets.files import BY_DEVICE, KNOB_FILES, PRESSURE_STATS
+from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupDriver, CgroupVersion, Knob, KnobSupport, Stat
 from cotenant_node_executor.targets.psi import parse_pressure
+from cotenant_node_executor.targets.reclaim import reclaim_file
 from cotenant_node_executor.targets.tree import read_file
 
 SCRATCH = "probe"
 _SUPPORTED = KnobSupport(True)
-_READ_ONLY_PROBE = frozenset(  # a line per device, or a default that may be changed only where its scheduler runs
-    (
-        Knob.BLKIO_READ_BPS,
-        Knob.BLKIO_WRITE_BPS,
-        Knob.BLKIO_READ_IOPS,
-        Knob.BLKIO_WRITE_IOPS,
-        Knob.IO_MAX,
-        Knob.IO_WEIGHT,
-    )
-)
+_READ_ONLY_PROBE = BY_DEVICE  # a line per device, or a default that may be changed only where its scheduler runs
 PR_SCHED_CORE, PR_SCHED_CORE_GET = 62, 0
+LARGE_BURSTS = "cpu.burst.above_quota"
+"""The capability of kernels that take bursts above the quota."""
+PROBED_QUOTA_US = 10_000
 
 
 def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Capabilities:
@@ -36,8 +31,10 @@ def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path(
     driver.create(SCRATCH)
     try:
         knobs = {knob.value: _probe_knob(driver, knob) for knob in Knob}
+        knobs[LARGE_BURSTS] = _probe_large_bursts(driver)
         knobs["psi.group"] = _probe_group_pressure(driver)
         knobs["cgroup.kill"] = _probe_kill(driver)
+        knobs[RECLAIM] = _probe_reclaim(driver)
     finally:
         driver.remove(SCRATCH)
     knobs |= {name: look(proc, sys) for name, look in _FACILITIES.items()}
@@ -77,6 +74,17 @@ def _probe_knob(driver: CgroupDriver, knob: Knob) -> KnobSupport:
     return _SUPPORTED
 
 
+def _probe_large_bursts(driver: CgroupDriver) -> KnobSupport:
+    """Mainline kernels refuse a burst above the quota."""
+    try:
+        driver.write(SCRATCH, Knob.CPU_QUOTA, str(PROBED_QUOTA_US))
+        driver.write(SCRATCH, Knob.CPU_BURST, str(2 * PROBED_QUOTA_US))
+        large = driver.read(SCRATCH, Knob.CPU_BURST) == str(2 * PROBED_QUOTA_US)
+    except (OSError, ValueError) as error:
+        return _unsupported(f"a burst above the quota: {error}")
+    return _SUPPORTED if large else _unsupported("this kernel has no burst")
+
+
 def _probe_group_pressure(driver: CgroupDriver) -> KnobSupport:
     for stat in PRESSURE_STATS:
         path = driver.stat_path(SCRATCH, stat)
@@ -101,6 +109,13 @@ def _probe_kill(driver: CgroupDriver) -> KnobSupport:
     return _unsupported("no cgroup.kill: processes are signalled one by one")
 
 
+def _probe_reclaim(driver: CgroupDriver) -> KnobSupport:
+    file = reclaim_file(driver, SCRATCH)
+    if file is not None and file.exists() and not driver.sandbox:
+        return _SUPPORTED
+    return _unsupported("no memory.reclaim (v2, from 5.19 on) and no memory.force_empty (v1)")
+
+
 def _node_pressure(proc: Path, _sys: Path) -> KnobSupport:
     try:
         parse_pressure((proc / "pressure/cpu").read_text())
@@ -117,8 +132,13 @@ def _resctrl(_proc: Path, sys: Path) -> KnobSupport:
     return _SUPPORTED
 
 
-def _core_scheduling(proc: Path, _sys: Path) -> KnobSupport:
-    if (proc / "sys/kernel/sched_core").exists():
+def core_sched_files(sysctl: str | None, features: str | None) -> bool:
+    """Whether the files of Anolis' kernel show core scheduling, from their texts (None: no such file)."""
+    return sysctl is not None or not {"CORE_SCHED", "NO_CORE_SCHED"}.isdisjoint((features or "").split())
+
+
+def _core_scheduling(proc: Path, sys: Path) -> KnobSupport:
+    if core_sched_files(_text(proc / "sys/kernel/sched_core"), _text(sys / "kernel/debug/sched_features")):
         return _SUPPORTED
     import ctypes  # costs a megabyte of memory, which only this call needs
 
@@ -127,6 +147,13 @@ def _core_scheduling(proc: Path, _sys: Path) -> KnobSupport:
     if libc.prctl(PR_SCHED_CORE, PR_SCHED_CORE_GET, 0, 0, ctypes.byref(cookie)) == 0:
         return _SUPPORTED
     return _unsupported(f"prctl(PR_SCHED_CORE): {os.strerror(ctypes.get_errno())}")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None
 
 
 def _exists(path: str, what: str) -> Callable[[Path, Path], KnobSupport]:

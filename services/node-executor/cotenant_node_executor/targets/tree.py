@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 
-from cotenant_node_executor.targets.files import KNOB_FILES, check_value, kernel_text, own_value
+from cotenant_node_executor.targets.files import BY_DEVICE, KNOB_FILES, check_value, kernel_text, own_value
 from cotenant_node_executor.targets.interface import CgroupVersion, InvalidValueError, Knob, Stat
 from cotenant_node_executor.targets.parse import parse_pids
 
@@ -146,6 +146,16 @@ class GroupTree(ABC):
     def pids(self, group: str) -> list[int]:
         return sorted(self._pids_in(self.roots()[0] / check_group(group)))
 
+    def threads(self, group: str) -> list[int]:
+        """Threads in the group and below, sorted; none where it is missing. On v1 as the first hierarchy has them."""
+        top = self.roots()[0] / check_group(group)
+        file = "tasks" if self.version is CgroupVersion.V1 else "cgroup.threads"
+        found: set[int] = set()
+        for directory in (top, *(top / name for name in directories_below(top))):
+            content = read_file(directory / file)
+            found.update(parse_pids(content) if content else ())
+        return sorted(found)
+
     def _pids_in(self, top: Path) -> set[int]:
         found: set[int] = set()
         for directory in (top, *(top / name for name in directories_below(top))):
@@ -171,7 +181,8 @@ class GroupTree(ABC):
         text = kernel_text(self.version, knob, value)
         if knob is Knob.CPU_PERIOD and self.version is CgroupVersion.V2:  # one file holds both, the quota first
             text = f"{(read_file(path) or 'max').split()[0]} {text}"
-        self._write_text(path, text)
+        for line in text.split("\n") if knob in BY_DEVICE else (text,):
+            self._write_text(path, line)
 
     def _write_text(self, path: Path, text: str) -> None:
         write_file(path, text)

@@ -1,4 +1,4 @@
-"""Reading and writing targets outside of control groups: the protocol, sysctls and resctrl groups.
+"""Reading and writing targets outside of control groups: the protocol, sysctls and files below /sys.
 
 In: typed places (`address`) and texts. Out: the same. OSError carries the kernel's refusal; InvalidValueError names a value
 that was not written. Each accessor works below a root folder.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from cotenant_node_executor.targets.address import Attribute, NonCgroup, ResctrlAttribute, ResctrlGroup, Sysctl
+from cotenant_node_executor.targets.address import Attribute, NonCgroup, Sysctl, SysFile, SysFileAttribute
 from cotenant_node_executor.targets.interface import InvalidValueError
 
 
@@ -30,6 +30,15 @@ class Accessor(Protocol):
         ...
 
 
+@runtime_checkable
+class Restoring(Protocol):
+    """An accessor whose places are restored when nobody asks for them any more."""
+
+    def restore(self, place: NonCgroup, attribute: Attribute, text: str, /) -> None:
+        """Give a place back what it held before its first write. Raises OSError if the kernel refuses."""
+        ...
+
+
 class SysctlAccessor:
     """Files below /proc/sys."""
 
@@ -38,7 +47,7 @@ class SysctlAccessor:
 
     def _path(self, place: NonCgroup) -> Path:
         assert isinstance(place, Sysctl)
-        return _below(self._root, place.name)
+        return below(self._root, place.name)
 
     def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
         """The file's text without the trailing newline."""
@@ -55,55 +64,48 @@ class SysctlAccessor:
         """Sysctls of several numbers separate them by any white space."""
         return wanted.split() == present.split()
 
+    def restore(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
+        """Write what the file held."""
+        self.write(place, attribute, text)
 
-class ResctrlAccessor:
-    """Groups below the mount of the resctrl file system; a group is created at its first write."""
 
-    def __init__(self, root: Path = Path("/sys/fs/resctrl")) -> None:
+class SysFileAccessor:
+    """Files below /sys. Words are written one by one, as the kernel's list of scheduler features takes them."""
+
+    def __init__(self, root: Path = Path("/sys")) -> None:
         self._root = root
 
-    def _folder(self, place: NonCgroup) -> Path:
-        assert isinstance(place, ResctrlGroup)
-        return _below(self._root, place.name)
+    def _path(self, place: NonCgroup) -> Path:
+        assert isinstance(place, SysFile)
+        return below(self._root, place.name)
 
-    def read(self, place: NonCgroup, attribute: Attribute) -> str | None:
-        """The file's text; "" for a group that can be created, None without resctrl."""
-        if not (self._root / "schemata").exists():
-            return None
+    def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
+        """The file's text without the trailing newline."""
         try:
-            return (self._folder(place) / str(attribute.value)).read_text(encoding="ascii").strip()
+            return self._path(place).read_text(encoding="ascii").strip()
         except FileNotFoundError:
-            return ""
+            return None
 
     def write(self, place: NonCgroup, attribute: Attribute, value: str) -> None:
-        """Write line by line: the kernel accepts one task id per write, and one bad line fails a whole schemata write."""
-        folder = self._folder(place)
-        if not folder.exists():
-            folder.mkdir()
-        lines = value.split(",") if attribute is ResctrlAttribute.TASKS else value.splitlines()
-        for line in lines:
-            with (folder / attribute.value).open("a", encoding="ascii") as file:
-                file.write(f"{line.strip()}\n")
+        """Write the text, or word by word, to the file, which must exist."""
+        for text in value.split() if attribute is SysFileAttribute.WORDS else (value,):
+            _overwrite(self._path(place), text)
 
     def holds(self, attribute: Attribute, wanted: str, present: str) -> bool:
-        """Whether every wanted line or task is present; of several lines for one resource the last one counts."""
-        if attribute is ResctrlAttribute.TASKS:
-            return set(wanted.replace(",", " ").split()) <= set(present.split())
-        return _schemata(wanted).items() <= _schemata(present).items()
+        """Whether the texts are equal, or the words are among the present ones."""
+        if attribute is SysFileAttribute.WORDS:
+            return set(wanted.split()) <= set(present.split())
+        return wanted.split() == present.split()
+
+    def restore(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
+        """Write what the file held; of words those that differ."""
+        if attribute is SysFileAttribute.WORDS:
+            present = set((self.read(place, attribute) or "").split())
+            text = " ".join(word for word in text.split() if word not in present)
+        self.write(place, attribute, text)
 
 
-def _schemata(text: str) -> dict[tuple[str, str], str]:
-    """The mask or percentage by (resource, domain id), e.g. ("L3", "0") -> "ff", without leading zeros."""
-    found: dict[tuple[str, str], str] = {}
-    for line in text.splitlines():
-        resource, _, domains = line.strip().partition(":")
-        for domain in domains.split(";"):
-            number, _, value = domain.strip().partition("=")
-            found[resource.strip(), number] = value.strip().lstrip("0") or "0"
-    return found
-
-
-def _below(root: Path, name: str) -> Path:
+def below(root: Path, name: str) -> Path:
     """Return the path below the root. Raises InvalidValueError for a name outside of it."""
     if not name or name.startswith("/") or ".." in name.split("/"):
         raise InvalidValueError(f"{name!r} is not a path below {root}")

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from cotenant_node_executor.targets.address import ResctrlGroup, Sysctl, TcClass, Thread
-from cotenant_node_executor.targets.other.accessors import Accessor, ResctrlAccessor, SysctlAccessor
-from cotenant_node_executor.targets.other.threads import ThreadAccessor
+from cotenant_node_executor.targets.address import OomScore, Processes, ResctrlGroup, Sysctl, SysFile, TcClass, Thread
+from cotenant_node_executor.targets.other.accessors import Accessor, SysctlAccessor, SysFileAccessor
+from cotenant_node_executor.targets.other.core_groups import CoreGroupAccessor
+from cotenant_node_executor.targets.other.oom_scores import OomScoreAccessor
+from cotenant_node_executor.targets.other.resctrl import ResctrlAccessor, ThreadsOf, no_threads
+from cotenant_node_executor.targets.other.threads import SchedulingCalls, ThreadAccessor
 from cotenant_node_executor.targets.other.traffic import TrafficAccessor
 
 
-def host_accessors() -> dict[type, Accessor]:
-    """Return one accessor for each kind of place."""
-    return {Sysctl: SysctlAccessor(), Thread: ThreadAccessor(), ResctrlGroup: ResctrlAccessor(), TcClass: TrafficAccessor()}
+def host_accessors(threads_of: ThreadsOf = no_threads, pids_of: ThreadsOf = no_threads) -> dict[type, Accessor]:
+    """Return one accessor for each kind of place. `threads_of`, `pids_of`: the threads and the processes of a control group
+    of the executor."""
+    calls = SchedulingCalls()
+    return {
+        Sysctl: SysctlAccessor(),
+        SysFile: SysFileAccessor(),
+        Thread: ThreadAccessor(calls),
+        Processes: CoreGroupAccessor(calls, pids_of),
+        OomScore: OomScoreAccessor(pids_of),
+        ResctrlGroup: ResctrlAccessor(threads_of=threads_of),
+        TcClass: TrafficAccessor(),
+    }

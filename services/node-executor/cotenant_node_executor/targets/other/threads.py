@@ -4,8 +4,8 @@ In: a thread and an attribute, texts. Out: the same. OSError carries the kernel'
 scheduling). Policy and affinity go through Python's own calls; slice and cookie through `SchedulingCalls`:
 
     slice    nanoseconds that the thread runs before another one may; 0 is the kernel's default, which it shows as a number.
-             sched_setattr with SCHED_OTHER or SCHED_BATCH and sched_runtime; the kernel takes 100,000 .. 100,000,000 (6.12 on)
              sched_setattr with SCHED_OTHER or SCHED_BATCH and sched_runtime; the kernel (6.12 on) takes 0.1 .. 100 ms
+    cookie   the id of the thread whose cookie this one shares, 0 for none; a physical core runs threads on its
              siblings at the same time only with the same cookie (prctl PR_SCHED_CORE, 5.14 on)
 """
 
@@ -26,7 +26,7 @@ _POLICY_NAMES = {number: name for name, number in _POLICIES.items()}
 _SCHED_SETATTR = {"x86_64": (314, 315), "aarch64": (274, 275)}
 _PR_SCHED_CORE = 62
 _GET, _CREATE, _SHARE_TO, _SHARE_FROM = 0, 1, 2, 3
-_ONE_THREAD = 0
+_ONE_THREAD, _ONE_PROCESS = 0, 1
 
 
 class _Attributes(ctypes.Structure):
@@ -72,16 +72,25 @@ class SchedulingCalls:
         """Give the thread a cookie that no other has."""
         self._core(_CREATE, tid, None)
 
-    def share_cookie(self, source: int, tid: int) -> None:
-        """Give the thread the cookie of another, or none where `source` is 0.
+    def new_process_cookie(self, pid: int) -> None:
+        """Give all threads of a process a cookie that no other has."""
+        self._core(_CREATE, pid, None, _ONE_PROCESS)
 
-        The kernel copies from and to the calling thread: that is one of its own, which ends with this call.
-        """
+    def share_process_cookie(self, source: int, pid: int) -> None:
+        """Give all threads of a process the cookie of another's first thread, or none where `source` is 0."""
+        self._copied(source, pid, _ONE_PROCESS)
+
+    def share_cookie(self, source: int, tid: int) -> None:
+        """Give the thread the cookie of another, or none where `source` is 0."""
+        self._copied(source, tid, _ONE_THREAD)
+
+    def _copied(self, source: int, target: int, scope: int) -> None:
+        """Copy a cookie. The kernel copies from and to the calling thread: that is one of its own, which ends with it."""
 
         def copy() -> None:
             if source:
                 self._core(_SHARE_FROM, source, None)
-            self._core(_SHARE_TO, tid, None)
+            self._core(_SHARE_TO, target, None, scope)
 
         with ThreadPoolExecutor(1) as caller:
             caller.submit(copy).result()
@@ -100,8 +109,8 @@ class SchedulingCalls:
             raise InvalidValueError(f"slices of threads are not supported on {platform.machine()}")
         return numbers
 
-    def _core(self, operation: int, tid: int, cookie: object) -> None:
-        self._checked(self._libc.prctl(_PR_SCHED_CORE, operation, tid, _ONE_THREAD, cookie))
+    def _core(self, operation: int, tid: int, cookie: object, scope: int = _ONE_THREAD) -> None:
+        self._checked(self._libc.prctl(_PR_SCHED_CORE, operation, tid, scope, cookie))
 
     @staticmethod
     def _checked(result: int) -> None:

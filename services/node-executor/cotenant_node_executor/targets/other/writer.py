@@ -3,6 +3,9 @@
 In: the map place -> attribute -> value of a cycle. Out: completed writes with old and new value as read back, and refusals, in
 the form of the cgroup writer's report. Every target is read in every cycle, so a change by another process is repaired. A
 refused write is tried again every cycle and reported when it is new; a missing place is skipped.
+
+What a place held before its first write is kept (`held`). A place that nobody asks for any more is restored, also by the next
+start of an executor that was killed.
 """
 
 from __future__ import annotations
@@ -13,17 +16,24 @@ from collections.abc import Mapping
 
 from cotenant_node_executor.targets.address import Attribute, NonCgroup
 from cotenant_node_executor.targets.interface import InvalidValueError, Refused, WriteReport, Written
-from cotenant_node_executor.targets.other.accessors import Accessor
+from cotenant_node_executor.targets.other.accessors import Accessor, Restoring
+from cotenant_node_executor.targets.other.held import HeldValues
 
 _GONE = (errno.ENOENT, errno.ESRCH)
 
 
 class OtherWriter:
-    """Keeps the refusals of the last cycle, which is its bound."""
+    """Keeps the refusals of the last cycle, and what the written places held before."""
 
-    def __init__(self, accessors: Mapping[type, Accessor]) -> None:
+    def __init__(self, accessors: Mapping[type, Accessor], held: HeldValues | None = None) -> None:
         self._accessors = accessors
+        self._held = HeldValues() if held is None else held
         self._known: dict[tuple[NonCgroup, Attribute], Refused] = {}
+
+    @property
+    def holding(self) -> bool:
+        """Whether there is something to restore some day."""
+        return bool(self._held)
 
     def apply(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> WriteReport:
         """Write the values. Never raises for a single target; a kind of place without an accessor is skipped."""
@@ -40,10 +50,11 @@ class OtherWriter:
                     elif accessor.holds(attribute, value, old):
                         unchanged += 1
                     else:
+                        self._held.note(place, attribute, old)
                         accessor.write(place, attribute, value)
                         present = accessor.read(place, attribute) or ""
                         if present != old:
-                            written.append(Written(place, attribute, attribute.value, old, present))
+                            written.append(Written(place, attribute, attribute.value, _brief(old), _brief(present)))
                         if not accessor.holds(attribute, value, present):
                             raise InvalidValueError(f"written, but the kernel shows {present!r}")
                 except (OSError, ValueError) as error:
@@ -53,6 +64,43 @@ class OtherWriter:
                         continue
                     message = os.strerror(number) if number else str(error)
                     refused[place, attribute] = Refused(place, attribute, attribute.value, value, number, message)
+        if self._held:
+            self._restore(values, written, refused)
         new = tuple(each for key, each in refused.items() if self._known.get(key) != each)
         self._known = refused
         return WriteReport(tuple(written), new, unchanged, skipped, len(refused) - len(new))
+
+    def _restore(
+        self,
+        values: Mapping[NonCgroup, Mapping[Attribute, str]],
+        written: list[Written],
+        refused: dict[tuple[NonCgroup, Attribute], Refused],
+    ) -> None:
+        """Restore what is not asked for; a refusal is tried again in the next cycle."""
+        for (place, attribute), text in self._held.items():
+            accessor = self._accessors.get(type(place))
+            if attribute in values.get(place, _NO_VALUES) or not isinstance(accessor, Restoring):
+                continue
+            try:
+                old = accessor.read(place, attribute)
+                if old is not None and not (text and accessor.holds(attribute, text, old)):
+                    accessor.restore(place, attribute, text)
+                    present = accessor.read(place, attribute) or ""
+                    if present != old:
+                        written.append(Written(place, attribute, attribute.value, _brief(old), _brief(present)))
+            except (OSError, ValueError) as error:
+                number = (error.errno or 0) if isinstance(error, OSError) else 0
+                if number not in _GONE:
+                    message = os.strerror(number) if number else str(error)
+                    refused[place, attribute] = Refused(place, attribute, attribute.value, _brief(text), number, message)
+                    continue
+            self._held.forget(place, attribute)
+
+
+_NO_VALUES: Mapping[Attribute, str] = {}
+MAX_SHOWN = 400
+
+
+def _brief(text: str) -> str:
+    """Return a text for reports: a group may have thousands of threads."""
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]} ... ({len(text.split())} words)"

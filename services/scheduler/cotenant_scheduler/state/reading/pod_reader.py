@@ -23,6 +23,7 @@ import msgspec
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
+from cotenant.domain.tolerations import effective_tolerations
 from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
@@ -259,7 +260,7 @@ class PodReader:
             estimate=tuple(estimate.get(resource, 0) for resource in self._resources),
             node_selector=tuple(sorted(pod.spec.node_selector.items())),
             affinity=msgspec.json.encode(affinity) if affinity else b"",
-            tolerations=tuple(pod.spec.tolerations),
+            tolerations=effective_tolerations(pod),
             host_ports=host_ports(pod),
             images=images(pod),
             asks=tuple((reader.name, asked) for reader in self._readers if (asked := reader.asks(pod)) is not None),

@@ -1,0 +1,64 @@
+"""What the scheduler gave a pod of its node, from the annotation `scheduling.koordinator.sh/resource-status`.
+
+In: a pod's annotations. Out: its own CPUs as text, and the NUMA nodes that it has CPU of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from cotenant.model.names import ANNOTATION_RESOURCE_STATUS, BATCH_CPU, CPU
+from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
+from cotenant_node_executor.strategies.sections import decoded
+
+
+class NumaShare(Struct, frozen=True):
+    """What a pod was given of one NUMA node."""
+
+    node: int = 0
+    resources: dict[str, Scalar] = {}
+
+    @property
+    def has_cpu(self) -> bool:
+        """Whether CPU is among it; an unreadable quantity is none."""
+        try:
+            return any(parse_nanos(self.resources.get(name, 0)) > 0 for name in (CPU, BATCH_CPU))
+        except QuantityError:
+            return False
+
+
+class ResourceStatus(Struct, frozen=True, rename="camel"):
+    """The annotation. `cpuset`: a CPU list as the scheduler wrote it."""
+
+    cpuset: str = ""
+    numa_node_resources: tuple[NumaShare, ...] = ()
+
+    @property
+    def cpu_nodes(self) -> tuple[int, ...]:
+        """The NUMA nodes that the pod has CPU of, in the order of the annotation."""
+        return tuple([share.node for share in self.numa_node_resources if share.has_cpu])
+
+
+_NOTHING = ResourceStatus()
+
+
+def resource_status(annotations: Mapping[str, str]) -> ResourceStatus:
+    """A pod's allocation. Raises ValueError on an unreadable annotation."""
+    text = annotations.get(ANNOTATION_RESOURCE_STATUS)
+    if text is None:
+        return _NOTHING
+    try:
+        return decoded(text, ResourceStatus)
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"annotation {ANNOTATION_RESOURCE_STATUS}: {error}") from error
+
+
+def holds_cpus(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod has CPUs of its own; an unreadable annotation gives it none."""
+    try:
+        return bool(resource_status(annotations).cpuset)
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""Shared cache and memory bandwidth by resctrl."""

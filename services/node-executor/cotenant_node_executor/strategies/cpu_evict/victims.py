@@ -1,0 +1,100 @@
+"""Which pods are evicted, in which order, until enough is released.
+
+In: candidates with their requests and usage (milli-CPU). Out: the victims.
+
+    for satisfaction: pods labelled BE; the lower spec.priority first, then the higher usage per request
+    for usage and allocatable: pods that allow it (label, policies) up to a priority; by annotation eviction-priority, spec
+    priority, label priority, then (usage) the higher usage
+
+A pod without a request is taken too when it is reached, and releases nothing. Source: BECPUEvict and the gates CPUEvict and
+CPUAllocatableEvict, koordlet rules (v1.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cmp_to_key
+
+import msgspec
+from msgspec import Struct
+
+LABEL_EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
+LABEL_PRIORITY = "koordinator.sh/priority"
+ANNOTATION_EVICTION_PRIORITY = "koordinator.sh/eviction-priority"
+ANNOTATION_EVICTION_POLICY = "koordinator.sh/eviction-policy"
+_POLICIES = msgspec.json.Decoder(list[str])
+
+
+class Candidate(Struct, frozen=True):
+    """A pod; `request_milli`: of the resource that is to be released."""
+
+    uid: str
+    priority: int | None
+    request_milli: int
+    used_milli: int = 0
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+def by_satisfaction(pods: Sequence[Candidate]) -> list[Candidate]:
+    """Batch pods in the order in which they are evicted for satisfaction; equal ones stay in order."""
+    return sorted(pods, key=cmp_to_key(_compare))
+
+
+def _compare(one: Candidate, other: Candidate) -> int:
+    if one.priority is not None and other.priority is not None and one.priority != other.priority:
+        return -1 if one.priority < other.priority else 1
+    mine, others = _usage(one), _usage(other)
+    return (mine < others) - (mine > others)
+
+
+def _usage(pod: Candidate) -> float:
+    return pod.used_milli / pod.request_milli if pod.request_milli else 0.0
+
+
+def evictable(pod: Candidate, feature: str, up_to_priority: int) -> bool:
+    """Whether a pod may be evicted by this feature: it says so itself, and its priority is not above the bound."""
+    if pod.labels.get(LABEL_EVICTION_ENABLED) != "true" or (pod.priority or 0) > up_to_priority:
+        return False
+    text = pod.annotations.get(ANNOTATION_EVICTION_POLICY)
+    if text is None:
+        return True
+    try:
+        return feature in _POLICIES.decode(text)
+    except msgspec.MsgspecError:
+        return False
+
+
+def by_priority(pods: Sequence[Candidate], *, then_usage: bool) -> list[Candidate]:
+    """Pods in the order in which they are evicted for usage or allocatable."""
+
+    def key(pod: Candidate) -> tuple[int, int, int, int]:
+        priority = pod.priority or 0
+        return (
+            _number(pod.annotations.get(ANNOTATION_EVICTION_PRIORITY), 0),
+            priority,
+            _number(pod.labels.get(LABEL_PRIORITY), priority),
+            -pod.used_milli if then_usage else 0,
+        )
+
+    return sorted(pods, key=key)
+
+
+def _number(text: str | None, default: int) -> int:
+    try:
+        return default if text is None else int(text)
+    except ValueError:
+        return default
+
+
+def taken(
+    pods: Sequence[Candidate], release_milli: int, amount: Callable[[Candidate], int], released_milli: int = 0
+) -> list[Candidate]:
+    """The first pods until the sum of their amounts reaches the release; `released_milli`: what leaves already."""
+    victims: list[Candidate] = []
+    for pod in pods:
+        if released_milli >= release_milli:
+            break
+        victims.append(pod)
+        released_milli += max(amount(pod), 0)
+    return victims

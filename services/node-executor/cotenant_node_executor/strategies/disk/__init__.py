@@ -1,0 +1,1 @@
+"""Disks: weights, rates and latencies by class and by pod."""

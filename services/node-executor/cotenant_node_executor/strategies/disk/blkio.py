@@ -1,0 +1,232 @@
+"""Shares of disks: of the best-effort class, of single pods, and of the root.
+
+In: the `blkioQOS` of the classes, pods' annotation `koordinator.sh/blkioQOS`, this machine's storage. Out: the files of the
+best-effort group, of the pods' groups, and of the root group (`blkio_plan`).
+
+A class that is not enabled, and an annotation that is empty, reset what was set; a level that nothing is stated for is left
+alone. `lsrClass` and `lsClass` have no blkio. A pod needs a QoS label. A level with a block that names no disk of this machine
+is left as it is, with the reason. After a start every disk counts as listed, so that what an earlier executor set is reset.
+Source: blkio, koordlet rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from cotenant.api.objects.pod import Pod
+from cotenant.domain.qos import QoSClass
+from cotenant.events.resources import NodeSLORendered
+from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.strategies.disk.blkio_plan import (
+    BlkioPlan,
+    Block,
+    Level,
+    PodVolumes,
+    blkio_plan,
+    configured,
+    listed,
+    v2_plan,
+)
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.slo_sections import (
+    ROOT_CLASS,
+    fitted,
+    lower_name,
+    lowered_object,
+    object_of,
+    raw_section,
+)
+from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.targets.address import Place
+from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities, CgroupVersion, Knob
+
+NAME = "blkio"
+PART = "blkioQOS"
+ANNOTATION = "koordinator.sh/blkioQOS"
+MAX_BLOCKS = 64
+KNOBS = (
+    Knob.BLKIO_READ_IOPS,
+    Knob.BLKIO_READ_BPS,
+    Knob.BLKIO_WRITE_IOPS,
+    Knob.BLKIO_WRITE_BPS,
+    Knob.BLKIO_COST_WEIGHT,
+    Knob.BLKIO_COST_QOS,
+    Knob.BLKIO_COST_MODEL,
+    Knob.IO_MAX,
+    Knob.IO_WEIGHT,
+    Knob.IO_LATENCY,
+)
+
+
+class BlkioQOS(Struct, frozen=True, kw_only=True, rename=lower_name):
+    """Blocks of a level; None: nothing is stated."""
+
+    enable: bool | None = None
+    blocks: list[Block] | None = None
+
+
+class BlkioRule(Struct, frozen=True):
+    """Blocks of the best-effort class and of the root; None: the level is left alone."""
+
+    best_effort: list[Block] | None = None
+    root: list[Block] | None = None
+
+
+Texts = Mapping[str, str]
+"""By file."""
+
+
+class Configured(Struct, frozen=True):
+    """What the files of each group were given in this process, for the groups that are configured."""
+
+    texts: Mapping[str, Texts] = {}
+
+
+def blocks_of(config: BlkioQOS) -> list[Block]:
+    """Return the blocks in force: none of a level that is not enabled."""
+    return (config.blocks or [])[:MAX_BLOCKS] if config.enable else []
+
+
+@by_identity
+def _rule(slo: NodeSLORendered) -> BlkioRule:
+    strategy = raw_section(slo, QOS)
+
+    def level(field: str) -> list[Block] | None:
+        part = object_of(strategy, field)
+        if part.get(PART.lower()) is None:
+            return None
+        return blocks_of(fitted(object_of(part, PART), BlkioQOS, f"{field}.{PART}"))
+
+    return BlkioRule(level("beclass"), level(ROOT_CLASS))
+
+
+class PodBlocks(Struct, frozen=True):
+    """What a pod's annotation asks for; None: nothing. `problem`: why it cannot be read."""
+
+    blocks: tuple[Block, ...] | None = None
+    problem: str = ""
+
+
+@by_identity
+def pod_blocks(pod: Pod) -> PodBlocks:
+    """Return a pod's blocks; an empty text has none, which resets what was set."""
+    text = pod.metadata.annotations.get(ANNOTATION)
+    if text is None:
+        return PodBlocks()
+    if not text:
+        return PodBlocks(())
+    try:
+        config = fitted(lowered_object(text), BlkioQOS, f"annotation {ANNOTATION}")
+    except ValueError as error:
+        return PodBlocks(problem=str(error))
+    return PodBlocks(tuple((config.blocks or [])[:MAX_BLOCKS]))
+
+
+def volumes_of(pod: Pod, claims: Mapping[str, str]) -> PodVolumes:
+    """Return a pod's volumes on disks: of a claim the folder of its persistent volume, of a CSI volume its own name."""
+    folders: dict[str, str] = {}
+    for raw in pod.spec.volumes:
+        try:
+            volume = msgspec.json.decode(raw, type=_Volume)
+        except msgspec.MsgspecError:
+            continue
+        claim = volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim is not None else ""
+        if claim in claims:
+            folders[volume.name] = claims[claim]
+        elif volume.csi is not None:
+            folders[volume.name] = volume.name
+    return PodVolumes(pod.metadata.uid, folders)
+
+
+class _Claim(Struct, frozen=True, rename="camel"):
+    claim_name: str = ""
+
+
+class _Volume(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    persistent_volume_claim: _Claim | None = None
+    csi: dict[str, object] | None = None
+
+
+class _Levels:
+    """Collects the values of one decision."""
+
+    def __init__(self, situation: Situation, knobs: frozenset[Knob], before: Configured | None) -> None:
+        self._situation = situation
+        self._knobs = knobs
+        self._before = before
+        self._v2 = situation.capabilities.version is CgroupVersion.V2
+        self._everything = set(situation.storage.disks.values())
+        self.values: dict[Place, tuple[Desired, ...]] = {}
+        self.texts: dict[str, Texts] = {}
+        self.problems: list[str] = []
+
+    def add(
+        self, level: Level, group: str, blocks: Iterable[Block] | None, where: str, pod: PodVolumes | None = None
+    ) -> None:
+        """Add a level's lines; without blocks (None) only what is left over of earlier ones is reset."""
+        texts = self._before.texts.get(group, {}) if self._before is not None else {}
+        known = self._everything if self._before is None else listed(texts)
+        if blocks is None and not known:
+            return
+        try:
+            configs = configured(list(blocks or ()), self._situation.storage, pod)
+        except ValueError as error:
+            self.problems.append(f"{where}: {error}")
+            self.texts[group] = texts
+            return
+        plan = blkio_plan(level, configs, known) if not self._v2 else v2_plan(configs, known)
+        values = self._desired(plan, where)
+        if blocks is not None:
+            self.texts[group] = {each.attribute.value: each.value for each in values}
+        if values and not (self._v2 and level is Level.ROOT):
+            self.values[group] = values
+
+    def _desired(self, plan: BlkioPlan, where: str) -> tuple[Desired, ...]:
+        lines: dict[Knob, list[str]] = {}
+        for disks in (plan.reset_lines, plan.set_lines):
+            for disk in disks:
+                for knob, line in disks[disk].items():
+                    if knob in self._knobs:
+                        lines.setdefault(knob, []).append(line)
+        return tuple([Desired(knob, "\n".join(own), NAME, where) for knob, own in lines.items()])
+
+
+def decide(situation: Situation, memory: Struct | None) -> Decision:
+    """The files of all levels."""
+    knobs, slo = _there(situation.capabilities), situation.slo
+    if slo is None or not knobs or not situation.storage.disks:
+        return Decision(memory=memory)
+    rule = _rule(slo)
+    levels = _Levels(situation, knobs, memory if isinstance(memory, Configured) else None)
+    levels.add(Level.CLASS, BESTEFFORT, rule.best_effort, f"{PART} of BE")
+    levels.add(Level.ROOT, ROOT_GROUP, rule.root, f"{PART} of the root")
+    for _, pod in sorted(situation.pods.items()):
+        _add_pod(levels, pod)
+    return Decision(levels.values, memory=Configured(levels.texts), problems=tuple(levels.problems))
+
+
+def _add_pod(levels: _Levels, pod: PodView) -> None:
+    where = f"annotation of {pod.namespace}/{pod.name}"
+    asked = pod_blocks(pod.manifest)
+    if asked.problem:
+        levels.problems.append(f"pod {pod.namespace}/{pod.name}: {asked.problem}")
+    blocks = asked.blocks if pod.qos is not QoSClass.NONE else None
+    levels.add(Level.POD, pod.group, blocks, where, volumes_of(pod.manifest, {}) if blocks else None)
+
+
+@by_identity
+def _there(capabilities: Capabilities) -> frozenset[Knob]:
+    return frozenset(knob for knob in KNOBS if capabilities.supports(knob))
+
+
+def _inputs(policy: Policy) -> frozenset[Input]:
+    return frozenset((Input.PODS,) if _there(policy.capabilities) else ())
+
+
+STRATEGY = Strategy(name=NAME, topic="blkio", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)

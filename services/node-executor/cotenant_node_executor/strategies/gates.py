@@ -1,0 +1,32 @@
+"""Feature gates: which features of strategies are on, by Koordinator's names.
+
+In: text such as `BEMemoryEvict=true,MemoryEvict=false`. Out: the names of the gates that are on. A feature that acts only where
+the NodeSLO states its configuration is on by default; BEMemoryEvict, whose threshold has a default, is off, as upstream.
+"""
+
+from __future__ import annotations
+
+GATES: dict[str, bool] = {
+    "BEMemoryEvict": False,
+    "MemoryEvict": True,
+    "MemoryAllocatableEvict": True,
+}
+"""By name: whether it is on by default."""
+
+DEFAULT_GATES = frozenset(name for name, on in GATES.items() if on)
+
+
+def parse_gates(text: str) -> frozenset[str]:
+    """Return the gates that are on. Raises ValueError that names what is wrong."""
+    on = set(DEFAULT_GATES)
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in GATES:
+            raise ValueError(f"feature gate {name!r} is unknown: expected one of {', '.join(sorted(GATES))}")
+        if value.lower() not in ("true", "false"):
+            raise ValueError(f"feature gate {part!r}: expected {name}=true or {name}=false")
+        if value.lower() == "true":
+            on.add(name)
+        else:
+            on.discard(name)
+    return frozenset(on)

@@ -1,0 +1,1 @@
+"""Memory: protection by class, eviction, and the steps before it."""

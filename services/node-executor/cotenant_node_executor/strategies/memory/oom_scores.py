@@ -1,0 +1,49 @@
+"""Which processes the OOM killer prefers, by a pod's annotations.
+
+In: annotations `koordinator.sh/oom-score-adj` and `koordinator.sh/oom-score-adj-spec` of pods. Out: `oom_score_adj` of their
+containers' processes, also of those that start later or change it. Without an annotation a process keeps what it was started
+with; removing the annotation reverts nothing. Source: OOM score adjustment of koordlet, newest rule; the values at the start
+are those of `runtime.oom_score`.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from cotenant.api.objects.pod import Pod
+from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute, Place
+from cotenant_node_executor.targets.oom_annotations import annotated_score
+
+NAME = "oom-scores"
+_ADJUSTMENT = OomScoreAttribute.ADJUSTMENT
+
+
+@by_identity
+def scores_of(pod: Pod) -> tuple[int | None, ...]:
+    """Return the score of each container, None where the annotations say nothing; empty where they say nothing of any."""
+    found = tuple([annotated_score(pod, container.name) for container in pod.spec.containers])
+    return found if any(score is not None for score in found) else ()
+
+
+def decide(situation: Situation, _memory: Struct | None) -> Decision:
+    """The scores of all containers with an annotation."""
+    values: dict[Place, tuple[Desired, ...]] = {}
+    for pod in situation.pods.values():
+        if not pod.manifest.metadata.annotations:
+            continue
+        for group, score in zip(pod.groups[1:], scores_of(pod.manifest), strict=False):
+            if score is not None and group in situation.groups:
+                values[OomScore(group)] = (Desired(_ADJUSTMENT, str(score), NAME, "annotation of the pod"),)
+    return Decision(values)
+
+
+def _inputs(_policy: Policy) -> frozenset[Input]:
+    return frozenset((Input.PODS,))
+
+
+STRATEGY = Strategy(
+    name=NAME, topic="oom-scores", sets=(_ADJUSTMENT,), decide=decide, inputs=_inputs, cause=Cause.PLACEMENTS
+)

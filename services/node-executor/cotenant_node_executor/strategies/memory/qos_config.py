@@ -1,0 +1,122 @@
+"""Memory QoS of a class and of a pod.
+
+In: the QoS strategy of the NodeSLO, a pod's QoS class and its annotation `koordinator.sh/memoryQOS`. Out: the configuration in
+force, in which None means that a file is not touched.
+
+| policy of the annotation | configuration |
+|---|---|
+| absent, `default` | the class's, overlaid with the annotation's fields |
+| `auto` | the built-in one of the class, overlaid with the annotation's fields |
+| `none` | neutral values; the annotation's fields are ignored |
+
+An unreadable annotation counts as absent. Source: memory QoS, koordlet rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from msgspec import Struct
+
+from cotenant.domain.qos import KubeQoS, QoSClass
+from cotenant_node_executor.strategies.slo_sections import (
+    CLASSES,
+    JsonObject,
+    JsonValue,
+    class_part,
+    fitted,
+    lower_name,
+    lowered_object,
+    states,
+)
+
+PART = "memoryQOS"
+POLICY_NONE, POLICY_AUTO = "none", "auto"
+
+NEUTRAL: JsonObject = {
+    "enable": False,
+    "minlimitpercent": 0,
+    "lowlimitpercent": 0,
+    "throttlingpercent": 0,
+    "wmarkratio": 0,
+    "wmarkscalepermill": 50,
+    "wmarkminadj": 0,
+    "priorityenable": 0,
+    "priority": 0,
+    "oomkillgroup": 0,
+}
+_SENSITIVE: JsonObject = {**NEUTRAL, "wmarkratio": 95, "wmarkscalepermill": 20, "wmarkminadj": -25}
+DEFAULTS: dict[str, JsonObject] = {
+    "LSR": _SENSITIVE,
+    "LS": _SENSITIVE,
+    "BE": {**NEUTRAL, "wmarkratio": 95, "wmarkscalepermill": 20, "wmarkminadj": 50},
+    "SYSTEM": NEUTRAL,
+}
+"""The built-in configuration of each class."""
+_BY_KUBE = {KubeQoS.GUARANTEED: "LSR", KubeQoS.BURSTABLE: "LS", KubeQoS.BEST_EFFORT: "BE"}
+
+
+class MemoryQOS(Struct, frozen=True, kw_only=True, rename=lower_name, cache_hash=True):
+    """Percent values are of a request, `wmark_scale_permill` of the limit; None: the file is not touched."""
+
+    enable: bool | None = None
+    min_limit_percent: int | None = None
+    low_limit_percent: int | None = None
+    throttling_percent: int | None = None
+    wmark_ratio: int | None = None
+    wmark_scale_permill: int | None = None
+    wmark_min_adj: int | None = None
+    priority_enable: int | None = None
+    priority: int | None = None
+    oom_kill_group: int | None = None
+
+
+class MemoryRule(Struct, frozen=True, cache_hash=True):
+    """The configuration of each class. `stated`: the NodeSLO has a memory QoS at all."""
+
+    lsr: MemoryQOS = MemoryQOS()
+    ls: MemoryQOS = MemoryQOS()
+    be: MemoryQOS = MemoryQOS()
+    system: MemoryQOS = MemoryQOS()
+    stated: bool = False
+
+    def of_class(self, name: str) -> MemoryQOS:
+        """The configuration of LSR, LS, BE or SYSTEM."""
+        return {"LSR": self.lsr, "LS": self.ls, "BE": self.be, "SYSTEM": self.system}[name]
+
+
+def memory_rule(strategy: Mapping[str, JsonValue]) -> MemoryRule:
+    """Return the rule of a QoS strategy with lower-case names. Raises ValueError."""
+    lsr, ls, be, system = (
+        fitted(class_part(strategy, field, PART, DEFAULTS[name], NEUTRAL), MemoryQOS, f"{field}.{PART}")
+        for name, field in CLASSES.items()
+    )
+    return MemoryRule(lsr, ls, be, system, states(strategy, PART))
+
+
+def class_of(qos: QoSClass, kubernetes: KubeQoS) -> str:
+    """Return the class whose configuration a pod has: that of its label (LSE has LSR's), else of its Kubernetes QoS."""
+    if qos is QoSClass.NONE:
+        return _BY_KUBE[kubernetes]
+    return "LSR" if qos is QoSClass.LSE else qos.value
+
+
+@lru_cache(maxsize=256)
+def effective(of_class: MemoryQOS, qos_class: str, annotation: str | None) -> MemoryQOS:
+    """Return the configuration of a pod of this class with this annotation."""
+    if annotation is None:
+        return of_class
+    try:
+        asked = lowered_object(annotation)
+        policy = asked.pop("policy", "")
+        if policy == POLICY_NONE:
+            return fitted(NEUTRAL, MemoryQOS, PART)
+        base = {**DEFAULTS[qos_class], "enable": of_class.enable} if policy == POLICY_AUTO else _document(of_class)
+        return fitted({**base, **{name: value for name, value in asked.items() if value is not None}}, MemoryQOS, PART)
+    except ValueError:
+        return of_class
+
+
+def _document(config: MemoryQOS) -> JsonObject:
+    return {lower_name(field): getattr(config, field) for field in config.__struct_fields__}

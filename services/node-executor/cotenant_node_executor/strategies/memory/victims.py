@@ -1,0 +1,165 @@
+"""Which pods are evicted for memory, and in which order.
+
+In: candidates, and tasks: what each of several features needs to have released of its own target. Out: the pods to evict in
+order, each with the feature that chose it. A pod counts for all tasks of its target, those that are being evicted already too,
+so that features share what is released and never add up.
+
+Order among BE pods (feature BEMemoryEvict): the lower priority first, only where both have one and they differ; then the larger
+usage, pods without any last, those by name, the last first. Order of the features by priority: annotation
+`koordinator.sh/eviction-priority`, spec.priority, label `koordinator.sh/priority` (by default spec.priority), each the lower
+first, then the larger amount. Source: memory eviction, koordlet rule.
+
+A pod's amount is what it uses in bytes, or requests in units of the resource; upstream counts a thousandfold in MemoryEvict and
+stops too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cmp_to_key
+
+import msgspec
+from msgspec import Struct
+
+from cotenant.api.objects.pod import Pod
+from cotenant.domain.qos import QoSClass, priority_value_default, qos_raw
+from cotenant.model.by_identity import by_identity
+from cotenant.model.names import LABEL_PRIORITY
+
+LABEL_EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
+ANNOTATION_EVICTION_PRIORITY = "koordinator.sh/eviction-priority"
+ANNOTATION_EVICTION_POLICY = "koordinator.sh/eviction-policy"
+
+
+class Traits(Struct, frozen=True):
+    """What of a pod's manifest decides on its eviction. `policies`: the features that may evict it; None: all; empty also where
+    the annotation cannot be read."""
+
+    best_effort: bool
+    enabled: bool
+    priority: int | None
+    rank: tuple[int, int, int]
+    """Eviction priority, priority, label's priority; the lowest goes first."""
+    policies: frozenset[str] | None
+    grace_seconds: int
+    priority_value: int = 0
+    """The priority, or that of its class where it names none."""
+
+    def allows(self, feature: str) -> bool:
+        """Whether this feature may evict the pod."""
+        return self.policies is None or feature in self.policies
+
+
+GRACE_SECONDS = 30
+
+
+@by_identity
+def traits(pod: Pod) -> Traits:
+    """Return a pod's traits."""
+    labels, annotations, priority = pod.metadata.labels, pod.metadata.annotations, pod.spec.priority
+    own = priority if priority is not None else 0
+    grace = pod.spec.termination_grace_period_seconds
+    return Traits(
+        best_effort=qos_raw(pod) is QoSClass.BE,
+        enabled=labels.get(LABEL_EVICTION_ENABLED) == "true",
+        priority=priority,
+        rank=(_number(annotations.get(ANNOTATION_EVICTION_PRIORITY), 0), own, _number(labels.get(LABEL_PRIORITY), own)),
+        policies=_policies(annotations.get(ANNOTATION_EVICTION_POLICY)),
+        grace_seconds=GRACE_SECONDS if grace is None else max(min(grace, GRACE_SECONDS), 0),
+        priority_value=priority_value_default(pod),
+    )
+
+
+def _number(text: str | None, default: int) -> int:
+    if text is None or len(text) > 11 or not text.removeprefix("-").isdecimal() or not text.isascii():
+        return default
+    return int(text)
+
+
+def _policies(text: str | None) -> frozenset[str] | None:
+    if text is None:
+        return None
+    try:
+        return frozenset(msgspec.json.decode(text, type=list[str]))
+    except msgspec.MsgspecError:
+        return frozenset()
+
+
+class Candidate(Struct, frozen=True):
+    """A pod that may be evicted. `amounts`: by target what its end releases; a target that is absent counts 0."""
+
+    uid: str
+    name: str
+    traits: Traits
+    amounts: dict[str, int] = {}
+
+    def amount(self, target: str) -> int:
+        """What its end releases of a target."""
+        return self.amounts.get(target, 0)
+
+
+class Task(Struct, frozen=True):
+    """What one feature needs: `release` of `target`, from pods that `concerns` accepts, in the order of `key`."""
+
+    feature: str
+    target: str
+    release: int
+    why: str
+    by_priority: bool
+    highest_priority: int = 0
+    """Of the pods that a feature by priority may evict."""
+
+    def concerns(self, candidate: Candidate) -> bool:
+        """Whether this feature may evict the pod."""
+        own = candidate.traits
+        if not own.allows(self.feature):
+            return False
+        if not self.by_priority:
+            return own.best_effort
+        return own.enabled and own.priority is not None and own.priority <= self.highest_priority
+
+
+class Victim(Struct, frozen=True):
+    """A pod to evict, for a task."""
+
+    candidate: Candidate
+    task: Task
+
+
+def best_effort_order(candidates: Iterable[Candidate], target: str) -> list[Candidate]:
+    """Return BE pods in the order in which they are evicted."""
+
+    def compare(one: Candidate, other: Candidate) -> int:
+        first, second = one.traits.priority, other.traits.priority
+        if first is not None and second is not None and first != second:
+            return -1 if first < second else 1
+        used, more = one.amount(target), other.amount(target)
+        if used or more:
+            return (more > used) - (more < used)
+        return (other.name > one.name) - (other.name < one.name)
+
+    key: Callable[[Candidate], object] = cmp_to_key(compare)
+    return sorted(sorted(candidates, key=lambda each: (each.name, each.uid)), key=key)  # type: ignore[arg-type]
+
+
+def priority_order(candidates: Iterable[Candidate], target: str) -> list[Candidate]:
+    """Return pods of any class in the order in which they are evicted."""
+    return sorted(candidates, key=lambda each: (each.traits.rank, -each.amount(target), each.name, each.uid))
+
+
+def victims(tasks: Sequence[Task], candidates: Sequence[Candidate], leaving: frozenset[str] = frozenset()) -> list[Victim]:
+    """Return the pods to evict. `leaving`: uids that are being evicted already, whose amounts count as released."""
+    gone = [each for each in candidates if each.uid in leaving]
+    chosen: list[Victim] = []
+    for task in tasks:
+        released = sum([each.amount(task.target) for each in gone])
+        taken = {each.uid for each in gone}
+        free = [each for each in candidates if each.uid not in taken and task.concerns(each)]
+        order = priority_order if task.by_priority else best_effort_order
+        for candidate in order(free, task.target):
+            if released >= task.release:
+                break
+            released += candidate.amount(task.target)
+            gone.append(candidate)
+            chosen.append(Victim(candidate, task))
+    return chosen

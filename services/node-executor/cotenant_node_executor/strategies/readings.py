@@ -1,0 +1,35 @@
+"""The newest figures of pods and their containers, as strategies read them from a snapshot.
+
+In: the snapshot, a pod's view. Out: CPU usage in milli-CPU and the throttled part of periods; None where there is no figure. A
+machine that measures pods only (the simulated one) shows a container's figures as those of its pod, if it is the only one.
+"""
+
+from __future__ import annotations
+
+from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+
+
+def container_usages(snapshot: Snapshot, pod: PodView) -> tuple[GroupUsage | None, ...]:
+    """The usage of each of a pod's containers, in the order of its groups."""
+    reading = snapshot.pods.get(pod.uid)
+    if reading is None:
+        return (None,) * (len(pod.groups) - 1)
+    if not reading.containers and len(pod.groups) == 2:
+        return (reading.usage,)
+    found = {each.usage.group: each.usage for each in reading.containers}
+    return tuple([found.get(group) for group in pod.groups[1:]])
+
+
+def pod_cpu_milli(snapshot: Snapshot, uid: str) -> int | None:
+    """A pod's CPU usage."""
+    reading = snapshot.pods.get(uid)
+    return None if reading is None else reading.usage.cpu_milli
+
+
+def best_effort_cpu_milli(snapshot: Snapshot) -> int:
+    """CPU usage of the best-effort group, host applications below it included; of its pods where only these are measured."""
+    tier = snapshot.tiers.get(BESTEFFORT)
+    if tier is not None and tier.cpu_milli is not None:
+        return tier.cpu_milli
+    return sum(pod.usage.cpu_milli or 0 for pod in snapshot.pods.values() if pod.tier == BESTEFFORT)

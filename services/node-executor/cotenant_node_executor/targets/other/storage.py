@@ -1,0 +1,61 @@
+"""Read which disks, partitions, volume groups and mounts this machine has.
+
+In: /sys/block, /sys/class/block, /proc/self/mountinfo. Out: `disks.Storage`. Logical volumes are found by the device mapper's
+own tables, without a command: a mapped device of LVM has the uuid `LVM-...`, and its name is `<group>-<volume>`, in which a
+hyphen of a name is doubled. A volume group counts for the disk of its first volume's first device.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from cotenant_node_executor.targets.disks import Storage
+
+MAX_MOUNTS = 4096
+_LVM_NAME = re.compile(r"(?P<group>(?:[^-]|--)+)-(?P<volume>(?:[^-]|--)+)")
+
+
+def read_storage(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Storage:
+    """Read the tables; what cannot be read is left out."""
+    disks: dict[str, str] = {}
+    partitions: dict[str, str] = {}
+    mapped: list[Path] = []
+    for folder in sorted((sys / "block").glob("*")):
+        number = _text(folder / "dev")
+        if number:
+            disks[f"/dev/{folder.name}"] = number
+        if _text(folder / "dm/uuid").startswith("LVM-"):
+            mapped.append(folder)
+        for part in sorted(folder.glob(f"{folder.name}*")):
+            if (part / "partition").exists():
+                partitions[f"/dev/{part.name}"] = f"/dev/{folder.name}"
+    groups: dict[str, str] = {}
+    mappers: dict[str, str] = {}
+    for folder in mapped:
+        name = _text(folder / "dm/name")
+        match = _LVM_NAME.fullmatch(name)
+        slaves = sorted(path.name for path in (folder / "slaves").glob("*"))
+        if match is not None and slaves:
+            group = match["group"].replace("--", "-")
+            mappers[f"/dev/mapper/{name}"] = group
+            below = f"/dev/{slaves[0]}"
+            groups.setdefault(group, partitions.get(below, below))
+    return Storage(disks, partitions, groups, mappers, _mounts(proc / "self/mountinfo"))
+
+
+def _mounts(path: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in _text(path).split("\n")[:MAX_MOUNTS]:
+        before, _, after = line.partition(" - ")
+        fields, source = before.split(), after.split()
+        if len(fields) > 4 and len(source) > 1 and source[1].startswith("/dev/"):
+            found[fields[4].replace("\\040", " ")] = source[1]
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
