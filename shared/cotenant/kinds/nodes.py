@@ -12,16 +12,13 @@ Over 300 lines: a kind is one file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 import msgspec
 
-from cotenant.api.ages import age
-from cotenant.api.columns import AGE, NAME, Cell, Column, Layout, wide
 from cotenant.api.definitions import Definition, node_of_subject
 from cotenant.api.kinds import Kind
-from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.overlay import Overlay
 from cotenant.api.snapshots import Snapshot
@@ -46,6 +43,7 @@ from cotenant.events.conditions import NodeCondition, ZoneDisruption, disruption
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.events.topology import MachineTopology
+from cotenant.kinds.node_columns import ANNOTATION_UNMEASURED, CONDITION_ZONE_DISRUPTED, LAYOUT
 from cotenant.model.names import (
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_ORIGIN_EXTENDED_ALLOCATABLE,
@@ -53,16 +51,12 @@ from cotenant.model.names import (
     BATCH_CPU,
     BATCH_MEMORY,
     LABEL_HOSTNAME,
-    MID_CPU,
-    MID_MEMORY,
 )
 from cotenant.model.quantities import QuantityError, Scalar, format_amount
 from cotenant.model.tiers import OVERCOMMITTED
 
 NODES = Kind("", "v1", "nodes", "Node", False, ("no",))
 MAX_CAPABILITIES_SHOWN = 64
-ANNOTATION_UNMEASURED = "cotenant.io/unmeasured"
-"""What the node's machine cannot measure, with the reasons, as JSON."""
 
 
 def compose_node(snapshot: Snapshot) -> Overlay:
@@ -135,7 +129,6 @@ def compose_node(snapshot: Snapshot) -> Overlay:
 
 _ALWAYS = (BATCH_CPU, BATCH_MEMORY)
 CONDITION_LOG_UNKNOWN = "LogUnknown"
-CONDITION_ZONE_DISRUPTED = "ZoneDisrupted"
 CONDITION_MEMORY_PRESSURE = "MemoryPressure"
 
 
@@ -288,82 +281,6 @@ def node_errors(node: Node, old: Node | None = None) -> list[FieldError]:
     return found
 
 
-class _Condition(View, frozen=True, kw_only=True):
-    type: str = ""
-    status: str = ""
-
-
-class _Address(View, frozen=True, kw_only=True):
-    type: str = ""
-    address: str = ""
-
-
-class _NodeInfo(View, frozen=True, kw_only=True):
-    kubelet_version: str = ""
-    os_image: str = ""
-    kernel_version: str = ""
-    container_runtime_version: str = ""
-
-
-class _Spec(View, frozen=True, kw_only=True):
-    unschedulable: bool = False
-
-
-class _Status(View, frozen=True, kw_only=True):
-    conditions: list[_Condition] = []
-    addresses: list[_Address] = []
-    node_info: _NodeInfo = _NodeInfo()
-    allocatable: dict[str, str | int | float] = {}
-
-
-class _Shown(View, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-_SHOWN = msgspec.json.Decoder(_Shown)
-
-
-def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
-    shown = _SHOWN.decode(snapshot.document)
-    ready = next((item.status for item in shown.status.conditions if item.type == "Ready"), "Unknown")
-    words = [{"True": "Ready", "False": "NotReady"}.get(ready, "NotReady" if ready == "Unknown" else "Unknown")]
-    if any(item.type == CONDITION_ZONE_DISRUPTED for item in shown.status.conditions):
-        words.append(CONDITION_ZONE_DISRUPTED)
-    if shown.spec.unschedulable:
-        words.append("SchedulingDisabled")
-    if shown.metadata.annotations.get("cotenant.io/sandbox") == "true":
-        words.append("Sandboxed")
-    prefix = "node-role.kubernetes.io/"
-    roles = sorted(key.removeprefix(prefix) for key in shown.metadata.labels if key.startswith(prefix))
-    info = shown.status.node_info
-    address = next((item.address for item in shown.status.addresses if item.type == "InternalIP"), "<none>")
-    return (
-        snapshot.address.name,
-        ",".join(words),
-        ",".join(roles) or "<none>",
-        age(shown.metadata.creation_timestamp, now),
-        info.kubelet_version,
-        address,
-        info.os_image or "<unknown>",
-        info.kernel_version or "<unknown>",
-        info.container_runtime_version or "<unknown>",
-        *(str(shown.status.allocatable.get(name, "<none>")) for name in (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)),
-        _unmeasured(shown.metadata.annotations.get(ANNOTATION_UNMEASURED)),
-    )
-
-
-def _unmeasured(annotation: str | None) -> str:
-    """Return the names of an annotation that anyone may have written."""
-    if annotation is None:
-        return "<none>"
-    try:
-        return ",".join(sorted(msgspec.json.decode(annotation, type=dict[str, str]))) or "<none>"
-    except msgspec.DecodeError:
-        return "<unknown>"
-
-
 DEFINITION = Definition(
     NODES,
     decode=decode_node,
@@ -375,18 +292,7 @@ DEFINITION = Definition(
         MachineTopology: node_of_subject,
     },
     errors=lambda node, old: node_errors(node, old()),
-    layout=Layout(
-        (
-            NAME,
-            Column("Status"),
-            Column("Roles"),
-            AGE,
-            Column("Version"),
-            *wide("Internal-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
-            *wide("Batch-CPU", "Batch-Memory", "Mid-CPU", "Mid-Memory", "Unmeasured"),
-        ),
-        _cells,
-    ),
+    layout=LAYOUT,
     field_labels=frozenset({"spec.unschedulable"}),
     has_status=True,
     created_with_status=True,

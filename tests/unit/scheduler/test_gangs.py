@@ -213,7 +213,7 @@ def test_a_gang_ends_with_its_members_and_its_pod_group() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_decision_places_half_a_gang_and_a_restart_decides_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotenant_scheduler.cycle.placing.WORTHWHILE", 2)
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", 2)
     chance = random.Random(seed)
     story = story_with(*(node(f"n{i}", cpu=str(chance.randint(1, 6))) for i in range(4)))
     least = {gang: chance.randint(1, 5) for gang in "abc"}

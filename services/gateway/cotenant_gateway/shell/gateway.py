@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,6 +36,7 @@ from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.read_model.core import ALL_OFF, GatewayCore
+from cotenant_gateway.shell.chance import new_suffix, new_uid, utc_now
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.space import SpaceWatch
 from cotenant_gateway.statuses import ApiError, unavailable
@@ -55,24 +56,6 @@ EXHAUSTED_SECONDS = 1.0
 """So long a write may go without an answer where nothing is left of the server's disk."""
 BUDGETS = Cadence(timedelta(seconds=1))
 T = TypeVar("T")
-_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-
-
-def utc_now() -> datetime:
-    """Return the wall clock in UTC."""
-    return datetime.now(UTC)
-
-
-def new_uid() -> str:
-    """Return a random uid. Bytes instead of `uuid4`, as every creation needs one."""
-    digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
-
-
-def new_suffix() -> str:
-    """Return five characters that complete a generateName."""
-    return "".join(_SUFFIX_ALPHABET[byte % len(_SUFFIX_ALPHABET)] for byte in os.urandom(5))
 
 
 class Shown(msgspec.Struct, frozen=True):

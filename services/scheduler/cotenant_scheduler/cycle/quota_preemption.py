@@ -78,7 +78,7 @@ class QuotaPreemption:
 
     def may_help(self, charge: Charge) -> bool:
         """Return whether the quota has any pod that the pod may preempt."""
-        return any(self._may_end(charge, held) for held in self._pods.charges_of(charge.membership))
+        return any(self._may_end(charge, held) for held in self._pods.charged.charges_of(charge.membership))
 
     def _may_end(self, charge: Charge, held: Charge) -> bool:
         quota = charge.membership.quota if charge.membership is not None else ""
@@ -102,9 +102,9 @@ class QuotaPreemption:
         rows: dict[int, int] = {}
         victims: set[PodKey] = set()
         ending: dict[str, int] = {}
-        for held in self._pods.charges_of(membership):
+        for held in self._pods.charged.charges_of(membership):
             may_end = self._may_end(charge, held)
-            for key in self._pods.held_with(held):
+            for key in self._pods.charged.held_with(held):
                 record = self._pods.records[key]
                 for node, placed in record.placements.items():
                     if placed.charge != held or placed.data.uid in self._leaving.get(node, ()):

@@ -10,7 +10,7 @@ Over 300 lines: each kind of message about a pod has its fold, and all end in wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from cotenant.domain.quota.membership import Membership, is_preemptible
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.runs import RunStatus
 from cotenant_scheduler.state.assigned_pods import AssignedPods
+from cotenant_scheduler.state.charged_pods import ChargedPods
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
@@ -61,9 +62,7 @@ class PodCache:
         self._charges: dict[tuple[Shape, str, str, bool], Charge] = {}
         self._uncharged: dict[Charge, int] = {}
         """Placements that are not charged to their quotas yet, by what they count as."""
-        self._held: dict[Charge, set[PodKey]] = {}
-        """Pods with a placement that a quota is charged for, by its charge."""
-        self._charges_of: dict[Membership, dict[Charge, None]] = {}
+        self.charged = ChargedPods()
         self._bound_at: datetime | None = None
         self._bound_us = 0
         self.assigned = AssignedPods(nodes.load.args)
@@ -128,7 +127,7 @@ class PodCache:
             keys = self.on_node[node] = set()
         keys.add(record.key)
         if charge is not None and charge.membership is not None:
-            self._hold(charge, key)
+            self.charged.hold(charge, key)
         if charge is None or facts is None or facts.shape is not charge.shape:
             # Charged for the first time, or the selectors that select the pod changed since it was assumed.
             self._account(record, node, placed)
@@ -269,7 +268,7 @@ class PodCache:
         self._nodes.place_later(node, record.key, due.shape, assigned, placed.data.allocation)
         if due.membership is not None:
             self._uncharged[due] = self._uncharged.get(due, 0) + 1
-            self._hold(due, record.key)
+            self.charged.hold(due, record.key)
         placed.charge = due
 
     def settle(self) -> None:
@@ -310,39 +309,7 @@ class PodCache:
             self.quotas.give_back(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
         placed.charge = None
         if charge.membership is not None and all(other.charge != charge for other in record.placements.values()):
-            self._let_go(charge, record.key)
-
-    # -- pods of a quota -----------------------------------------------------------------------------------------
-
-    def _hold(self, charge: Charge, key: PodKey) -> None:
-        """Note that a placement of the pod is charged so."""
-        keys = self._held.get(charge)
-        if keys is None:
-            keys = self._held[charge] = set()
-            assert charge.membership is not None
-            self._charges_of.setdefault(charge.membership, {})[charge] = None
-        keys.add(key)
-
-    def _let_go(self, charge: Charge, key: PodKey) -> None:
-        keys = self._held.get(charge)
-        if keys is None:
-            return
-        keys.discard(key)
-        if not keys:
-            del self._held[charge]
-            assert charge.membership is not None
-            of_quota = self._charges_of[charge.membership]
-            del of_quota[charge]
-            if not of_quota:
-                del self._charges_of[charge.membership]
-
-    def charges_of(self, membership: Membership | None) -> Iterable[Charge]:
-        """Return what placements of a quota are charged with, each once, in no stated order."""
-        return self._charges_of.get(membership, ()) if membership is not None else ()
-
-    def held_with(self, charge: Charge) -> Iterable[PodKey]:
-        """Return the pods that have a placement which is charged so, in no stated order."""
-        return self._held.get(charge, ())
+            self.charged.let_go(charge, record.key)
 
     def _record(self, key: PodKey) -> PodRecord:
         """Return a pod's record; create it if there is none."""

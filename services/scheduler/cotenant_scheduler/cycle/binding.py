@@ -1,0 +1,142 @@
+"""What giving a pod a node means: the events that say so, and what they assume.
+
+In: a pod of the queue, what it is charged with, the row that takes it. Out: its placement and the end of its waiting event; the
+pod is counted on the node and charged to its quota until the decision is stored or taken back (`cycle.assumed`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from cotenant.events.allocations import Allocation
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Figure, Placement
+from cotenant.model.subjects import placement_subject
+from cotenant_scheduler.cycle.assumed import Assumed
+from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.framework.figures import FigureCache
+from cotenant_scheduler.framework.profile import Profile
+from cotenant_scheduler.framework.series import Series
+from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.load.load_estimate import microseconds
+from cotenant_scheduler.state.node_cache import NodeCache
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import Charge, PodRecord
+from cotenant_scheduler.state.pods import PodCache
+
+
+class Binding:
+    """Binds pods to rows."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        nodes: NodeTable,
+        node_cache: NodeCache,
+        pods: PodCache,
+        quotas: Quotas,
+        assumed: Assumed,
+        endings: Endings,
+    ) -> None:
+        self._profile = profile
+        self._nodes = nodes
+        self._node_cache = node_cache
+        self._pods = pods
+        self._quotas = quotas
+        self._assumed = assumed
+        self._endings = endings
+        self._figures = FigureCache(profile, nodes.load.resources)
+
+    def place(
+        self,
+        bound: list[Event],
+        record: PodRecord,
+        row: int,
+        evaluation: Evaluation,
+        charge: Charge,
+        now: datetime,
+        gang: str = "",
+    ) -> None:
+        """Place a pod on a row. `gang`: that it is placed with."""
+        assert record.facts is not None
+        figures = self._figures.of_row(evaluation, row)
+        allocation = self._profile.allocate(self._nodes, charge.shape, row)
+        if gang:
+            allocation = msgspec.structs.replace(allocation or Allocation(), gang=gang)
+        data = self._bind(bound, record, row, figures, charge, now, allocation)
+        assigned = self._pods.assigned.of(record.facts, charge.shape, microseconds(now))
+        self._assumed.place(row, record.key, charge, assigned, data)
+
+    def place_series(
+        self,
+        run: list[PodRecord],
+        charge: Charge,
+        evaluation: Evaluation,
+        now: datetime,
+        bound: list[Event],
+        gang: str = "",
+    ) -> int:
+        """Place equal pods that follow each other as far as one evaluation decides them; return how many. `gang`: that they are
+        placed with."""
+        allocation = Allocation(gang=gang) if gang else None
+        series = Series(evaluation, len(run))
+        reports, assigned_as = self._nodes.load.reports, self._pods.assigned.of
+        keys: list[PodKey] = []
+        placements: list[Placement] = []
+        facts = run[0].facts
+        assert facts is not None
+        now_us = microseconds(now)
+        assigned = assigned_as(facts, charge.shape, now_us)
+        for record, row, figures in zip(run, series.rows, series.figures(self._figures), strict=False):
+            key = record.key
+            assert record.facts is not None
+            if reports(row, key) or assigned_as(record.facts, charge.shape, now_us) != assigned:
+                break
+            placements.append(self._bind(bound, record, row, figures, charge, now, allocation))
+            keys.append(key)
+        if keys:
+            self._assumed.place_series(series.rows[: len(keys)], keys, charge, assigned, placements)
+        return len(keys)
+
+    def _bind(
+        self,
+        bound: list[Event],
+        record: PodRecord,
+        row: int,
+        figures: tuple[Figure, ...],
+        charge: Charge,
+        now: datetime,
+        allocation: Allocation | None,
+    ) -> Placement:
+        """Add the events that give a pod its node; return the placement."""
+        facts, document, membership = record.facts, record.document, charge.membership
+        assert facts is not None
+        assert document is not None
+        node = self._nodes.names[row]
+        causes = (f"LOG:{record.object_sequence}", *self._node_cache.facts[node].causes)
+        if membership is not None:
+            causes += self._quotas.causes(membership)
+        data = Placement(
+            node=node,
+            namespace=facts.namespace,
+            name=facts.name,
+            uid=facts.uid,
+            pod=document,
+            requests=charge.shape.requests,
+            quota=membership.quota if membership else "",
+            quota_tree=membership.tree if membership else "",
+            bound_at=now,
+            grace_period_seconds=facts.grace_seconds,
+            figures=figures,
+            object_sequence=record.object_sequence,
+            allocation=allocation,
+        )
+        namespace, name = record.key
+        bound.append(Event(subject=placement_subject(node, namespace, name), data=data, causes=causes))
+        if record.waiting is not None:
+            bound.append(self._endings.waiting_over(record))
+        return data

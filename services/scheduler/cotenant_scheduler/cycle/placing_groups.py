@@ -1,0 +1,138 @@
+"""Placing a group of pods: as much of it as its rules ask for in one batch, or nothing.
+
+In: the entry of a group at the head of the queue. Out: the events of its placements, or why it waits: its members are tried in
+queue order under a savepoint. Groups do not preempt.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from itertools import takewhile
+
+from cotenant.events.envelope import Event
+from cotenant_scheduler.cycle.assumed import Assumed
+from cotenant_scheduler.cycle.binding import Binding
+from cotenant_scheduler.cycle.nominations import Nominations
+from cotenant_scheduler.cycle.queue import Entry, GroupClass, WaitingTemplate
+from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.cycle.waiting import WaitingPods
+from cotenant_scheduler.cycle.walk import Walk
+from cotenant_scheduler.framework.results import CachedResults
+from cotenant_scheduler.framework.series import WORTHWHILE
+from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import Charge, PodRecord
+
+
+class PlacingGroups:
+    """Places groups; see the module. `most`: events that a batch always has for one."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        results: CachedResults,
+        binding: Binding,
+        quotas: Quotas,
+        admission: QuotaAdmission,
+        assumed: Assumed,
+        waiting: WaitingPods,
+        nominations: Nominations,
+        most: int,
+    ) -> None:
+        self._nodes = nodes
+        self._results = results
+        self._binding = binding
+        self._quotas = quotas
+        self._admission = admission
+        self._assumed = assumed
+        self._waiting = waiting
+        self._nominations = nominations
+        self._most = most
+
+    def decide(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
+        """Place as much of a group as its rules ask for, in one batch, or record why it waits."""
+        if entry.event_count > self._most:
+            group.template = self._waiting.group_too_large(group, entry.event_count, self._most)
+            walk.close()
+            return
+        savepoint, begun = self._assumed.savepoint(), len(bound)
+        members = [record.key for record in entry.records]
+        placed: list[PodKey] = []
+        refused: WaitingTemplate | None = None
+        index = one_by_one = 0
+        while index < len(entry.records):
+            record = entry.records[index]
+            if index >= one_by_one:
+                alike = self._run_of_group(group, entry, index)
+                one_by_one = index + len(alike)
+                at_once = self._place_members(group, alike, group.charge_of(record), now, bound)
+                placed += members[index : index + at_once]
+                index += at_once
+                if at_once:
+                    continue
+            index += 1
+            found = self._place_member(group, record, now, bound)
+            if found is None:
+                placed.append(record.key)
+                continue
+            refused = refused or self._waiting.of_member(group, record, len(placed), found)
+            if group.together.gives_up(record.key) or group.together.enough(placed, members):
+                break
+        if not group.together.enough(placed, members):
+            self._assumed.rollback(savepoint)
+            del bound[begun:]
+            group.template = refused
+            walk.close(by_nodes=True)
+            return
+        walk.wake()
+        group.stamp = None
+        group.template = refused
+        walk.advance()
+        selected_by = {number for record in entry.records for number in group.charge_of(record).shape.selected_by}
+        if selected_by:
+            walk.reopen(tuple(sorted(selected_by)))
+
+    def _run_of_group(self, group: GroupClass, entry: Entry, index: int) -> list[PodRecord]:
+        """The members of one gang from here on that are charged alike."""
+        first = entry.records[index]
+        charge, gang = group.charge_of(first), group.together.gang_of(first.key)
+
+        def like_first(record: PodRecord) -> bool:
+            return group.charge_of(record) == charge and group.together.gang_of(record.key) == gang
+
+        return list(takewhile(like_first, entry.records[index:]))
+
+    def _place_members(
+        self, group: GroupClass, alike: list[PodRecord], charge: Charge, now: datetime, bound: list[Event]
+    ) -> int:
+        """Place equal members at once where that pays; return how many were placed."""
+        if len(alike) < WORTHWHILE:
+            return 0
+        self._nominations.hold(charge.shape.priority, None)
+        evaluation = self._results.evaluation(charge.shape)
+        if not evaluation.in_columns or self._nodes.counters_of(charge.shape) or evaluation.best() < 0:
+            return 0
+        if charge.membership is not None:
+            alike = alike[: self._admission.room(charge.shape, charge.membership, charge.preemptible, len(alike))]
+        if len(alike) < WORTHWHILE:
+            return 0
+        gang = group.together.gang_of(alike[0].key)
+        return self._binding.place_series(alike, charge, evaluation, now, bound, gang)
+
+    def _place_member(self, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event]) -> WaitingTemplate | None:
+        """Place one pod of a group; else return why it cannot be."""
+        charge = group.charge_of(record)
+        if charge.membership is not None:
+            refusal = self._admission.check(charge.shape, charge.membership, charge.preemptible)
+            if refusal is not None:
+                return self._waiting.refused_by_quota(group, refusal, self._quotas.causes(charge.membership))
+        self._nominations.hold(charge.shape.priority, None)
+        evaluation = self._results.evaluation(charge.shape)
+        row = evaluation.best()
+        if row < 0:
+            group.stamp = None
+            return self._waiting.refused_by_nodes(group, evaluation, "")
+        gang = group.together.gang_of(record.key)
+        self._binding.place(bound, record, row, evaluation, charge, now, gang)
+        return None

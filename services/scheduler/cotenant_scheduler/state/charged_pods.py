@@ -1,0 +1,52 @@
+"""Which pods a quota is charged for, by what each is charged with.
+
+In: a placement's charge, when it is charged and when it is given back. Out: the charges of a quota, and the pods of each. A quota
+has few kinds of pods: who looks for one that may be ended looks at those first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cotenant.domain.quota.membership import Membership
+from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.pod_records import Charge
+
+
+class ChargedPods:
+    """The pods with a placement that a quota is charged for."""
+
+    def __init__(self) -> None:
+        self._pods: dict[Charge, set[PodKey]] = {}
+        self._charges: dict[Membership, dict[Charge, None]] = {}
+
+    def hold(self, charge: Charge, key: PodKey) -> None:
+        """Note that a placement of the pod is charged so."""
+        keys = self._pods.get(charge)
+        if keys is None:
+            keys = self._pods[charge] = set()
+            assert charge.membership is not None
+            self._charges.setdefault(charge.membership, {})[charge] = None
+        keys.add(key)
+
+    def let_go(self, charge: Charge, key: PodKey) -> None:
+        """No placement of the pod is charged so any more."""
+        keys = self._pods.get(charge)
+        if keys is None:
+            return
+        keys.discard(key)
+        if not keys:
+            del self._pods[charge]
+            assert charge.membership is not None
+            of_quota = self._charges[charge.membership]
+            del of_quota[charge]
+            if not of_quota:
+                del self._charges[charge.membership]
+
+    def charges_of(self, membership: Membership | None) -> Iterable[Charge]:
+        """Return what placements of a quota are charged with, each once, in no stated order."""
+        return self._charges.get(membership, ()) if membership is not None else ()
+
+    def held_with(self, charge: Charge) -> Iterable[PodKey]:
+        """Return the pods that have a placement which is charged so, in no stated order."""
+        return self._pods.get(charge, ())
