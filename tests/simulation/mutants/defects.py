@@ -25,6 +25,7 @@ import cotenant_node_executor.simulated.files as simulated_files
 import cotenant_node_executor.simulated.sampler as sampler
 import cotenant_node_executor.strategies.batch_pods as batch_pods
 import cotenant_node_executor.strategies.suppress as suppression
+import cotenant_quota_tree.core as quota_core
 import cotenant_quota_tree.runtime as quota_runtime
 import cotenant_scheduler.cycle.waiting as waiting
 import cotenant_scheduler.plugins.quota as quota_plugin
@@ -151,14 +152,14 @@ def without_causes(right: Function) -> Function:
 
 def said_again(_: Function) -> Function:
     """What is on the log already is published with every decision."""
-    return lambda self, quota, published: START
+    return lambda quota, published, settle: START
 
 
 def services_forgotten(right: Function) -> Function:
     """The formula leaves out the services that have a metric."""
 
-    def wrong(*, pods: Any, metrics: Any, **others: Any) -> Any:
-        return right(pods=[pod for pod in pods if pod.key not in metrics], metrics={}, **others)
+    def wrong(pods: Any, metrics: Any) -> Any:
+        return right([pod for pod in pods if pod.key not in metrics], {})
 
     return wrong
 
@@ -783,8 +784,8 @@ MUTANTS = (
     Mutant("shares_are_rounded_up", ((quota_runtime, "share", rounded_up),), (3,)),
     Mutant("weights_are_ignored", ((quota_runtime, "share", weights_ignored),), (3,), faults=HUNGRY),
     Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "decide", without_causes),), (11,)),
-    Mutant("a_quota_is_published_with_every_decision", ((QuotaTreeCore, "publish_at", said_again),), (11, 12)),
-    Mutant("the_batch_formula_forgets_services", ((batch_evaluation, "calculate_batch", services_forgotten),), (4,)),
+    Mutant("a_quota_is_published_with_every_decision", ((quota_core, "publish_at", said_again),), (11, 12)),
+    Mutant("the_batch_formula_forgets_services", ((batch_evaluation, "sum_need", services_forgotten),), (4,)),
     Mutant("a_decision_depends_on_a_hidden_counter", ((BatchResourceCalculator, "decide", hidden_counter),), (10, 15)),
     Mutant(
         "silence_is_judged_by_the_nodes_clock",
