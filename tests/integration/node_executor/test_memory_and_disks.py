@@ -61,7 +61,7 @@ async def test_a_full_node_evicts_batch_and_no_service_and_a_dry_run_only_says_s
         found = [event.data for event in harness.executions("memory-evict")]
         return [data for data in found if isinstance(data, Execution) and text in data.summary]
 
-    await harness.wait("the dry run is said", lambda: said("would do, but for its dry run: evict pod"))
+    await harness.wait("the dry run is said", lambda: said("dry run of memory-evict, not done: "))
     assert alive(job.pid)
     await spec(harness, resourceUsedThresholdWithBE=section)
     run = await harness.ended("job")

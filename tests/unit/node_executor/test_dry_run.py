@@ -14,7 +14,16 @@ from cotenant.events.resources import CpuIdentity
 from cotenant_node_executor.core.executions import Executions
 from cotenant_node_executor.core.plan import Plan
 from cotenant_node_executor.strategies.sections import decoded, is_dry_run, section
-from cotenant_node_executor.strategies.strategy import Decision, Desired, DesiredValues, Evict, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import (
+    Decision,
+    Desired,
+    DesiredValues,
+    Evict,
+    Input,
+    Policy,
+    Reclaim,
+    Strategy,
+)
 from cotenant_node_executor.targets.interface import Knob, WriteReport
 from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, service, slo, snapshot
 
@@ -108,6 +117,35 @@ def test_an_eviction_of_a_dry_run_is_told_once_and_nobody_is_stopped() -> None:
     assert not bench.core.plan(bench.now).rehearsed
     bench.slo()
     assert [name for _, name, _ in bench.core.plan(bench.now).evictions] == ["cruel"]
+
+
+def reclaiming(_situation: Any, _memory: Struct | None) -> Decision:
+    return Decision(orders=(Reclaim(BESTEFFORT, 4096, "page cache"),))
+
+
+def test_memory_that_a_dry_run_would_reclaim_is_told_once_and_left_alone() -> None:
+    thrifty = Strategy("thrifty", "thrifty", (), decide=reclaiming, inputs=cycle, section="thriftStrategy")
+    bench = Bench(strategies=(thrifty,)).load()
+    bench.slo(spec=spec(thriftStrategy={"dryRun": True}))
+    plan = bench.look().core.plan(bench.now)
+    assert plan.reclaims == ()
+    (told,) = said(bench, plan)
+    assert told.summary == "dry run of thrifty, not done: 4096 bytes reclaimed from besteffort: page cache"
+    assert not bench.core.plan(bench.now).rehearsed
+    bench.slo()
+    assert [name for name, _ in bench.core.plan(bench.now).reclaims] == ["thrifty"]
+
+
+def test_an_eviction_that_waits_is_dropped_when_its_strategy_becomes_a_dry_run() -> None:
+    slow = Strategy("cruel", "cruel", (Knob.CPU_BURST,), decide=evicting, section="crueltyStrategy", evictions_a_minute=0)
+    bench = Bench(strategies=(slow,)).load()
+    bench.slo()
+    bench.place(batch("job"))
+    bench.groups.add(f"{BESTEFFORT}/poduid-job")
+    plan = bench.look().core.plan(bench.now)
+    assert (plan.evictions, [name for name, _ in plan.waiting]) == ((), ["cruel"])
+    bench.slo(spec=spec(crueltyStrategy={"dryRun": True}))
+    assert bench.look(1).core.plan(bench.now).waiting == ()
 
 
 @pytest.mark.parametrize("text", [b"[]", b"7", b'{"a":{"dryRun":"true"}}', b'{"a":true}', b'{"dryRun":true}', b"{}", b"null"])

@@ -1,9 +1,9 @@
-"""Sections of a NodeSLO in typed form, decoded once per NodeSLO.
+"""Sections of a NodeSLO whose strategies say what is wrong in them, decoded once per NodeSLO.
 
 In: the rendered NodeSLO, whose `spec` is the whole document as JSON, and a struct for what is read of a section. Out: the
 struct. Names are matched in any case, as Koordinator's decoder does (`MBAPercent`, `mbaPercent`). A field that is absent has
 the struct's default; null unsets it. Raises ValueError with the field's path for a value of another type: the strategy keeps
-its last decision until there is another NodeSLO.
+its last decision until there is another NodeSLO. `sections` has the readers of strategies that are off without a readable one.
 
 The QoS classes are merged with their built-in defaults, and a disabled class has neutral values, so that its consumer applies
 the values as they are. Source: Koordinator NodeSLO, merge of the node agent.
