@@ -1,7 +1,7 @@
 """Which pods a quota is charged for, by what each is charged with.
 
-In: a placement's charge, when it is charged and when it is given back. Out: the charges of a quota, and the pods of each. A quota
-has few kinds of pods: who looks for one that may be ended looks at those first.
+In: a placement's charge, when it is charged and when it is given back. Out: the charges of a quota, and the pods of each. A
+quota has few kinds of pods: who looks for one that may be ended looks at those first.
 """
 
 from __future__ import annotations
