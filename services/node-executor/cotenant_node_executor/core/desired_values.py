@@ -53,8 +53,7 @@ from cotenant_node_executor.strategies.strategy import (
     StrategyOrder,
 )
 from cotenant_node_executor.targets.address import INITIAL_VALUES, Place
-from cotenant_node_executor.targets.interface import Capabilities
-from cotenant_node_executor.targets.knobs import LARGE_BURSTS
+from cotenant_node_executor.targets.interface import LARGE_BURSTS, Capabilities
 
 
 class DesiredTargets:

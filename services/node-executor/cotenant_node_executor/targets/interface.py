@@ -17,6 +17,8 @@ from cotenant_node_executor.targets.address import Attribute, Place
 from cotenant_node_executor.targets.address import Knob as Knob
 
 ROOT_GROUP = ""
+LARGE_BURSTS = "cpu.burst.above_quota"
+"""The capability of kernels that take bursts above the quota."""
 UNLIMITED = "-1"
 RECLAIM = "memory.reclaim"
 """The capability to reclaim memory of a group, on v1 by memory.force_empty."""

@@ -12,7 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cotenant_node_executor.targets.files import BY_DEVICE, KNOB_FILES, PRESSURE_STATS
-from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupDriver, CgroupVersion, Knob, KnobSupport, Stat
+from cotenant_node_executor.targets.interface import (
+    LARGE_BURSTS,
+    RECLAIM,
+    Capabilities,
+    CgroupDriver,
+    CgroupVersion,
+    Knob,
+    KnobSupport,
+    Stat,
+)
 from cotenant_node_executor.targets.psi import parse_pressure
 from cotenant_node_executor.targets.reclaim import reclaim_file
 from cotenant_node_executor.targets.tree import read_file
@@ -21,8 +30,6 @@ SCRATCH = "probe"
 _SUPPORTED = KnobSupport(True)
 _READ_ONLY_PROBE = BY_DEVICE  # a line per device, or a default that may be changed only where its scheduler runs
 PR_SCHED_CORE, PR_SCHED_CORE_GET = 62, 0
-LARGE_BURSTS = "cpu.burst.above_quota"
-"""The capability of kernels that take bursts above the quota."""
 PROBED_QUOTA_US = 10_000
 
 
