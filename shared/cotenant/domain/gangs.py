@@ -18,6 +18,8 @@ from enum import StrEnum
 
 import msgspec
 
+from cotenant.model.durations import DurationError, parse_duration
+
 LABEL_POD_GROUP = "pod-group.scheduling.sigs.k8s.io"
 LABEL_LIGHTWEIGHT_NAME = "pod-group.scheduling.sigs.k8s.io/name"
 LABEL_LIGHTWEIGHT_MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
@@ -133,8 +135,11 @@ def of_pod(
 ) -> GangSpec:
     """Return what a pod states of its gang. Raises GangError where its minimum cannot be read."""
     least = min_member(labels, annotations)
-    wait = _go_duration(annotations.get(ANNOTATION_GANG_WAITING_TIME, ""))
-    return _spec(gang, least, wait or default_wait, annotations, default_policy, Source.ANNOTATION)
+    try:
+        wait = parse_duration(annotations.get(ANNOTATION_GANG_WAITING_TIME, ""))
+    except DurationError:
+        wait = timedelta(0)
+    return _spec(gang, least, wait if wait > timedelta(0) else default_wait, annotations, default_policy, Source.ANNOTATION)
 
 
 def of_pod_group(
@@ -179,19 +184,6 @@ def _integer(text: str) -> int | None:
         return None
     number = int(text)
     return number if -MAX_MEMBERS <= number <= MAX_MEMBERS else None
-
-
-_UNITS = {"ns": 0.001, "us": 1.0, "\u00b5s": 1.0, "\u03bcs": 1.0, "ms": 1e3, "s": 1e6, "m": 60e6, "h": 3600e6}
-_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
-_LONGEST = timedelta(days=3650)
-
-
-def _go_duration(text: str) -> timedelta | None:
-    """Return a Go duration; None where it is none or negative. Longer than ten years counts as ten."""
-    if not text or len(text) > 64 or not re.fullmatch(f"(?:{_PART.pattern})+", text):
-        return None
-    found = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    return timedelta(microseconds=min(found, _LONGEST.total_seconds() * 1e6))
 
 
 # -- the status of a PodGroup ----------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from cotenant.model.durations import DurationError, parse_duration
 from cotenant_descheduler_arbiter.config.checks import PolicyError
-from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
 from cotenant_descheduler_arbiter.config.resolution import resolve
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import configuration
 

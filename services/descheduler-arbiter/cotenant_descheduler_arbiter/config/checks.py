@@ -8,8 +8,8 @@ from datetime import timedelta
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.domain.selectors import SelectorError, check_selector
 from cotenant.model.bounds import MAX_SECONDS
+from cotenant.model.durations import DurationError, parse_duration
 from cotenant_descheduler_arbiter.config.configuration import NamespaceRule, NodeLifecycleConfiguration
-from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
 from cotenant_descheduler_arbiter.config.policy import NodeEvictionRates
 from cotenant_descheduler_arbiter.config.scaling import IntOrPercent, scaled
 

@@ -12,7 +12,7 @@ import msgspec
 
 from cotenant.api.objects.policies import PodMigrationJob
 from cotenant.events.migrations import Migration
-from cotenant_descheduler_arbiter.config.durations import DurationError, parse_duration
+from cotenant.model.durations import DurationError, parse_duration
 from cotenant_descheduler_arbiter.config.policy import MODES, Policy
 from cotenant_descheduler_arbiter.eviction.order import creation_seconds
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters

@@ -1,4 +1,4 @@
-"""Go durations in configuration and migration jobs: "5m0s", "500ms", "1h30m", "0".
+"""Go durations that users write: "5m0s", "500ms", "1h30m", "0".
 
 In: the text. Out: a timedelta; any other text raises a DurationError with the expected form.
 
