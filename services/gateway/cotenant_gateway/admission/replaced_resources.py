@@ -9,11 +9,13 @@ pods as its scheduler and its quota webhook see them; here the pod is stored so,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import msgspec
 
-from cotenant.api.splices import EMPTY_OBJECT, Members, elements, is_array, member_object, members, raw
+from cotenant.api.splices import EMPTY_OBJECT, Members, member_object, members, raw
 from cotenant.api.validation.fields import FieldError, invalid, qualified_name
+from cotenant_gateway.admission.containers import change_requests
 from cotenant_gateway.admission.review import Mutation, Review
 from cotenant_gateway.statuses import invalid_object
 
@@ -33,7 +35,7 @@ def replace_resources(review: Review) -> Mutation | None:
         raise invalid_object(review.kind, review.view.metadata.name, errors)
     top = members(review.document)
     spec = members(top.get("spec", EMPTY_OBJECT))
-    if not _replaced_spec(spec, pairs):
+    if not change_requests(spec, partial(_replaced_container, pairs=pairs), partial(_replaced_amounts, pairs=pairs)):
         return None
     top["spec"] = raw(spec)
     said = ", ".join(f"{old} by {new}" if new else f"{old} by nothing" for old, new in pairs.items())
@@ -55,22 +57,6 @@ def read_pairs(text: str) -> tuple[Mapping[str, str], list[FieldError]]:
     if any(new in pairs for new in pairs.values()):
         return {}, [invalid(_FIELD, text, "must not replace what it puts in another's place")]
     return pairs, []
-
-
-def _replaced_spec(spec: Members, pairs: Mapping[str, str]) -> bool:
-    changed = False
-    for section in ("initContainers", "containers"):
-        if section in spec and is_array(spec[section]):
-            given = elements(spec[section])
-            made = [_replaced_container(container, pairs) for container in given]
-            if any(container is not None for container in made):
-                spec[section] = raw([new or old for new, old in zip(made, given, strict=True)])
-                changed = True
-    overhead = member_object(spec, "overhead")
-    if _replaced_amounts(overhead, pairs):
-        spec["overhead"] = raw(overhead)
-        changed = True
-    return changed
 
 
 def _replaced_container(container: msgspec.Raw, pairs: Mapping[str, str]) -> msgspec.Raw | None:

@@ -9,15 +9,16 @@ replicas share are translated once. Source: Koordinator's pod webhook; only batc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
 from cotenant.api.objects.pod import REMEMBERED_SPEC_BYTES, REMEMBERED_SPECS
-from cotenant.api.splices import Members, elements, is_array, member_object, members, raw
+from cotenant.api.splices import Members, member_object, members, raw
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import Scalar, format_decimal, parse_milli
 from cotenant.model.tiers import TIER_RESOURCES, PriorityClass
+from cotenant_gateway.admission.containers import change_requests
 
 _SCALAR = msgspec.json.Decoder(Scalar)
 
@@ -36,18 +37,7 @@ def _remembered(spec: bytes, tier: PriorityClass) -> bytes:
 
 def _translated(spec: bytes, tier: PriorityClass) -> bytes:
     top = members(spec)
-    changed = False
-    for section in ("initContainers", "containers"):
-        if section in top and is_array(top[section]):
-            given = elements(top[section])
-            translated = [_container(container, tier) for container in given]
-            if any(container is not None for container in translated):
-                top[section] = raw([new or old for new, old in zip(translated, given, strict=True)])
-                changed = True
-    overhead = member_object(top, "overhead")
-    if _translate_amounts(overhead, tier):
-        top["overhead"] = raw(overhead)
-        changed = True
+    changed = change_requests(top, partial(_container, tier=tier), partial(_translate_amounts, tier=tier))
     return bytes(raw(top)) if changed else spec
 
 
