@@ -15,14 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cmp_to_key
 
-import msgspec
 from msgspec import Struct
 
-LABEL_EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
-LABEL_PRIORITY = "koordinator.sh/priority"
-ANNOTATION_EVICTION_PRIORITY = "koordinator.sh/eviction-priority"
-ANNOTATION_EVICTION_POLICY = "koordinator.sh/eviction-policy"
-_POLICIES = msgspec.json.Decoder(list[str])
+from cotenant_node_executor.strategies.pod_eviction import is_enabled, policies_of, rank_of
 
 
 class Candidate(Struct, frozen=True):
@@ -54,37 +49,19 @@ def _usage(pod: Candidate) -> float:
 
 def evictable(pod: Candidate, feature: str, up_to_priority: int) -> bool:
     """Whether a pod may be evicted by this feature: it says so itself, and its priority is not above the bound."""
-    if pod.labels.get(LABEL_EVICTION_ENABLED) != "true" or (pod.priority or 0) > up_to_priority:
+    if not is_enabled(pod.labels) or (pod.priority or 0) > up_to_priority:
         return False
-    text = pod.annotations.get(ANNOTATION_EVICTION_POLICY)
-    if text is None:
-        return True
-    try:
-        return feature in _POLICIES.decode(text)
-    except msgspec.MsgspecError:
-        return False
+    policies = policies_of(pod.annotations)
+    return policies is None or feature in policies
 
 
 def by_priority(pods: Sequence[Candidate], *, then_usage: bool) -> list[Candidate]:
     """Pods in the order in which they are evicted for usage or allocatable."""
 
     def key(pod: Candidate) -> tuple[int, int, int, int]:
-        priority = pod.priority or 0
-        return (
-            _number(pod.annotations.get(ANNOTATION_EVICTION_PRIORITY), 0),
-            priority,
-            _number(pod.labels.get(LABEL_PRIORITY), priority),
-            -pod.used_milli if then_usage else 0,
-        )
+        return *rank_of(pod.priority, pod.labels, pod.annotations), -pod.used_milli if then_usage else 0
 
     return sorted(pods, key=key)
-
-
-def _number(text: str | None, default: int) -> int:
-    try:
-        return default if text is None else int(text)
-    except ValueError:
-        return default
 
 
 def taken(

@@ -15,20 +15,15 @@ stops too early.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cmp_to_key
 
-import msgspec
 from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.qos import QoSClass, priority_value_default, qos_raw
 from cotenant.model.by_identity import by_identity
-from cotenant.model.names import LABEL_PRIORITY
-
-LABEL_EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
-ANNOTATION_EVICTION_PRIORITY = "koordinator.sh/eviction-priority"
-ANNOTATION_EVICTION_POLICY = "koordinator.sh/eviction-policy"
+from cotenant_node_executor.strategies.pod_eviction import is_enabled, policies_of, rank_of
 
 
 class Traits(Struct, frozen=True):
@@ -57,32 +52,16 @@ GRACE_SECONDS = 30
 def traits(pod: Pod) -> Traits:
     """Return a pod's traits."""
     labels, annotations, priority = pod.metadata.labels, pod.metadata.annotations, pod.spec.priority
-    own = priority if priority is not None else 0
     grace = pod.spec.termination_grace_period_seconds
     return Traits(
         best_effort=qos_raw(pod) is QoSClass.BE,
-        enabled=labels.get(LABEL_EVICTION_ENABLED) == "true",
+        enabled=is_enabled(labels),
         priority=priority,
-        rank=(_number(annotations.get(ANNOTATION_EVICTION_PRIORITY), 0), own, _number(labels.get(LABEL_PRIORITY), own)),
-        policies=_policies(annotations.get(ANNOTATION_EVICTION_POLICY)),
+        rank=rank_of(priority, labels, annotations),
+        policies=policies_of(annotations),
         grace_seconds=GRACE_SECONDS if grace is None else max(min(grace, GRACE_SECONDS), 0),
         priority_value=priority_value_default(pod),
     )
-
-
-def _number(text: str | None, default: int) -> int:
-    if text is None or len(text) > 11 or not text.removeprefix("-").isdecimal() or not text.isascii():
-        return default
-    return int(text)
-
-
-def _policies(text: str | None) -> frozenset[str] | None:
-    if text is None:
-        return None
-    try:
-        return frozenset(msgspec.json.decode(text, type=list[str]))
-    except msgspec.MsgspecError:
-        return frozenset()
 
 
 class Candidate(Struct, frozen=True):
@@ -138,8 +117,7 @@ def best_effort_order(candidates: Iterable[Candidate], target: str) -> list[Cand
             return (more > used) - (more < used)
         return (other.name > one.name) - (other.name < one.name)
 
-    key: Callable[[Candidate], object] = cmp_to_key(compare)
-    return sorted(sorted(candidates, key=lambda each: (each.name, each.uid)), key=key)  # type: ignore[arg-type]
+    return sorted(sorted(candidates, key=lambda each: (each.name, each.uid)), key=cmp_to_key(compare))
 
 
 def priority_order(candidates: Iterable[Candidate], target: str) -> list[Candidate]:

@@ -1,0 +1,47 @@
+"""What a pod says about its own eviction, for the strategies that evict.
+
+In: labels, annotations, priority. Out: whether it may be evicted by features that ask, by which, and how early among others.
+Source: eviction by priority, koordlet rules (v1.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from cotenant.model.names import LABEL_PRIORITY
+
+LABEL_EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
+ANNOTATION_EVICTION_PRIORITY = "koordinator.sh/eviction-priority"
+ANNOTATION_EVICTION_POLICY = "koordinator.sh/eviction-policy"
+_POLICIES = msgspec.json.Decoder(list[str])
+
+
+def is_enabled(labels: Mapping[str, str]) -> bool:
+    """Whether the pod lets features evict it that ask for that."""
+    return labels.get(LABEL_EVICTION_ENABLED) == "true"
+
+
+def policies_of(annotations: Mapping[str, str]) -> frozenset[str] | None:
+    """The features that may evict the pod; None: all; none where the annotation cannot be read."""
+    text = annotations.get(ANNOTATION_EVICTION_POLICY)
+    if text is None:
+        return None
+    try:
+        return frozenset(_POLICIES.decode(text))
+    except msgspec.MsgspecError:
+        return frozenset()
+
+
+def rank_of(priority: int | None, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[int, int, int]:
+    """Eviction priority, priority, the label's priority (by default the priority); the lowest goes first."""
+    own = priority or 0
+    return _number(annotations.get(ANNOTATION_EVICTION_PRIORITY), 0), own, _number(labels.get(LABEL_PRIORITY), own)
+
+
+def _number(text: str | None, default: int) -> int:
+    """A number of 32 bits in decimal digits; the default for any other text."""
+    if text is None or len(text) > 11 or not text.removeprefix("-").isdecimal() or not text.isascii():
+        return default
+    return int(text)
