@@ -135,8 +135,8 @@ class MetricsIngestCore:
 
     def _resources(self, event: Event, name: str) -> None:
         node = self._node_of(name)
-        given = isinstance(event.data, (NodeResources, StrategyView)) and not event.tombstone
-        node.strategy = event.data.strategy if given else NO_STRATEGY  # type: ignore[attr-defined]
+        given = event.data if isinstance(event.data, NodeResources | StrategyView) and not event.tombstone else None
+        node.strategy = given.strategy if given is not None else NO_STRATEGY
         node.configure()
         self._agenda.mark(name)
         self._forget(name)

@@ -27,7 +27,7 @@ from cotenant_verification.simulate.usage.forecasts import HISTOGRAM, NONE, PRED
 from cotenant_verification.simulate.usage.load import NodeLoad, load_of
 from cotenant_verification.simulate.usage.loans import MID, UPSTREAM, Loan, Plan, lend
 from cotenant_verification.simulate.usage.population import Population
-from cotenant_verification.simulate.usage.rates import Rates
+from cotenant_verification.simulate.usage.rates import Floats, Rates
 
 UTILISATIONS = (0.3, 0.5, 0.7)
 BUDGETS_PERMILLE = (2, 5, 10, 20)
@@ -145,7 +145,6 @@ def _table(
     u: float, load: NodeLoad, rows: list[Row], loans: list[Loan], chosen: int, accuracy: tuple[Accuracy, ...]
 ) -> Table:
     room = float(load.capacities.sum()) / 100
-    course = (load.real, loans[0].lent, loans[chosen].lent)
     machines = max(len(accuracy), 1)
     return Table(
         u=u,
@@ -154,5 +153,11 @@ def _table(
         seasonal=sum(each.by_season for each in accuracy),
         season_cost=sum(each.season_cost for each in accuracy) // machines,
         histogram_cost=sum(each.histogram_cost for each in accuracy) // machines,
-        course=tuple(tuple((each.sum(axis=0) / room).tolist()) for each in course),  # type: ignore[arg-type]
+        course=(_percent(load.real, room), _percent(loans[0].lent, room), _percent(loans[chosen].lent, room)),
     )
+
+
+def _percent(amounts: Floats, room: float) -> tuple[float, ...]:
+    """Of each step, what all machines have together, in percent of what they offer (`room`: a hundredth of it)."""
+    found: list[float] = (amounts.sum(axis=0) / room).tolist()
+    return tuple(found)
