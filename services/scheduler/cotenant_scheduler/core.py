@@ -39,7 +39,7 @@ from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States
-from cotenant_scheduler.framework.plugin import Together
+from cotenant_scheduler.framework.plugin import Grouping
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.quota import QuotaAdmission
@@ -72,6 +72,7 @@ class SchedulerCore:
         self._node_cache = NodeCache(self.nodes, args, self._look_at_pods_of)
         self._endings = Endings(self._node_cache.facts, self.ledger)
         self.gangs = GangCache(self.config.coscheduling)
+        self._grouping: Grouping = self.profile.grouping or self.gangs
         reader = PodReader(args, self.profile.readers)
         self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
         self.queue = PodQueue()
@@ -173,9 +174,7 @@ class SchedulerCore:
         facts = record.facts
         assert facts is not None
         membership = self.ledger.associate(facts.namespace, facts.labels)
-        together: Together | None = self.gangs.together(record.key) if self.gangs else None
-        if together is None:
-            together = self.profile.together(facts)
+        together = self._grouping.together(record.key, facts)
         return self.queue.put(record, facts, membership, is_preemptible(facts.labels), together)
 
     # -- own events that are being stored ------------------------------------------------------------------------

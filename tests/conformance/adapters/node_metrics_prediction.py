@@ -73,7 +73,8 @@ def _answer(made: Histograms, query: Json) -> object:
         case "percentile":
             return float(made.percentiles([query["p"]])[0, 0])
         case "is_empty":
-            return made.is_empty(0)
+            # The end of a bucket in use is above 0.
+            return not made.percentiles([1.0])[0, 0]
         case "num_buckets":
             return made.buckets.count
         case "bucket_start":

@@ -69,7 +69,7 @@ def test_nothing_predicts_nothing_and_zero_predicts_the_first_bucket() -> None:
     histograms = made(2)
     histograms.add(np.array([1]), np.array([0.0]), 1.0, NOW)
     assert histograms.percentiles([0.95]).tolist() == [[0.0], [0.1]]
-    assert [histograms.is_empty(row) for row in (0, 1)] == [True, False]
+    assert [not highest for (highest,) in histograms.percentiles([1.0])] == [True, False]
 
 
 @pytest.mark.parametrize(("value", "bucket"), [(math.nan, 0), (-5.0, 0), (math.inf, -1), (1e300, -1)])

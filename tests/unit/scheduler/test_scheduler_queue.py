@@ -9,11 +9,12 @@ import pytest
 from cotenant.events.placements import Nomination, Waiting
 from cotenant_scheduler.cycle.queue import Cursor, EquivalenceClass, GroupClass, PodQueue
 from cotenant_scheduler.cycle.walk import States, Walk
-from cotenant_scheduler.framework.plugin import AllOf, Together
+from cotenant_scheduler.framework.plugin import Together
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 from tests.unit.scheduler.asking import Asking
 from tests.unit.scheduler.builders_scheduler import NOW
+from tests.unit.scheduler.tickets import AllOf
 
 
 def shapes() -> tuple[Shape, Shape, Shape]:

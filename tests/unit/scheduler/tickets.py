@@ -7,13 +7,15 @@ those that it got. Pods with the annotation `group` (`name/size`) are placed tog
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections.abc import Collection
 
+import msgspec
 import numpy as np
 
 from cotenant.api.objects.pod import Pod
 from cotenant.events.allocations import Allocation, DeviceShare
 from cotenant.events.placements import Placement
-from cotenant_scheduler.framework.plugin import AllOf, Normalise, Refusal, row_count, row_numbers
+from cotenant_scheduler.framework.plugin import Normalise, Refusal, row_count, row_numbers
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
@@ -98,10 +100,33 @@ class Tickets(Counter):
         return int(nodes.labels[row].get(TICKETS, "0")) - self.taken.get(row, Tally()).total() - self.nameless[row]
 
 
+class AllOf(msgspec.Struct, frozen=True):
+    """A group that is placed whole once `size` of its pods are present."""
+
+    name: str
+    size: int
+
+    def missing(self, members: Collection[PodKey]) -> str:
+        """See `Together`."""
+        return f"{len(members)} of {self.size} pods of group {self.name} are there" if len(members) < self.size else ""
+
+    def enough(self, placed: Collection[PodKey], members: Collection[PodKey]) -> bool:
+        """See `Together`."""
+        return len(placed) == len(members)
+
+    def gives_up(self, refused: PodKey) -> bool:
+        """See `Together`."""
+        return True
+
+    def gang_of(self, pod: PodKey) -> str:
+        """See `Together`."""
+        return ""
+
+
 class ByAnnotation:
     """Grouping by the annotation `group`."""
 
-    def together(self, facts: PodFacts) -> AllOf | None:
+    def together(self, key: PodKey, facts: PodFacts) -> AllOf | None:
         name, _, size = facts.annotations.get("group", "").partition("/")
         return AllOf(name, int(size)) if name else None
 

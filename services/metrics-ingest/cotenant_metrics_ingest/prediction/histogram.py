@@ -181,10 +181,6 @@ class Histograms:
 
     # -- figures -------------------------------------------------------------------------------------------------
 
-    def is_empty(self, row: int) -> bool:
-        """Whether a row has no used bucket."""
-        return not (self.weights(row) >= self.epsilon).any()
-
     def weights(self, row: int) -> Floats:
         """A row's weight of each bucket, float64 (buckets,)."""
         found = np.zeros(self.buckets.count)

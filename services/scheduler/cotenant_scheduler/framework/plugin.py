@@ -165,33 +165,10 @@ class Together(Protocol):
         """Return the gang that the placement of one of its pods names; empty for none."""
 
 
-class AllOf(msgspec.Struct, frozen=True):
-    """A group that is placed whole once `size` of its pods are present."""
-
-    name: str
-    size: int
-
-    def missing(self, members: Collection[PodKey]) -> str:
-        """See `Together`."""
-        return f"{len(members)} of {self.size} pods of group {self.name} are there" if len(members) < self.size else ""
-
-    def enough(self, placed: Collection[PodKey], members: Collection[PodKey]) -> bool:
-        """See `Together`."""
-        return len(placed) == len(members)
-
-    def gives_up(self, refused: PodKey) -> bool:  # noqa: ARG002
-        """See `Together`."""
-        return True
-
-    def gang_of(self, pod: PodKey) -> str:  # noqa: ARG002
-        """See `Together`."""
-        return ""
-
-
 class Grouping(Protocol):
     """Decides which pods are placed together or not at all."""
 
-    def together(self, facts: PodFacts) -> Together | None:
+    def together(self, key: PodKey, facts: PodFacts) -> Together | None:
         """Return the group that a pod is placed with; None where it is placed alone."""
 
 

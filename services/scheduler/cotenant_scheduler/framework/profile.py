@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cotenant.events.allocations import Allocation, merged
-from cotenant_scheduler.framework.plugin import Allocator, Filter, Grouping, Score, SpanningScore, Together
+from cotenant_scheduler.framework.plugin import Allocator, Filter, Grouping, Score, SpanningScore
 from cotenant_scheduler.state.counting import Counter
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.pod_reader import Reader
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 CODES_PER_FILTER = 4096
 """Number of codes of one filter: those of `filters[i]` are shown to callers as `i * CODES_PER_FILTER + code`."""
@@ -47,11 +47,8 @@ class Profile:
         self.counters = tuple(counters)
         self.allocators = tuple(allocators)
         self.readers = tuple(readers)
-        self._grouping = grouping
-
-    def together(self, facts: PodFacts) -> Together | None:
-        """Return the group that a pod is placed with; None where it is placed alone."""
-        return self._grouping.together(facts) if self._grouping is not None else None
+        self.grouping = grouping
+        """In place of gangs."""
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
         """Return the units assigned to a pod of the shape on a row; None if it gets no units with identity."""

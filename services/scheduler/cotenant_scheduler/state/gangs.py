@@ -35,6 +35,7 @@ from cotenant.domain.gangs import (
 )
 from cotenant.events.runs import RunPhase
 from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.reading.shapes import PodFacts
 
 MAX_TIMEOUT_SECONDS = 86_400 * 3650
 
@@ -149,9 +150,6 @@ class GangCache:
         self._satisfied: set[str] = set()
         """Groups of which a member has a node, as of `settle`."""
 
-    def __bool__(self) -> bool:
-        return bool(self.gangs)
-
     # -- folding -----------------------------------------------------------------------------------------------------
 
     def put(self, key: PodKey, pod: GangPod | None) -> None:
@@ -249,7 +247,7 @@ class GangCache:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def together(self, key: PodKey) -> GangGroup | None:
+    def together(self, key: PodKey, facts: PodFacts | None = None) -> GangGroup | None:  # noqa: ARG002
         """Return what a queued pod is placed together with; None: it is placed alone, as it is in no gang, or in one that is
         satisfied once and for all."""
         identity = self.of_pod.get(key)
