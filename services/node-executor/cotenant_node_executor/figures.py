@@ -13,7 +13,7 @@ from opentelemetry.metrics import Meter
 from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.runtime.figures import Figures, Value, show
 from cotenant_node_executor.shell import ExecutorShell
-from cotenant_node_executor.strategies.suppress import CAPACITY, NAME, QUANTITY
+from cotenant_node_executor.strategies.cpu.suppression.strategy import CAPACITY, NAME, QUANTITY
 
 
 def register(meter: Meter, figures: Figures, shells: Sequence[ExecutorShell]) -> None:
