@@ -43,14 +43,14 @@ def register(meter: Meter, figures: Figures, shells: Sequence[ExecutorShell]) ->
     summed(
         "cotenant_executor_unsent_events",
         "Usage messages and execution events that wait for the server",
-        lambda shell: shell.unsent,
+        lambda shell: shell.outbox.waiting,
     )
 
     def dropped() -> Iterable[Value]:
-        return [(sum(shell.dropped_of[stream] for shell in shells), {"stream": stream}) for stream in (EXECUTION, USAGE)]
+        return [(sum(shell.outbox.dropped_of[stream] for shell in shells), {"stream": stream}) for stream in (EXECUTION, USAGE)]
 
     def oldest() -> Iterable[Value]:
-        since = [found for shell in shells if (found := shell.unsent_since_ns) is not None]
+        since = [found for shell in shells if (found := shell.outbox.waiting_since_ns) is not None]
         return [(max(0.0, time.time() - min(since) / 1e9) if since else 0.0, {})]
 
     show(

@@ -354,7 +354,7 @@ def test_a_pod_whose_step_raises_is_set_aside_and_the_others_run(monkeypatch: py
             raise OverflowError("a number too large")
         return pod_lifecycle.pod_step(to_run, *others)
 
-    monkeypatch.setattr("cotenant_node_executor.core.core.pod_step", step)
+    monkeypatch.setattr("cotenant_node_executor.core.pod_steps.pod_step", step)
     bench = Bench().load()
     placed = bench.place(batch("bad"))
     bench.place(batch("good"))
