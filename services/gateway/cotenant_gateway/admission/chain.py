@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
-from cotenant.kinds.carried import RESERVATIONS
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
 from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
@@ -21,6 +20,7 @@ from cotenant.kinds.node_metrics import NODE_METRICS
 from cotenant.kinds.node_slos import NODE_SLOS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
+from cotenant.kinds.reservations import RESERVATIONS
 from cotenant_gateway.admission.enhanced_rules import enhanced_rules_are_valid, has_required_labels
 from cotenant_gateway.admission.extended_resources import renew_extended_resource_spec, write_extended_resource_spec
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
