@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
-from cotenant.kinds.carried import RESERVATIONS
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
 from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
@@ -21,6 +20,7 @@ from cotenant.kinds.node_metrics import NODE_METRICS
 from cotenant.kinds.node_slos import NODE_SLOS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
+from cotenant.kinds.reservations import RESERVATIONS
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
 from cotenant_gateway.admission.node_configuration.rules import node_configuration_is_valid, node_configuration_warnings
 from cotenant_gateway.admission.nodes.of_nodes import node_exists, rendered_members_warnings
