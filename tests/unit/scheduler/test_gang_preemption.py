@@ -146,8 +146,8 @@ def test_a_gang_one_member_of_which_may_not_preempt_waits() -> None:
 def test_members_beyond_the_minimum_of_a_non_strict_gang_are_not_required() -> None:
     story = story_of("4")
     placed_low(story, low("l0"), low("l1"))
-    loose = {"annotations": {ANNOTATION_GANG_MODE: "NonStrict"}}
-    story.pods(*(member(f"g{index}", 2, **loose) for index in range(3)))
+    loose = {ANNOTATION_GANG_MODE: "NonStrict"}
+    story.pods(*(member(f"g{index}", 2, annotations=loose) for index in range(3)))
     story.settle()
     assert len(rooms(story)) == 2
     ended(story, "l0", "l1")

@@ -163,6 +163,7 @@ class GroupPreemption:
             chosen[record.key] = choice
             own -= {record.key}
             self._nominations.nominate(record.key, Nomination(node=choice.node, at=now, victims=choice.victims), shape)
+            self._nominations.hold_also(record.key, shape.priority, own)
         if not any(choice.victims for choice in chosen.values()) or not group.together.enough(list(chosen), members):
             self._nominations.restore(mark)
             return {}

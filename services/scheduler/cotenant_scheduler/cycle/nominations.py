@@ -90,13 +90,22 @@ class Nominations:
         if before is not None and before.node != node:
             self.freed = True
 
-    def mark(self) -> dict[PodKey, Room | None]:
-        """Return what the decision has changed so far, for `restore`."""
-        return dict(self._decided)
+    def hold_also(self, key: PodKey, priority: int, own: Set[PodKey]) -> None:
+        """Count the room of a pod that was nominated just now beside those counted for its `own`, which it is no longer of."""
+        room = self._decided[key]
+        assert room is not None
+        self._nodes.place(room.node, held_key(key), room.shape, room.assigned)
+        self._counted[key] = room
+        self.leaving.setdefault(room.node, set()).update(room.victims)
+        self._level = (priority, own)
 
-    def restore(self, mark: dict[PodKey, Room | None]) -> None:
+    def mark(self) -> tuple[dict[PodKey, Room | None], bool]:
+        """Return what the decision has changed so far, for `restore`."""
+        return dict(self._decided), self.freed
+
+    def restore(self, mark: tuple[dict[PodKey, Room | None], bool]) -> None:
         """Take back what the decision changed behind a mark."""
-        self._decided = mark
+        self._decided, self.freed = mark
         self._level = None
 
     def hold(self, priority: int, own: Set[PodKey] = NOBODY) -> bool:
