@@ -11,7 +11,7 @@ import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from cotenant.events import Event, NodeMetricComputed
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.log.contract import LOG, MAX_BATCH, Stored, Write
 from cotenant_verification.bench.testbed import Testbed
 

@@ -28,7 +28,7 @@ import msgspec
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
 from cotenant.events.envelope import Event
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant.model.bounds import saturated
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_CPU_NORMALIZATION_ENABLED
 from cotenant.model.quantities import QuantityError

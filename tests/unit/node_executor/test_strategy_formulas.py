@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cotenant.domain.qos import KubeQoS
-from cotenant.events.resources import CpuIdentity
+from cotenant.events.node.resources import CpuIdentity
 from cotenant_node_executor.strategies import batch_pods, group_identity, identity, idle, pod_values
 from cotenant_node_executor.strategies.batch_values import CgroupValues, batch_values, quota_enabled
 from cotenant_node_executor.strategies.group_identity import ClassIdentity, IdentityRule, identity_rule

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
-from cotenant.kinds.carried import RESERVATIONS
-from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
-from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
-from cotenant.kinds.node_metrics import NODE_METRICS
-from cotenant.kinds.node_slos import NODE_SLOS
+from cotenant.kinds.koordinator.carried import RESERVATIONS
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
+from cotenant.kinds.koordinator.node_metrics import NODE_METRICS
+from cotenant.kinds.koordinator.node_slos import NODE_SLOS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant_gateway.admission.enhanced_rules import enhanced_rules_are_valid, has_required_labels
