@@ -102,7 +102,10 @@ class Placing:
             record, charge = entry.records[0], alike.charge
             shape, membership = charge.shape, charge.membership
             if membership is not None:
-                refusal = self._admission.check(shape, membership, charge.preemptible)
+                version, refusal = alike.admitted
+                if version != self._quotas.ledger.version:
+                    refusal = self._admission.check(shape, membership, charge.preemptible)
+                    alike.admitted = self._quotas.ledger.version, refusal
                 if refusal is not None:
                     previous = None
                     self._refused_by_quota(walk, record, alike, refusal, now, bound)

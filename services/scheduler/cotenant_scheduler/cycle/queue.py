@@ -66,6 +66,7 @@ class EquivalenceClass:
         "_entries",
         "_head",
         "_late",
+        "admitted",
         "charge",
         "key",
         "live",
@@ -91,6 +92,8 @@ class EquivalenceClass:
         """Why its pods wait; None while that is unknown."""
         self.stamp: tuple[object, ...] | None = None
         """The state of the nodes that the template describes; None if it describes something else."""
+        self.admitted: tuple[int, Waiting | None] = (-1, None)
+        """What its quota last said of one more pod, and the ledger's version then."""
         self.reported: WaitingTemplate | None = None
         """The template from which the waiting events of all pods of the class were last built."""
         self.next_due_us = 0
