@@ -26,6 +26,9 @@ from cotenant_scheduler.state.reading.shapes import Shape
 FEW_ROWS = 10
 """Up to this many changed rows are computed one by one, more over arrays: about where both cost the same."""
 
+FEW_CHANGES = 64
+"""Up to this many changes are told apart by row first; more are too many for `FEW_ROWS` wherever nodes are many."""
+
 FEW_REPEATS = 512
 """Up to this many changes are taken as they are; among more, duplicates are removed first."""
 
@@ -120,9 +123,10 @@ class Evaluation:
         ):
             return
         self._position, self._static_position, self._counted = position, static_position, counted
-        few = nodes.changes.few_since(before, FEW_ROWS)
-        if few is not None and self._version == nodes.version and static_before == static_position:
-            for row in dict.fromkeys(few):
+        few = nodes.changes.few_since(before, FEW_CHANGES)
+        rows = dict.fromkeys(few) if few is not None else ()
+        if few is not None and len(rows) <= FEW_ROWS and self._version == nodes.version and static_before == static_position:
+            for row in rows:
                 self._update_row(row)
         else:
             self._refresh_many(before, static_before)
