@@ -27,6 +27,11 @@ from cotenant_gateway.admission.nodes.of_nodes import node_exists, rendered_memb
 from cotenant_gateway.admission.nodes.raw_allocatable import keep_raw_allocatable
 from cotenant_gateway.admission.nodes.rules import new_node_warnings, node_figures_are_valid, one_entry_selects_node
 from cotenant_gateway.admission.objects_rules import object_is_valid
+from cotenant_gateway.admission.pods.devices import (
+    complete_device_spec,
+    complete_device_spec_again,
+    devices_are_possible,
+)
 from cotenant_gateway.admission.pods.enhanced_rules import enhanced_rules_are_valid, has_required_labels
 from cotenant_gateway.admission.pods.extended_resources import renew_extended_resource_spec, write_extended_resource_spec
 from cotenant_gateway.admission.pods.priority import resolve_priority
@@ -67,10 +72,18 @@ NEW: Mapping[Kind, Rules] = {
             merge_runtime_class,
             apply_colocation_profiles,
             replace_resources,
+            complete_device_spec,
             write_extended_resource_spec,
             keep_on_nodes_of_tree,
         ),
-        (metadata_is_valid, unresolved_classes, pod_is_valid, quota_of_pod_is_a_leaf, has_required_labels),
+        (
+            metadata_is_valid,
+            unresolved_classes,
+            pod_is_valid,
+            devices_are_possible,
+            quota_of_pod_is_a_leaf,
+            has_required_labels,
+        ),
     ),
     ELASTIC_QUOTAS: Rules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
     NODES: Rules((), (*PLAIN.validators, node_figures_are_valid, one_entry_selects_node), (new_node_warnings,)),
@@ -91,7 +104,14 @@ LIVE: Mapping[Kind, Rules] = {
     **NEW,
     RESERVATIONS: PLAIN,
     PODS: Rules(
-        (resolve_priority, merge_runtime_class, translate_again, replace_resources, renew_extended_resource_spec),
+        (
+            resolve_priority,
+            merge_runtime_class,
+            translate_again,
+            replace_resources,
+            complete_device_spec_again,
+            renew_extended_resource_spec,
+        ),
         (
             metadata_is_valid,
             pod_is_valid,
