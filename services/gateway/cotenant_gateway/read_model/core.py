@@ -156,7 +156,7 @@ class GatewayCore:
             self.ending.pop(key, None)
             self.may_end.discard(key)
         self._index_namespace(slot)
-        if collection.definition.declarable:
+        if collection.definition.ends_with_node:
             if stored is not None:
                 self.declared[kind.resource, name] = slot
             else:
