@@ -21,6 +21,7 @@ from cotenant.kinds.node_metrics import NODE_METRICS
 from cotenant.kinds.node_slos import NODE_SLOS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
+from cotenant_gateway.admission.durations import mutated, validated
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
 from cotenant_gateway.admission.node_configuration.rules import node_configuration_is_valid, node_configuration_warnings
 from cotenant_gateway.admission.nodes.of_nodes import node_exists, rendered_members_warnings
@@ -132,15 +133,16 @@ WAITING = Rules((reapply_colocation_profiles, write_extended_resource_spec), NEW
 def admit(review: Review, rules: Rules | None = None) -> list[FieldError]:
     """Let every mutator change the review's document, then return all field errors of the result. `rules`: None: those of its
     kind."""
+    watch = review.objects.stopwatch
     if rules is None:
         rules = (NEW if review.old is None else LIVE).get(review.definition.kind, PLAIN)
     for mutate in rules.mutators:
-        made = mutate(review)
+        made = mutate(review) if watch is None else mutated(watch, mutate, review)
         if made is not None:
             review.take(made)
     found: list[FieldError] = []
     for validate in rules.validators:
-        found += validate(review)
+        found += validate(review) if watch is None else validated(watch, validate, review)
     if rules.warners and not found:
         review.warnings = tuple(text for warn in rules.warners for text in warn(review))
     return found
