@@ -162,7 +162,7 @@ def budget_text(risk: NodeRisk) -> str:
     if risk.margin_permille <= NO_MARGIN:
         return (
             f"{budget}: no node{whose} has seen {risk.least_hours} hours yet,"
-            f" so the reclaim threshold is {risk.percent} % as configured"
+            f" so the reclaim threshold is {risk.percent} %, as configured within the bounds"
         )
     margin = f"{risk.margin_permille / 10:g} %" if risk.margin_permille < BEYOND else "more than all"
     return (

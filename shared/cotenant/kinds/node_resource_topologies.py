@@ -182,6 +182,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
 
 DEFINITION = Definition(
     TOPOLOGIES,
+    decode=_DECODER.decode,
     compose=compose_topology,
     parts={MachineTopology: node_of_subject, NodeResources: node_of_subject},
     made_by=frozenset({MachineTopology}),

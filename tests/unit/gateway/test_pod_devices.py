@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant_gateway.planning.updates import plan_replacement
+from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.statuses import ApiError
 from tests.builders import container
 from tests.unit.gateway.builders_gateway import World, as_json, causes, kind, manifest
@@ -24,6 +24,13 @@ def pod(amounts: dict[str, str], **spec: Any) -> dict[str, Any]:
 def asked(world: World, section: str = "requests") -> dict[str, str]:
     found: dict[str, str] = world.show("pods", "web")["spec"]["containers"][0]["resources"][section]
     return {name.removeprefix(PREFIX): amount for name, amount in found.items()}
+
+
+def applied(world: World, containers: list[dict[str, Any]]) -> None:
+    """Patch the pod as `kubectl apply` does; nothing is left to be stored."""
+    patch = as_json({"spec": {"containers": containers}})
+    planned = plan_patch(world.core, kind("pods"), "default", "web", "application/strategic-merge-patch+json", patch)
+    assert planned.plan is None
 
 
 def refusals(amounts: dict[str, str]) -> dict[str, str]:
@@ -73,6 +80,19 @@ def test_the_manifest_of_a_live_pod_can_be_applied_again() -> None:
     again = as_json(pod({"gpu": "200"}, activeDeadlineSeconds=60))
     world.store(plan_replacement(world.core, kind("pods"), "default", "web", again).plan)
     assert asked(world) == {"gpu-core": "200", "gpu-memory-ratio": "200", "gpu.shared": "2"}
+
+
+def test_a_patch_that_adds_the_gpus_of_the_manifest_changes_nothing() -> None:
+    world = World()
+    world.create("pods", pod({"gpu": "200"}))
+    before = asked(world)
+    amounts = {"koordinator.sh/gpu": "200"}
+    containers = [{"name": "main", "resources": {"limits": amounts, "requests": amounts}}]
+    applied(world, containers)
+    assert asked(world) == before
+    more = {"koordinator.sh/gpu": "300"}
+    with pytest.raises(ApiError, match="may not change"):
+        applied(world, [{"name": "main", "resources": {"limits": more, "requests": more}}])
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ to the scheduler. A live pod whose manifest is applied again is treated as it wa
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import msgspec
 
@@ -38,21 +39,26 @@ def complete_device_spec(review: Review) -> Mutation | None:
     """Write a new pod's GPUs in their parts."""
     if not _asks_for_gpus(review.view):
         return None
+    return _completed(review, merged=False)
+
+
+def _completed(review: Review, *, merged: bool) -> Mutation | None:
     top = members(review.document)
     spec = members(top.get("spec", EMPTY_OBJECT))
-    if not change_requests(spec, _completed_container, lambda _: False):
+    if not change_requests(spec, partial(_completed_container, merged=merged), lambda _: False):
         return None
     top["spec"] = raw(spec)
     return Mutation(raw(top), ("GPUs written as gpu-core, gpu-memory-ratio and gpu.shared",))
 
 
 def complete_device_spec_again(review: Review) -> Mutation | None:
-    """The same for a live pod, if nothing is left to be written in the pod as it is stored."""
+    """The same for a live pod, if nothing is left to be written in the pod as it is stored. What a patch adds to the parts that
+    stand there (`kubectl apply` adds `koordinator.sh/gpu`) replaces them."""
     old = review.old
     if old is None or old.stored is None or not _asks_for_gpus(review.view):
         return None
     was = Review(review.definition, old.stored.raw, old.pod, old, review.objects)
-    return complete_device_spec(review) if complete_device_spec(was) is None else None
+    return _completed(review, merged=True) if complete_device_spec(was) is None else None
 
 
 def _asks_for_gpus(pod: Headed) -> bool:
@@ -63,13 +69,13 @@ def _asks_for_gpus(pod: Headed) -> bool:
     return any(name in amounts for amounts in lists for name in _MADE_OF)
 
 
-def _completed_container(container: msgspec.Raw) -> msgspec.Raw | None:
+def _completed_container(container: msgspec.Raw, merged: bool) -> msgspec.Raw | None:
     inner = members(container)
     resources = member_object(inner, "resources")
     changed = False
     for section in ("requests", "limits"):
         amounts = member_object(resources, section)
-        if _complete(amounts):
+        if _complete(amounts, merged=merged):
             resources[section] = raw(amounts)
             changed = True
     if not changed:
@@ -78,7 +84,10 @@ def _completed_container(container: msgspec.Raw) -> msgspec.Raw | None:
     return raw(inner)
 
 
-def _complete(amounts: Members) -> bool:
+def _complete(amounts: Members, *, merged: bool) -> bool:
+    if merged and GPU in amounts:
+        for name in (GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED):
+            amounts.pop(name, None)
     if GPU_SHARED in amounts:
         return False
     try:
