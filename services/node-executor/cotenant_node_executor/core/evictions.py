@@ -5,9 +5,9 @@ lifecycle carries out (`pod_lifecycle`). An order for a pod that is not placed, 
 evicted is ignored, so a strategy may repeat it every cycle. Evictions do not survive a restart: the strategy must order an
 unfinished one again.
 
-There is one evictor on a node. For each strategy it keeps its cool-down, counted from its last evictions and, where the strategy
-says so, from the start; and its rate: at most `evictions_a_minute` in any minute. What has to wait is begun in a later cycle if
-it is still ordered then.
+There is one evictor on a node. For each strategy it keeps its cool-down, counted from its last evictions and, where the
+strategy says so, from the start; and its rate: at most `evictions_a_minute` in any minute. What has to wait is begun in a later
+cycle if it is still ordered then.
 """
 
 from __future__ import annotations
