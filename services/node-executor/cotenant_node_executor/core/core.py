@@ -262,7 +262,10 @@ class ExecutorCore:
         targets, ordered = self._targets.of_cycle(
             seen, self.pods.views, self.pods.changed(), missing, self._slo, self._resources, self._leaving()
         )
-        evictions = self._evictions.begin(ordered, self.pods, self.runs(), now) if ordered else self._evictions.none_ordered(now)
+        if ordered:
+            evictions = self._evictions.begin(ordered, self.pods, self.runs(), now)
+        else:
+            evictions = self._evictions.none_ordered(now)
         for key, _, _ in evictions:
             self._touch(key)
         if self._targets.faults:
