@@ -12,6 +12,7 @@ cycle if it is still ordered then.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
@@ -32,6 +33,8 @@ class Evictions:
         self._of_uid: dict[str, Evict] = {}
         self._begun: dict[str, list[datetime]] = {}
         """When each strategy began evictions, within the rate's window or the last time."""
+        self.count: Counter[str] = Counter()
+        """Evictions begun, by strategy."""
         self._started: datetime | None = None
         """When the first cycle began."""
         self.waiting: dict[str, str] = {}
@@ -66,6 +69,7 @@ class Evictions:
                 continue
             self._begun.setdefault(strategy, []).append(now)
             self._of_uid[order.uid] = order
+            self.count[strategy] += 1
             begun.append(((placed.placement.namespace, placed.placement.name), strategy, order))
         return tuple(begun)
 
