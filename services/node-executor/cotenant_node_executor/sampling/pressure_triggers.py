@@ -87,6 +87,11 @@ class PressureTriggers:
         """A descriptor that is readable while a trigger has fired and `fired` has not said so."""
         return self._event
 
+    @property
+    def polled(self) -> frozenset[str]:
+        """The files that are looked at, as the kernel refuses a trigger on them."""
+        return frozenset(self._polled)
+
     def watch(self, wanted: Mapping[str, Trigger]) -> None:
         """Have triggers on these files and no others."""
         for path in [path for path in self._descriptors if path not in wanted]:
