@@ -24,6 +24,7 @@ from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.slow.readings import Asked
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.urgency import Look, Urgency
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.strategy import Reclaim
@@ -77,6 +78,7 @@ class KernelMachine:
         self._raise_family()
         self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"), given=given)
+        self._urgency = Urgency(driver, group_pressure=capabilities.supports("psi.group"))
         self._slow = slow
         self._applications: dict[str, str] = {}
         """Directories of host applications below the mount, by name."""
@@ -117,6 +119,7 @@ class KernelMachine:
         if sample:
             self._snapshot = self._sampler.snapshot(time.monotonic_ns(), self._applications)
             self._ask(self._snapshot)
+            self._urgency.sampled(self._snapshot)
         states = self.runtime.poll(now)
         current: dict[tuple[str, Knob], str] = {}
         for group, knob in WATCHED:
@@ -133,7 +136,27 @@ class KernelMachine:
             machine=self._slow.facts if self._slow is not None else None,
             slow=self._slow.readings if self._slow is not None else None,
             storage=self._present_storage(now) if self._with_disks else self._storage,
+            spike=self._urgency.spike,
         )
+
+    @property
+    def wakes(self) -> Sequence[int]:
+        """See `core.node.Machine`: containers that end."""
+        return (self.runtime.containers.exits.fileno(),)
+
+    @property
+    def urgent(self) -> int | None:
+        """See `core.node.Machine`: tasks that wait."""
+        return self._urgency.fileno()
+
+    @property
+    def wants_sample(self) -> bool:
+        """See `core.node.Machine`."""
+        return self._urgency.wants_sample
+
+    def look(self) -> Look:
+        """See `core.node.Machine`."""
+        return self._urgency.look(time.monotonic_ns())
 
     def measure(self, wanted: Wanted) -> None:
         """Find the groups of host applications, and what the slow collectors shall read."""
@@ -154,7 +177,8 @@ class KernelMachine:
             self._slow.ask(self._asked)
 
     def close(self) -> None:
-        """End the slow collectors, which put the kernel back as it was. Pods run on."""
+        """End the slow collectors, which put the kernel back as it was, and the triggers. Pods run on."""
+        self._urgency.close()
         if self._slow is not None:
             self._slow.close()
 

@@ -34,3 +34,16 @@ class Observation(Struct, frozen=True, gc=False):
     slow: SlowReadings | None = None
     storage: Storage = NO_STORAGE
     """The same object while nothing changed."""
+    spike: Snapshot | None = None
+    """The sample with the services' CPU as measured since, where it rose suddenly; until the next sample."""
+
+
+def same_figures(before: Observation, now: Observation) -> bool:
+    """Whether two observations show strategies the same usage; a cheap check that may miss equal pairs."""
+    return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
+
+
+def _same_usage(before: Snapshot | None, now: Snapshot | None) -> bool:
+    if before is now or before is None or now is None:
+        return before is now
+    return before.pods is now.pods and before.node.cpu_milli == now.node.cpu_milli

@@ -86,6 +86,8 @@ class Situation(Struct, frozen=True):
     """Uids of pods that are being ended: their usage and requests are about to go."""
     storage: Storage = Storage()
     """This machine's block devices."""
+    spike: Snapshot | None = None
+    """The sample with the services' CPU as measured since, where it rose suddenly."""
 
     @property
     def offered(self) -> Mapping[str, int]:
