@@ -16,7 +16,7 @@ from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.audit import Audit
 from cotenant_gateway.access.authorizer import authorize
 from cotenant_gateway.access.users import authenticated
-from cotenant_gateway.http.access import forbidden
+from cotenant_gateway.http.auth.access import forbidden
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.statuses import ApiError
 

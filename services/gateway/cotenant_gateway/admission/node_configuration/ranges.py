@@ -16,7 +16,7 @@ import msgspec
 from cotenant.api.validation.fields import FieldError, invalid, required, wrong_type
 from cotenant.domain.qos import QoSClass
 from cotenant.model.tiers import PriorityClass
-from cotenant_gateway.admission.node_configuration_values import (
+from cotenant_gateway.admission.node_configuration.values import (
     Check,
     Json,
     amount,

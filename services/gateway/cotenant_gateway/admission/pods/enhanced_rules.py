@@ -18,9 +18,9 @@ from cotenant.api.objects.policies import ConfigMap
 from cotenant.api.validation.fields import FieldError, invalid, qualified_name, required, wrong_type
 from cotenant.kinds.config_maps import CONFIG_MAPS, decode_config_map
 from cotenant.kinds.namespaces import NAMESPACES
-from cotenant_gateway.admission.node_configuration import ConfigurationError, decoded_section
-from cotenant_gateway.admission.node_configuration_values import Json, shown
-from cotenant_gateway.admission.profiles.selection import LABEL_CONTROL_PLANE
+from cotenant_gateway.admission.namespaces import LABEL_CONTROL_PLANE
+from cotenant_gateway.admission.node_configuration.rules import ConfigurationError, decoded_section
+from cotenant_gateway.admission.node_configuration.values import Json, shown
 from cotenant_gateway.admission.review import ObjectSource, Review
 
 NAMESPACE, NAME = "koordinator-system", "pod-enhanced-validator-config"

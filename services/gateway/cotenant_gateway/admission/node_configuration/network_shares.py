@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 
 from cotenant.api.validation.fields import FieldError, forbidden
-from cotenant_gateway.admission.node_configuration_ranges import NETWORK_REQUESTS, QOS_CLASSES
-from cotenant_gateway.admission.node_configuration_values import Json, bits_per_second, member
+from cotenant_gateway.admission.node_configuration.ranges import NETWORK_REQUESTS, QOS_CLASSES
+from cotenant_gateway.admission.node_configuration.values import Json, bits_per_second, member
 
 _ENTRIES = "nodeStrategies"
 _CLUSTER = "clusterStrategy"

@@ -27,9 +27,9 @@ from cotenant.model.names import (
     SLO_CONFIG_NAME,
     SLO_CONFIG_NAMESPACE,
 )
-from cotenant_gateway.admission.node_configuration import ConfigurationError, decoded_section, selecting_entries
-from cotenant_gateway.admission.node_configuration_ranges import COLOCATION, MAX_ENTRIES, SECTIONS, strategy_errors
-from cotenant_gateway.admission.node_configuration_values import Json, amount, each_member, member, number
+from cotenant_gateway.admission.node_configuration.ranges import COLOCATION, MAX_ENTRIES, SECTIONS, strategy_errors
+from cotenant_gateway.admission.node_configuration.rules import ConfigurationError, decoded_section, selecting_entries
+from cotenant_gateway.admission.node_configuration.values import Json, amount, each_member, member, number
 from cotenant_gateway.admission.review import ObjectSource, Review
 
 _DOMAIN = "node.koordinator.sh"

@@ -23,9 +23,9 @@ from cotenant.api.validation.fields import FieldError, forbidden, invalid, requi
 from cotenant.api.validation.metadata import selector_errors
 from cotenant.kinds.nodes import NODES
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
-from cotenant_gateway.admission.network_shares import network_share_errors
-from cotenant_gateway.admission.node_configuration_ranges import MAX_ENTRIES, SECTIONS, Section, section_errors
-from cotenant_gateway.admission.node_configuration_values import Json, member, shown
+from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
+from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, Section, section_errors
+from cotenant_gateway.admission.node_configuration.values import Json, member, shown
 from cotenant_gateway.admission.review import Review
 
 LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"

@@ -8,10 +8,10 @@ from cotenant.api.objects.pod import Pod
 from cotenant.api.validation.fields import FieldError, forbidden, invalid, not_found
 from cotenant.domain.qos import priority_default
 from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
-from cotenant_gateway.admission.priority import find_priority_class
+from cotenant_gateway.admission.pods.priority import find_priority_class
+from cotenant_gateway.admission.pods.runtime_class import find_runtime_class
+from cotenant_gateway.admission.pods.tier_resources import tier_amounts
 from cotenant_gateway.admission.review import Review
-from cotenant_gateway.admission.runtime_class import find_runtime_class
-from cotenant_gateway.admission.tier_resources import tier_amounts
 
 
 def unresolved_classes(review: Review) -> list[FieldError]:

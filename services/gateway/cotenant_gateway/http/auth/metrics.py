@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from cotenant_gateway.access.tokens.oidc import OidcTokens
-from cotenant_gateway.http.access import Access
+from cotenant_gateway.http.auth.access import Access
 from cotenant_gateway.http.clients.tls import Handshakes
 
 

@@ -18,7 +18,7 @@ from cotenant.api.splices import Members, member_object, members, raw
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import Scalar, format_decimal, parse_milli
 from cotenant.model.tiers import TIER_RESOURCES, PriorityClass
-from cotenant_gateway.admission.containers import change_requests
+from cotenant_gateway.admission.pods.containers import change_requests
 
 _SCALAR = msgspec.json.Decoder(Scalar)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant.api.splices import EMPTY_OBJECT, Members, member_object, members, raw
 from cotenant.api.validation.fields import FieldError, invalid, qualified_name
-from cotenant_gateway.admission.containers import change_requests
+from cotenant_gateway.admission.pods.containers import change_requests
 from cotenant_gateway.admission.review import Mutation, Review
 from cotenant_gateway.statuses import invalid_object
 
