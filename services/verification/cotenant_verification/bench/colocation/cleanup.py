@@ -20,8 +20,8 @@ import sys
 import time
 from pathlib import Path
 
-from cotenant_node_executor.targets.hierarchy import read_hierarchies
-from cotenant_node_executor.targets.tree import directories_below
+from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
+from cotenant_node_executor.targets.cgroup.tree import directories_below
 
 UP_SECONDS = 60.0
 KILL_SECONDS = 30.0

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cotenant_console.demo.interpreter import choose_interpreter
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.interface import CgroupDriver, Knob
 from cotenant_verification.bench.colocation import cleanup
 from cotenant_verification.bench.colocation.cases import MEMORY_BYTES, MOST_PROCESSES
