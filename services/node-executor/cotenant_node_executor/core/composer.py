@@ -25,6 +25,8 @@ from cotenant_node_executor.targets.address import (
     Place,
     ProcessAttribute,
     Processes,
+    RealtimeAttribute,
+    RealtimeThreads,
     ResctrlAttribute,
     ResctrlGroup,
     Sysctl,
@@ -49,6 +51,7 @@ _ATTRIBUTES: dict[type, type] = {
     Processes: ProcessAttribute,
     OomScore: OomScoreAttribute,
     ResctrlGroup: ResctrlAttribute,
+    RealtimeThreads: RealtimeAttribute,
     TcClass: TcAttribute,
 }
 """The attributes of each kind of place."""

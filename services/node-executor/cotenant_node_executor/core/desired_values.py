@@ -269,6 +269,8 @@ class DesiredTargets:
             resources=self._resources,
             evicting=self._evicting,
             storage=self._storage,
+            threads=seen.threads,
+            realtime=seen.realtime,
         )
 
     def _decide(self, seen: Observation) -> None:
@@ -336,6 +338,8 @@ def _with_resets(values: DesiredValues, orders: Sequence[StrategyOrder], strateg
 
 def _same_figures(before: Observation, now: Observation) -> bool:
     """Whether two observations show strategies the same usage; a cheap check that may miss equal pairs."""
+    if before.realtime != now.realtime:
+        return False
     return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
 
 

@@ -12,8 +12,10 @@ from msgspec import Struct
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowReadings
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
 NO_STORAGE = Storage()
 
@@ -34,3 +36,6 @@ class Observation(Struct, frozen=True, gc=False):
     slow: SlowReadings | None = None
     storage: Storage = NO_STORAGE
     """The same object while nothing changed."""
+    threads: Threads = NO_THREADS
+    """Of busy pods, where the node SLO protects single threads."""
+    realtime: RealtimeState = NO_REALTIME

@@ -12,6 +12,7 @@ from cotenant_node_executor.strategies.cpu.core_sched import strategy as core_sc
 from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
 from cotenant_node_executor.strategies.cpu.identity import idle
 from cotenant_node_executor.strategies.cpu.identity import strategy as identity
+from cotenant_node_executor.strategies.cpu.protection import realtime, spread
 from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
 from cotenant_node_executor.strategies.disk import blkio
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES
@@ -31,6 +32,8 @@ def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
         core_sched.STRATEGY,
         identity.STRATEGY,
         idle.STRATEGY,
+        spread.STRATEGY,
+        realtime.STRATEGY,
         cpusets.STRATEGY,
         cpu_burst.STRATEGY,
         normalization.STRATEGY,

@@ -13,9 +13,11 @@ from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.qos import QoSClass
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Capabilities, Knob
+from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
 _BELOW_BESTEFFORT = f"{BESTEFFORT}/"
 
@@ -86,6 +88,10 @@ class Situation(Struct, frozen=True):
     """Uids of pods that are being ended: their usage and requests are about to go."""
     storage: Storage = Storage()
     """This machine's block devices."""
+    threads: Threads = NO_THREADS
+    """What the threads of busy pods used, by the pod's group."""
+    realtime: RealtimeState = NO_REALTIME
+    """What the guard of the real-time class did."""
 
     @property
     def offered(self) -> Mapping[str, int]:

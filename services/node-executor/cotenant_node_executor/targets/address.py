@@ -7,6 +7,7 @@
 | `SysFile`, a file below /sys | `SysFileAttribute` | the file's text; words of it |
 | `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list; slice in ns; cookie: a thread's id |
 | `OomScore`, the processes of a control group | `OomScoreAttribute` | -1000 .. 1000 |
+| `RealtimeThreads`, the threads of a control group | `RealtimeAttribute` | `realtime` or `fair` |
 | `TcClass`, an HTB class of a network device | `TcAttribute` | bits a second |
 | `Processes`, all of a control group | `ProcessAttribute` | name of their core-scheduling group; "" for none |
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids or groups with commas |
@@ -35,6 +36,7 @@ class Knob(Enum):
     CPU_BVT = "cpu.bvt_warp_ns"
     CPU_UCLAMP_MIN = "cpu.uclamp.min"
     CPU_UCLAMP_MAX = "cpu.uclamp.max"
+    CPU_RT_PERIOD = "cpu.rt_period_us"
     CPU_RT_RUNTIME = "cpu.rt_runtime_us"
     CPUSET_CPUS = "cpuset.cpus"
     CPUSET_MEMS = "cpuset.mems"
@@ -130,6 +132,19 @@ class OomScoreAttribute(Enum):
     ADJUSTMENT = "oom_score_adj"
 
 
+class RealtimeThreads(Struct, frozen=True, cache_hash=True):
+    """The threads of a control group below the executor's root, those that come later included."""
+
+    group: str
+
+
+class RealtimeAttribute(Enum):
+    """The single attribute: their scheduling class."""
+
+    __hash__ = object.__hash__
+    CLASS = "class"
+
+
 class TcClass(Struct, frozen=True, cache_hash=True):
     """An HTB class by its device and class id, e.g. "eth0" and "1:10"."""
 
@@ -162,7 +177,7 @@ class ResctrlAttribute(Enum):
     CONTROL_GROUPS = "threads-of"
 
 
-NonCgroup = Sysctl | SysFile | Thread | Processes | OomScore | ResctrlGroup | TcClass
+NonCgroup = Sysctl | SysFile | Thread | Processes | OomScore | ResctrlGroup | RealtimeThreads | TcClass
 Place = str | NonCgroup
 Attribute = (
     Knob
@@ -172,6 +187,7 @@ Attribute = (
     | ProcessAttribute
     | OomScoreAttribute
     | ResctrlAttribute
+    | RealtimeAttribute
     | TcAttribute
 )
 
@@ -181,6 +197,7 @@ INITIAL_VALUES: dict[Attribute, str] = {
     Knob.CPU_BURST: "0",
     Knob.CPU_IDLE: "0",
     Knob.CPU_BVT: "0",
+    Knob.CPU_RT_RUNTIME: "0",
     Knob.MEMORY_LIMIT: "-1",
     Knob.MEMORY_MIN: "0",
     Knob.MEMORY_LOW: "0",
@@ -188,6 +205,7 @@ INITIAL_VALUES: dict[Attribute, str] = {
     ThreadAttribute.SLICE: "0",
     ThreadAttribute.COOKIE: "0",
     ProcessAttribute.CORE_GROUP: "",
+    RealtimeAttribute.CLASS: "fair",
 }
 """Values of a new group or thread; a reset writes these."""
 
@@ -207,6 +225,8 @@ def place_text(place: Place) -> str:
             return f"processes/{place.group}"
         case OomScore():
             return f"oom/{place.group}"
+        case RealtimeThreads():
+            return f"realtime/{place.group}"
         case ResctrlGroup():
             return f"resctrl/{place.name}"
         case TcClass():
