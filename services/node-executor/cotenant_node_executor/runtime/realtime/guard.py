@@ -173,10 +173,13 @@ class Guard:
         return found
 
     def _take_away(self, names: list[str], why: str) -> dict[str, str]:
+        began = time.monotonic()
         for name in names:
             demote(self.wanted[name])
-            self.demoted[name] = why
-        return dict.fromkeys(names, why)
+        text = f"{why}; the last thread was fair after {1e3 * (time.monotonic() - began):.1f} ms"
+        found = dict.fromkeys(names, text)
+        self.demoted |= found
+        return found
 
     def end(self) -> None:
         """Take the class away from everything."""

@@ -241,6 +241,9 @@ class GuardLink:
             self._process.wait()
         self._forget_process()
         with contextlib.suppress(OSError):
+            if self._budgeted:
+                # A removed group's budget counts for a moment more, and the one around it cannot be lowered meanwhile.
+                self._driver.write(GROUP, Knob.CPU_RT_RUNTIME, "0")
             self._driver.remove(GROUP)
 
     def _forget_process(self) -> None:

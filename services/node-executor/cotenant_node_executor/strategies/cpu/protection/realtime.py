@@ -2,7 +2,8 @@
 
 In: the situation with what the guard took away; the memory: budgets, and pods that have to wait. Out: the class of pods'
 threads, and the budgets of the groups around them, from the subtree down to each container, where the kernel wants budgets
-(`targets.other.realtime`). A pod that joins waits one decision for the others' budgets to be smaller.
+(`targets.other.realtime`). A pod that joins waits one decision for the others' budgets to be smaller, and one that takes a
+place waits for it to be left.
 
 A pod whose class the guard took away is in the fair class for COOL_DOWN_NS. Where the guard refuses altogether nothing is asked
 for meanwhile, and that is a problem. With budgets at most MOST_PODS pods have the class, the first by name.
@@ -76,7 +77,10 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     problems += [f"pod {each.namespace}/{each.name}: {too_many}" for each in asking[len(able) :]]
     wanted = [pod for pod in able if pod.group not in waiting] if refused_until <= now else []
     share = pod_share_us(len(wanted)) if wanted else 0
-    ready = share >= before.share_us or before.share_us == 0 or not budgeted
+    left = before.groups - {pod.group for pod in wanted}
+    if left:
+        share = min(share, before.share_us)
+    ready = not budgeted or not before.groups or (share >= before.share_us and not left)
     given = [pod for pod in wanted if ready or pod.group in before.groups]
     desired: dict[Place, tuple[Desired, ...]] = {}
     if budgeted and given:
