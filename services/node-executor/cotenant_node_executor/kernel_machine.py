@@ -42,6 +42,7 @@ from cotenant_node_executor.targets.interface import (
     CgroupVersion,
     Knob,
     Reclaimed,
+    Stat,
     WriteReport,
 )
 from cotenant_node_executor.targets.other.held import HeldValues
@@ -93,7 +94,7 @@ class KernelMachine:
             logger.warning("%s", held.problem)
         self.guard = GuardLink(driver, len(given.cpus) if given is not None else len(os.sched_getaffinity(0)))
         """Of the real-time class."""
-        self._other_writer = OtherWriter(host_accessors(driver.threads, driver.pids, self.guard), held)
+        self._other_writer = OtherWriter(host_accessors(driver.threads, driver.pids, self.guard, self._unified), held)
         self._thread_sampler = ThreadSampler(driver.threads)
         self._with_threads = False
         self._threads = NO_THREADS
@@ -103,6 +104,11 @@ class KernelMachine:
         self._snapshot: Snapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
         """Values of the last cycle, by file."""
+
+    def _unified(self, group: str) -> Path | None:
+        """A group's directory in the cgroup v2 tree, also where that has no controllers."""
+        file = self._driver.stat_path(group, Stat.CPU_PRESSURE)
+        return file.parent if file is not None and not self._capabilities.sandbox else None
 
     def _raise_family(self) -> None:
         """Raise the CPU weight of the group around all nodes' subtrees: the default equals that of one process, and services

@@ -19,6 +19,8 @@ from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues, Strategy
 from cotenant_node_executor.targets.address import (
     Attribute,
+    EgressAttribute,
+    EgressClass,
     NonCgroup,
     OomScore,
     OomScoreAttribute,
@@ -35,6 +37,10 @@ from cotenant_node_executor.targets.address import (
     SysFileAttribute,
     TcAttribute,
     TcClass,
+    TcTree,
+    TcTreeAttribute,
+    TerwayAttribute,
+    TerwayFile,
     Thread,
     ThreadAttribute,
     place_text,
@@ -53,6 +59,9 @@ _ATTRIBUTES: dict[type, type] = {
     ResctrlGroup: ResctrlAttribute,
     RealtimeThreads: RealtimeAttribute,
     TcClass: TcAttribute,
+    TcTree: TcTreeAttribute,
+    EgressClass: EgressAttribute,
+    TerwayFile: TerwayAttribute,
 }
 """The attributes of each kind of place."""
 

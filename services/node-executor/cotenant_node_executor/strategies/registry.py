@@ -20,6 +20,7 @@ from cotenant_node_executor.strategies.memory import evict as memory_evict
 from cotenant_node_executor.strategies.memory import oom_scores
 from cotenant_node_executor.strategies.memory import qos as memory_qos
 from cotenant_node_executor.strategies.memory import relief as memory_relief
+from cotenant_node_executor.strategies.network import tc, terway
 from cotenant_node_executor.strategies.pods import batch_pods, pod_values
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.address import Attribute
@@ -47,6 +48,8 @@ def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
         blkio.STRATEGY,
         resctrl.STRATEGY,
         system_config.STRATEGY,
+        tc.strategy(gates),
+        terway.strategy(gates),
     )
 
 

@@ -54,6 +54,8 @@ class NodeFacts(Struct, frozen=True):
     manages_batch_cpus: bool = False
     """Batch pods are bound to the NUMA nodes that they were given, instead of being suppressed (koordlet's BECPUManager)."""
     resctrl: ResctrlFacts | None = None
+    network_device: str = ""
+    """The device of the default route; "" where there is none."""
 
 
 class BestEffortTree(Struct, frozen=True):

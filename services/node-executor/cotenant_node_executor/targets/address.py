@@ -9,6 +9,9 @@
 | `OomScore`, the processes of a control group | `OomScoreAttribute` | -1000 .. 1000 |
 | `RealtimeThreads`, the threads of a control group | `RealtimeAttribute` | `realtime` or `fair` |
 | `TcClass`, an HTB class of a network device | `TcAttribute` | bits a second |
+| `TcTree`, the HTB classes of a network device | `TcTreeAttribute` | `id prio rate ceil` with semicolons |
+| `EgressClass`, what a control group sends | `EgressAttribute` | an HTB class; "" for none |
+| `TerwayFile`, a file of terway-qos | `TerwayAttribute` | its text; "" for no file |
 | `Processes`, all of a control group | `ProcessAttribute` | name of their core-scheduling group; "" for none |
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids or groups with commas |
 
@@ -160,6 +163,45 @@ class TcAttribute(Enum):
     CEIL = "ceil"
 
 
+class TcTree(Struct, frozen=True, cache_hash=True):
+    """The HTB hierarchy of a network device, e.g. "eth0"."""
+
+    device: str
+
+
+class TcTreeAttribute(Enum):
+    """The single attribute: all classes."""
+
+    __hash__ = object.__hash__
+    CLASSES = "classes"
+
+
+class EgressClass(Struct, frozen=True, cache_hash=True):
+    """What the processes of a control group below the executor's root send."""
+
+    group: str
+
+
+class EgressAttribute(Enum):
+    """The single attribute: the traffic class."""
+
+    __hash__ = object.__hash__
+    CLASS = "traffic-class"
+
+
+class TerwayFile(Struct, frozen=True, cache_hash=True):
+    """A file of terway-qos by its name, e.g. "pod.json"."""
+
+    name: str
+
+
+class TerwayAttribute(Enum):
+    """The single attribute."""
+
+    __hash__ = object.__hash__
+    TEXT = "text"
+
+
 class ResctrlGroup(Struct, frozen=True, cache_hash=True):
     """A resctrl group by its name below the mount."""
 
@@ -177,7 +219,19 @@ class ResctrlAttribute(Enum):
     CONTROL_GROUPS = "threads-of"
 
 
-NonCgroup = Sysctl | SysFile | Thread | Processes | OomScore | ResctrlGroup | RealtimeThreads | TcClass
+NonCgroup = (
+    Sysctl
+    | SysFile
+    | Thread
+    | Processes
+    | OomScore
+    | ResctrlGroup
+    | RealtimeThreads
+    | TcClass
+    | TcTree
+    | EgressClass
+    | TerwayFile
+)
 Place = str | NonCgroup
 Attribute = (
     Knob
@@ -189,6 +243,9 @@ Attribute = (
     | ResctrlAttribute
     | RealtimeAttribute
     | TcAttribute
+    | TcTreeAttribute
+    | EgressAttribute
+    | TerwayAttribute
 )
 
 INITIAL_VALUES: dict[Attribute, str] = {
@@ -206,6 +263,9 @@ INITIAL_VALUES: dict[Attribute, str] = {
     ThreadAttribute.COOKIE: "0",
     ProcessAttribute.CORE_GROUP: "",
     RealtimeAttribute.CLASS: "fair",
+    TcTreeAttribute.CLASSES: "",
+    EgressAttribute.CLASS: "",
+    TerwayAttribute.TEXT: "",
 }
 """Values of a new group or thread; a reset writes these."""
 
@@ -229,5 +289,11 @@ def place_text(place: Place) -> str:
             return f"realtime/{place.group}"
         case ResctrlGroup():
             return f"resctrl/{place.name}"
+        case TcTree():
+            return f"tc/{place.device}"
+        case EgressClass():
+            return f"egress/{place.group}"
+        case TerwayFile():
+            return f"terway/{place.name}"
         case TcClass():
             return f"tc/{place.device}/{place.classid}"
