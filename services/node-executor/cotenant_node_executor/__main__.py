@@ -18,6 +18,7 @@ from cotenant.events.requests import adopt_subject, logs_subject
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.settings import parser
+from cotenant_node_executor import koordlet_metrics
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.figures import register
@@ -193,6 +194,8 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
         for node in nodes
     ]
     register(host.telemetry.meter, host.telemetry.figures, shells)
+    if len(shells) == 1:
+        koordlet_metrics.register(host.telemetry.meter, shells[0])
     for number, shell in enumerate(shells):
         await host.endpoint(f"logs-{number}", log_handler(shell), subject=logs_subject(shell.node.name))
         await host.endpoint(f"adopt-{number}", adopt_handler(shell), subject=adopt_subject(shell.node.name))

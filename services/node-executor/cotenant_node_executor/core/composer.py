@@ -165,6 +165,10 @@ class Composer:
         self._others: dict[NonCgroup, Mapping[Attribute, str]] = {}
         self._unchanged = Composed(self._winners, self._texts, (), self._others)
 
+    def winner(self, place: Place, attribute: Attribute) -> Desired | None:
+        """The desired value that won a target when values were composed last."""
+        return self._winners.get(place, _NONE).get(attribute)
+
     def put(self, source: str, values: DesiredValues) -> None:
         """Replace all desired values of a source; an empty mapping removes the source."""
         desired = self._desired

@@ -52,7 +52,7 @@ from cotenant_node_executor.strategies.strategy import (
     Strategy,
     StrategyOrder,
 )
-from cotenant_node_executor.targets.address import INITIAL_VALUES, Place
+from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Place
 from cotenant_node_executor.targets.interface import LARGE_BURSTS, Capabilities
 
 
@@ -126,6 +126,10 @@ class DesiredTargets:
     def memory(self, strategy: str) -> Struct | None:
         """The memory of a strategy's last decision."""
         return self._memories.get(strategy)
+
+    def desired(self, place: Place, attribute: Attribute) -> Desired | None:
+        """The desired value that won a target in the last cycle."""
+        return self._composer.winner(place, attribute)
 
     def of_cycle(
         self,

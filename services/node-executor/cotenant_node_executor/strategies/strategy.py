@@ -136,6 +136,8 @@ class Strategy(Struct, frozen=True):
     pressure: Callable[[Struct | None], str] | None = None
     """From the memory of its last decision: why the node shall get no further best-effort pods; empty for no reason."""
     cool_down_seconds: float = 0.0
+    cools_down_first: bool = False
+    """The cool-down also passes between the executor's start and its first eviction."""
     evictions_a_minute: int = 30
     section: str = ""
     """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""
