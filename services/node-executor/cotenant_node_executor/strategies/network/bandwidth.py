@@ -17,8 +17,8 @@ from cotenant.events.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant.model.quantities import QuantityError, parse_value
 from cotenant_node_executor.strategies.pod_view import PodView
-from cotenant_node_executor.strategies.sections import QOS
-from cotenant_node_executor.strategies.slo_sections import (
+from cotenant_node_executor.strategies.sections import (
+    QOS,
     SYSTEM,
     class_part,
     fitted,

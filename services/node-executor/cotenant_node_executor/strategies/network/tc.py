@@ -21,9 +21,8 @@ from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
 from cotenant_node_executor.strategies.network.bandwidth import TC, Bandwidth, Network, bandwidth, is_best_effort, pod_limits
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import QOS, is_asked
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import is_asked
 from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.address import EgressAttribute, EgressClass, Place, TcTree, TcTreeAttribute
 

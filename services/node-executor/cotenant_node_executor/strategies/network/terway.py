@@ -24,9 +24,8 @@ from cotenant_node_executor.strategies.network.bandwidth import (
     pod_limits,
 )
 from cotenant_node_executor.strategies.pod_view import PodView
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import QOS, is_asked
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import is_asked
 from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.address import Place, TerwayAttribute, TerwayFile
 

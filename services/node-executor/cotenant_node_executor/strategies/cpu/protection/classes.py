@@ -21,7 +21,7 @@ from cotenant.events.resources import NodeSLORendered
 from cotenant_node_executor.strategies.cpu.identity.idle import idle_rule
 from cotenant_node_executor.strategies.cpu.identity.strategy import effective_identity
 from cotenant_node_executor.strategies.pod_view import PodView
-from cotenant_node_executor.strategies.sections import QOS, section
+from cotenant_node_executor.strategies.sections import QOS, readable_section
 from cotenant_node_executor.strategies.situation import Situation, in_best_effort_tree
 from cotenant_node_executor.targets.interface import THREADS
 
@@ -43,7 +43,7 @@ class _Strategy(Struct, frozen=True, rename="camel"):
     ls_class: _Class = _Class()
 
 
-_SECTION = section(QOS, _Strategy)
+_SECTION = readable_section(QOS, _Strategy)
 
 
 class Protected(Struct, frozen=True):
