@@ -279,6 +279,8 @@ class DesiredTargets:
             evicting=self._evicting,
             storage=self._storage,
             spike=seen.spike,
+            threads=seen.threads,
+            realtime=seen.realtime,
         )
 
     def _decide(self, seen: Observation) -> None:
