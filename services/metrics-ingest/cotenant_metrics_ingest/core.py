@@ -17,16 +17,11 @@ Prediction: the models of a node are trained when a message ends a minute of its
 `predictions.<node>` for a restart, one node after the other.
 
 Bounds: one NodeState per node (see `node_state`); MAX_EARLY queued messages during the load; samples of nodes without an object
-are counted and dropped.
-
-Over 300 lines: what is folded and what follows from it share the nodes.
+are counted and dropped; TRAINED_AT_ONCE intervals to be trained with.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
-
-import msgspec
 
 from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
@@ -38,16 +33,25 @@ from cotenant.events.predictions import PredictionState
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus
 from cotenant.events.usage import UsageSample
-from cotenant.log.contract import USAGE, ending
-from cotenant.model.subjects import PREDICTIONS, metrics_subject, predictions_subject, tokens
-from cotenant.model.times import NEVER
+from cotenant.log.contract import USAGE
+from cotenant.model.subjects import PREDICTIONS, tokens
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.counted_memory import counted
+from cotenant_metrics_ingest.node_decision import NodeDecisions, metric_event, sizes_of
 from cotenant_metrics_ingest.node_report import DueReport, reports_of
-from cotenant_metrics_ingest.node_state import NO_STRATEGY, ExecutorView, NodeState, Published, StrategyView
-from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
-from cotenant_metrics_ingest.policy import MemoryPolicy, PolicyInForce, policy_in_force
-from cotenant_metrics_ingest.prediction.checkpoints import MAX_AT_ONCE, due_checkpoints
+from cotenant_metrics_ingest.node_state import (
+    NO_STRATEGY,
+    ExecutorView,
+    NodeState,
+    Published,
+    StrategyView,
+    forecasts_of,
+)
+from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows
+from cotenant_metrics_ingest.policy import PolicyInForce
+from cotenant_metrics_ingest.prediction.models import ModelStore, Training
+from cotenant_metrics_ingest.prediction.node import NodePrediction, train
+from cotenant_metrics_ingest.samples import Samples, samples_of
 
 CORE_VERSION = "2"
 FILTERS = (
@@ -63,12 +67,10 @@ USAGE_FILTERS = ("usage.*",)
 MAX_EARLY = 100_000
 LOOK_EVERY = timedelta(milliseconds=500)
 """How often nodes are evaluated; urgent ones are evaluated in between."""
-SHORTEST_SILENCE = timedelta(seconds=10)
+TRAINED_AT_ONCE = 256
+"""Nodes with an interval to be trained with do not wait for the next decision when there are so many."""
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
-
-
-_sizes = lru_cache(maxsize=256)(WindowSizes.of)
 
 
 class MetricsIngestCore:
@@ -76,12 +78,8 @@ class MetricsIngestCore:
 
     def __init__(self, config: MetricsConfig | None = None) -> None:
         self.config = config or MetricsConfig()
-        self._own_policy = PolicyInForce(
-            self.config.report_interval_seconds,
-            self.config.aggregate_duration_seconds,
-            tuple(self.config.durations_seconds),
-            MemoryPolicy.WITHOUT_PAGE_CACHE,
-        )
+        self._decisions = NodeDecisions(self.config)
+        self._models = ModelStore()
         self.refusals: dict[str, int] = {}
         """Messages refused since the start, by reason."""
         self._sequences = LastSequences()
@@ -89,6 +87,8 @@ class MetricsIngestCore:
         self._early: list[Event] | None = []
         self._log_time: datetime | None = None
         self._listening_since: datetime | None = None
+        self._over: list[NodePrediction] = []
+        """Those with an interval to be trained with."""
         self._urgent: set[str] = set()
         self._agenda = Agenda()
         """Nodes with an event folded or stored since they last had nothing to report."""
@@ -207,15 +207,18 @@ class MetricsIngestCore:
         if event.time is None or tokens(event.subject)[-1] != sample.node:
             self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
             return
-        policy = self._policy(node)
+        policy = self._decisions.policy(node)
         windows = node.windows = self._windows(node, policy)
         log_ms = int(self._log_time.timestamp() * 1000) if self._log_time is not None else 0
         end_ms = int(event.time.timestamp() * 1000)
         first = windows.first_new(sample, end_ms)
-        refused = windows.take(counted(sample, policy.memory), end_ms, log_ms)
+        measured = counted(sample, policy.memory)
+        samples = samples_of(measured)
+        refused = windows.take(measured, samples, end_ms, log_ms)
         if refused is None:
             node.accepted(event, self._log_time)
-            node.predict_from(sample, first)
+            # Prediction counts the working set under every policy.
+            self._predict(node, sample, samples if measured.pods is sample.pods else None, first)
             published = node.published
             if published is None or not published.measured or published.unknown_since is not None:
                 self._urgent.add(sample.node)
@@ -223,15 +226,17 @@ class MetricsIngestCore:
         elif refused.reason != REPEATED:
             self._refuse(node, refused.reason, f"{event.ref}: {refused.message}")
 
-    def _policy(self, node: NodeState) -> PolicyInForce:
-        if node.in_force is None:
-            node.in_force = policy_in_force(node.policy, self._own_policy)
-        return node.in_force
+    def _predict(self, node: NodeState, sample: UsageSample, samples: Samples | None, first: int) -> None:
+        if node.predict_from(sample, samples, first, self._models):
+            assert node.prediction is not None
+            self._over.append(node.prediction)
+            if len(self._over) >= TRAINED_AT_ONCE:
+                self._train()
 
     @staticmethod
     def _windows(node: NodeState, policy: PolicyInForce) -> NodeWindows:
         """The node's windows in the sizes of its policy; those of others start over (`NodeWindows.resized`)."""
-        sizes = _sizes(policy.aggregate_seconds, policy.durations_seconds)
+        sizes = sizes_of(policy)
         windows = node.windows
         if windows is None:
             return NodeWindows(sizes)
@@ -251,143 +256,58 @@ class MetricsIngestCore:
     def decide(self, now: datetime) -> Sequence[Event]:
         """Reports that are due, by node name."""
         self._end_load(now)
+        self._train()
         looks = self._next_look is None or now >= self._next_look
         found: list[Event | DueReport] = []
         for name in self._agenda.due(now) if looks else sorted(self._urgent):
             node = self._nodes[name]
-            one = self._decide_node(name, node, now)
+            one = self._decisions.follows(name, node, now, self._listening_since)
             if one is not None:
                 found.append(one)
                 if len(found) == MAX_EVENTS_PER_DECISION:
-                    return self._reported(found)
+                    return self._reported(found, now)
             elif looks:
-                self._agenda.settle(name, self._next_look_at(node))
+                self._agenda.settle(name, self._decisions.next_look(node, self._listening_since))
         if looks:
             self._next_look = now + LOOK_EVERY
-        return [*self._reported(found), *self._stored(found, now, MAX_EVENTS_PER_DECISION - len(found))]
+        reported = [(one.node, self._nodes[one.node]) for one in found if isinstance(one, DueReport)]
+        room = MAX_EVENTS_PER_DECISION - len(found)
+        return [*self._reported(found, now), *self._decisions.states(reported, now, room)]
 
-    def _stored(self, found: Sequence[Event | DueReport], now: datetime, room: int) -> Sequence[Event]:
-        """The models of nodes that are reported and whose turn it is, at most so many; HISTORY does not take them over, so they
-        are the last of a decision."""
-        interval = self.config.prediction_checkpoint_seconds
-        reported = [one.node for one in found if isinstance(one, DueReport)]
-        ages = {
-            name: age
-            for name in reported
-            if (age := self._nodes[name].seconds_since_stored(name, now, interval)) is not None
-        }
-        due = due_checkpoints(ages, interval, min(room, MAX_AT_ONCE))
-        return [self._models(name, self._nodes[name], now) for name in due]
-
-    @staticmethod
-    def _models(name: str, node: NodeState, now: datetime) -> Event:
-        assert node.prediction is not None
-        state = node.prediction.state(name, now)
-        return Event(subject=predictions_subject(name), data=state, causes=(f"LOG:{node.declared}",), replaces=True)
-
-    def _next_look_at(self, node: NodeState) -> datetime:
-        """Return when a node without a due report may have one by the passing of time."""
-        if not node.declared:
-            return NEVER
-        times = [NEVER]
-        if node.news and node.published_at is not None:
-            times.append(node.published_at + self._interval(node))
-        since = node.last_sign()
-        if since is not None and (node.published is None or node.published.unknown_since is None):
-            times.append(max(since, self._listening_since or since) + self.silent_after(node))
-        return min(times)
-
-    def _reported(self, found: Sequence[Event | DueReport]) -> Sequence[Event]:
+    def _reported(self, found: Sequence[Event | DueReport], now: datetime) -> Sequence[Event]:
         """Return the events; all due reports are built together."""
         wanted = [one for one in found if isinstance(one, DueReport)]
-        reports = iter(reports_of(wanted))
+        nodes = [self._nodes[one.node] for one in wanted]
+        reports = iter(reports_of(wanted, forecasts_of(nodes, self._models, now, self.config)))
         events = [
-            self._event(one.node, self._nodes[one.node], next(reports)) if isinstance(one, DueReport) else one for one in found
+            metric_event(one.node, self._nodes[one.node], next(reports)) if isinstance(one, DueReport) else one
+            for one in found
         ]
         return sorted(events, key=lambda event: event.subject.startswith(PREDICTIONS))
+
+    def _train(self) -> None:
+        over, self._over = self._over, []
+        train(over)
 
     def _end_load(self, now: datetime) -> None:
         self._log_time = max(self._log_time or now, now)
         self._listening_since = self._listening_since or now
         early, self._early = self._early, None
-        for node in self._nodes.values() if early is not None else ():
-            self._restore(node)
-        for event in sorted(early or (), key=lambda event: event.sequence):
+        if early is None:
+            return
+        trainings = [training for node in self._nodes.values() if (training := self._restore(node)) is not None]
+        for start in range(0, len(trainings), TRAINED_AT_ONCE):
+            self._models.train(trainings[start : start + TRAINED_AT_ONCE])
+        for event in sorted(early, key=lambda event: event.sequence):
             assert isinstance(event.data, UsageSample)
             self._take(event, event.data)
 
-    def _restore(self, node: NodeState) -> None:
-        """Restore windows and models at the end of the load, when all that they depend on is folded."""
+    def _restore(self, node: NodeState) -> Training | None:
+        """Restore windows and models at the end of the load, when all that they depend on is folded; returns what the models
+        have to catch up with."""
         metric, stored = node.to_restore, node.stored
         node.to_restore = node.stored = None
         if not node.declared or metric is None:
-            return
-        policy = self._policy(node)
-        node.windows = NodeWindows.restored(metric, _sizes(policy.aggregate_seconds, policy.durations_seconds))
-        node.restore_models(stored)
-
-    def _decide_node(self, name: str, node: NodeState, now: datetime) -> Event | DueReport | None:
-        if not node.declared:
-            return self._ended(name, node)
-        published, windows = node.published, node.windows
-        unknown = published is not None and published.unknown_since is not None
-        if node.news and windows is not None and windows.last_ms:
-            heard = node.heard or now
-            again = unknown and (published is None or published.update_time is None or heard > published.update_time)
-            if published is None or not published.measured or again or self._interval_passed(node, now):
-                return DueReport(
-                    node=name,
-                    windows=windows,
-                    update_time=heard,
-                    refused_samples=node.refused,
-                    refused_reason=node.refused_reason,
-                    policy=self._policy(node),
-                    forecast=node.forecast(now, self.config),
-                    contention=node.contention.averages() if node.contention is not None else {},
-                )
-        since = node.last_sign()
-        if unknown or since is None:
             return None
-        # Silence counts only while this service was running, as it receives nothing during its own downtime.
-        if now - max(since, self._listening_since or now) < self.silent_after(node):
-            return None
-        last = published.metric() if published is not None else self._never_heard(name, node)
-        metric = msgspec.structs.replace(
-            last, unknown_since=since, refused_samples=node.refused, refused_reason=node.refused_reason
-        )
-        return self._event(name, node, metric)
-
-    def _never_heard(self, name: str, node: NodeState) -> NodeMetricComputed:
-        policy = self._policy(node)
-        return NodeMetricComputed(
-            node=name,
-            report_interval_seconds=max(1, round(policy.report_interval_seconds)),
-            aggregate_duration_seconds=policy.aggregate_seconds,
-            durations_seconds=policy.durations_seconds,
-            memory_collect_policy=policy.memory.value,
-        )
-
-    def _interval(self, node: NodeState) -> timedelta:
-        return timedelta(seconds=self._policy(node).report_interval_seconds)
-
-    def _interval_passed(self, node: NodeState, now: datetime) -> bool:
-        return node.published_at is None or now - node.published_at >= self._interval(node)
-
-    def silent_after(self, node: NodeState) -> timedelta:
-        """How long a node may send no samples before its state is unknown."""
-        if self.config.silent_after_seconds:
-            return timedelta(seconds=self.config.silent_after_seconds)
-        span = timedelta(milliseconds=node.windows.period_ms if node.windows is not None else 0)
-        return max(3 * self._interval(node), 3 * span, SHORTEST_SILENCE)
-
-    @staticmethod
-    def _ended(name: str, node: NodeState) -> Event | None:
-        if node.published is None:
-            return ending(predictions_subject(name), PredictionState(node=name)) if node.stored_at is not None else None
-        last = msgspec.structs.replace(node.published.metric(), digest=None)
-        return ending(metrics_subject(name), last)
-
-    @staticmethod
-    def _event(name: str, node: NodeState, metric: NodeMetricComputed) -> Event:
-        causes = tuple(f"USAGE:{sequence}" for sequence in node.causes)
-        return Event(subject=metrics_subject(name), data=metric, causes=(*causes, f"LOG:{node.declared}"))
+        node.windows = NodeWindows.restored(metric, sizes_of(self._decisions.policy(node)))
+        return node.restore_models(stored, self._models)

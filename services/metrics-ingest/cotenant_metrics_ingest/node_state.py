@@ -5,7 +5,7 @@ Bound: one NodeWindows per declared node (see `slots` and `means`: about 100 KiB
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from sys import intern
 from zlib import crc32
@@ -29,9 +29,13 @@ from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.contention import ContentionMessages
 from cotenant_metrics_ingest.node_windows import LONGEST_MS, NodeWindows
 from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy
+from cotenant_metrics_ingest.prediction.models import ModelStore, Predicted, Training
 from cotenant_metrics_ingest.prediction.node import Forecast, NodePrediction, PlacedPod
+from cotenant_metrics_ingest.samples import Samples
 
 MAX_CAUSES = 4
+FORECASTS_AT_ONCE = 128
+"""Nodes whose percentiles are computed together: some 4,700 models of 30 pods."""
 _GONE = PlacementPhase.GONE
 NO_STRATEGY = msgspec.Raw(b"{}")
 
@@ -122,37 +126,39 @@ class NodeState(msgspec.Struct):
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
-    def predict_from(self, sample: UsageSample, first: int) -> None:
-        """Take an accepted message's samples from index `first` on."""
-        assert self.windows is not None
+    def predict_from(self, sample: UsageSample, samples: Samples | None, first: int, store: ModelStore) -> bool:
+        """Take an accepted message's samples from index `first` on; returns whether there is an interval to be trained with."""
+        windows = self.windows
+        assert windows is not None
         if self.prediction is None:
-            self.prediction, self.contention = NodePrediction(sample.node), ContentionMessages()
-        self.prediction.take(sample, first, self.windows.last_ms)
+            self.prediction, self.contention = NodePrediction(sample.node, store), ContentionMessages()
         if self.contention is not None:
             self.contention.add(sample.pods)
+        return self.prediction.take(sample, samples, windows.keys, first, windows.last_ms)
 
-    def restore_models(self, stored: tuple[str, PredictionState] | None) -> None:
-        """Take the stored models of the node and its pods, and what was sampled after they were stored."""
+    def restore_models(self, stored: tuple[str, PredictionState] | None, store: ModelStore) -> Training | None:
+        """Take the stored models of the node and its pods; returns what was sampled after they were stored."""
         windows = self.windows
         if stored is None or windows is None:
-            return
+            return None
         ref, state = stored
         if state.trained_ms > windows.last_ms + LONGEST_MS:
             # No clock of the node has been there.
             self.stored_ms = 0
-            return
+            return None
         placed = self.placed_by_uid()
-        prediction, self.contention = NodePrediction(state.node), ContentionMessages()
+        prediction, self.contention = NodePrediction(state.node, store), ContentionMessages()
         prediction.restore(state, ref, {*placed, *(member.key for member in windows.pods)})
         tiers = {member.key: member.priority for member in windows.pods} | {uid: pod.tier for uid, pod in placed.items()}
-        prediction.catch_up(windows.means.largest_since(prediction.trained_ms), tiers, windows.last_ms)
         self.prediction = prediction
+        return prediction.catching_up(windows.means.largest_since(prediction.trained_ms), tiers, windows.last_ms)
 
-    def forecast(self, now: datetime, config: MetricsConfig) -> Forecast | None:
-        """What is predicted of the reported pods; None before the first training."""
-        if self.prediction is None or not self.prediction.trained or self.windows is None:
-            return None
+    def forecast(self, predicted: Predicted, now: datetime, config: MetricsConfig) -> Forecast:
+        """What is predicted of the reported pods, from the percentiles of the node's models."""
+        assert self.prediction is not None
+        assert self.windows is not None
         return self.prediction.forecast(
+            predicted,
             [member.key for member in self.windows.pods],
             self.placed_by_uid(),
             self.allocatable(),
@@ -189,6 +195,8 @@ class NodeState(msgspec.Struct):
     def undeclare(self) -> None:
         """The Node object is gone: nothing is measured of it any more."""
         self.declared, self.declared_at, self.windows, self.heard = 0, None, None, None
+        if self.prediction is not None:
+            self.prediction.end()
         self.to_restore = self.prediction = self.contention = self.stored = None
         self.declared_amounts, self.raw_amounts, self.annotation = {}, {}, ""
         self.configure()
@@ -232,6 +240,22 @@ class NodeState(msgspec.Struct):
         """Whether nothing of the node is left."""
         parts = (self.declared, self.published, self.placed, self.reported_amounts, self.stored_at)
         return not any(parts) and self.strategy is NO_STRATEGY
+
+
+def forecasts_of(
+    nodes: Sequence[NodeState], store: ModelStore, now: datetime, config: MetricsConfig
+) -> list[Forecast | None]:
+    """What is predicted of each node's reported pods; None before the first training."""
+    found: list[Forecast | None] = []
+    for start in range(0, len(nodes), FORECASTS_AT_ONCE):
+        some = nodes[start : start + FORECASTS_AT_ONCE]
+        trained = [node.prediction for node in some if node.prediction is not None and node.prediction.trained]
+        predicted = dict(zip(trained, store.predicted([each.models for each in trained]), strict=True))
+        found += [
+            node.forecast(predicted[node.prediction], now, config) if node.prediction in predicted else None
+            for node in some
+        ]
+    return found
 
 
 def _cpu_and_memory(amounts: Mapping[str, int]) -> dict[str, int]:

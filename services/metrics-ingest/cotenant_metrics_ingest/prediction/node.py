@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
+import numpy as np
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.times import parse_rfc3339
@@ -27,12 +28,21 @@ from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import NOT_PROD, PriorityClass
 from cotenant_metrics_ingest.means import NODE as NODE_ROW
 from cotenant_metrics_ingest.prediction import checkpoints
-from cotenant_metrics_ingest.prediction.models import COUNTED_MODELS, OWN_MODELS, PeakModels, PodSample
+from cotenant_metrics_ingest.prediction.models import (
+    COUNTED_MODELS,
+    OWN_MODELS,
+    IntervalFigures,
+    ModelStore,
+    NodeModels,
+    Predicted,
+    Training,
+    tier_places,
+)
 from cotenant_metrics_ingest.prediction.predictors import Peaks, PodRequest, Prediction, Terms, predict
-from cotenant_metrics_ingest.prediction.training import INTERVAL_MS, Interval
+from cotenant_metrics_ingest.prediction.training import INTERVAL_MS, Ended, Interval, figures_of
+from cotenant_metrics_ingest.samples import Samples
 
 _TERMINATING = PlacementPhase.TERMINATING
-_NO_TIER = PriorityClass.NONE.value
 MOST_CAUGHT_UP = 10.0
 """Intervals that one mean may stand for: states are stored every ten minutes."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -85,49 +95,63 @@ class Forecast(msgspec.Struct, frozen=True):
 class NodePrediction:
     """Mutable. `restored`: the event of the state that the models come from; empty if they began from nothing."""
 
-    def __init__(self, node: str) -> None:
-        self.models = PeakModels()
+    def __init__(self, node: str, store: ModelStore) -> None:
+        self.store = store
+        self.models = NodeModels()
         self.interval = Interval(node)
+        self.over: list[Ended] = []
+        """Intervals to be trained with."""
         self.trained_ms = 0
         self.began_ms = 0
         """The first training since the process began."""
         self.restored = ""
 
-    def take(self, sample: UsageSample, first: int, newest_ms: int) -> None:
-        """Take a message's samples from index `first` on; once an interval is over the models are trained."""
-        if self.interval.add(sample, first, newest_ms):
-            pods, node = self.interval.samples()
-            self.models.train(pods, node, newest_ms / 1000)
-            self.trained_ms = newest_ms
-            self.began_ms = self.began_ms or newest_ms
+    def take(self, sample: UsageSample, samples: Samples | None, keys: list[str], first: int, newest_ms: int) -> bool:
+        """Take a message's samples from index `first` on (see `Interval.add`); returns whether there is an interval more to be
+        trained with."""
+        over = self.interval.add(sample, samples, keys, first, newest_ms)
+        if over:
+            self.over.append(self.interval.end())
+        return over
 
     @property
     def trained(self) -> bool:
         """Whether there is anything to predict from, and to store."""
         return bool(self.models.rows)
 
+    def end(self) -> None:
+        """Give all models up."""
+        self.over = []
+        self.store.keep(self.models, ())
+
     def restore(self, state: PredictionState, ref: str, pods: Iterable[str]) -> None:
         """Take the models of a stored state; a damaged one is as none."""
-        models = checkpoints.restored(state, {*pods})
+        models = checkpoints.restored(state, {*pods}, self.store)
         if models is not None:
+            self.store.keep(self.models, ())
             self.models, self.trained_ms, self.restored = models, state.trained_ms, ref
 
-    def catch_up(self, means: Mapping[str, tuple[int, int]], tiers: Mapping[str, str], until_ms: int) -> None:
-        """Train with what was sampled between the stored state and the last report: each row's largest mean of a slot."""
+    def catching_up(
+        self, means: Mapping[str, tuple[int, int]], tiers: Mapping[str, str], until_ms: int
+    ) -> Training | None:
+        """What was sampled between the stored state and the last report, to be trained with: each row's largest mean of a
+        slot."""
         missing = (until_ms - self.trained_ms) / INTERVAL_MS
         if not self.trained or missing < 1 or NODE_ROW not in means:
-            return
-        of_pods = [(key, mean) for key, mean in means.items() if key[:1] != "\0"]
-        pods = [PodSample(key, tiers.get(key, _NO_TIER), cpu, memory) for key, (cpu, memory) in of_pods]
-        self.models.train(pods, means[NODE_ROW], until_ms / 1000, weight=min(missing, MOST_CAUGHT_UP))
+            return None
+        pods = [key for key in means if key[:1] != "\0"]
+        values = np.array([means[key] for key in pods], dtype=np.int64).reshape(-1, 2).T
+        figures = IntervalFigures(pods, tier_places(pods, tiers), values, means[NODE_ROW])
         self.trained_ms = until_ms
+        return Training(self.models, figures, until_ms / 1000, min(missing, MOST_CAUGHT_UP))
 
     def state(self, node: str, now: datetime) -> PredictionState:
         """The models for a restart."""
-        return checkpoints.state_of(node, self.models, self.trained_ms, now)
+        return checkpoints.state_of(node, self.store, self.models, self.trained_ms, now)
 
     def forecast(
         self,
+        predicted: Predicted,
         pods: Sequence[str],
         placed: Mapping[str, PlacedPod],
         allocatable: Usage | None,
@@ -136,12 +160,11 @@ class NodePrediction:
         cold_start_seconds: int,
         margin_percent: int,
     ) -> Forecast:
-        """What is predicted of the reported pods (uids)."""
-        predicted = self.models.predicted()
+        """What is predicted of the reported pods (uids), from the percentiles of the node's models."""
         known = [placed[uid] for uid in pods if uid in placed]
         found = predict(
             [pod.request(now) for pod in known],
-            {pod.uid: peak for pod in known if (peak := predicted.peak(pod.uid)) is not None},
+            predicted.pods,
             {model: predicted.peak(model) for model in COUNTED_MODELS},
             allocatable=allocatable,
             cold_start_seconds=cold_start_seconds,
@@ -149,9 +172,7 @@ class NodePrediction:
         )
         terms = ProdPrediction(
             predictors=tuple(_shown(found)),
-            models=tuple(
-                _model(model, peaks) for model in OWN_MODELS if (peaks := predicted.peaks(model)) is not None
-            ),
+            models=tuple(_model(model, predicted.own[model]) for model in OWN_MODELS if model in predicted.own),
             allocatable=allocatable or Usage(),
             margin_percent=margin_percent,
             cold_start_seconds=cold_start_seconds,
@@ -164,6 +185,21 @@ class NodePrediction:
             error=found.error,
         )
         return Forecast(found.reclaimable, found.node_peak, terms)
+
+
+def train(predictions: Sequence[NodePrediction]) -> None:
+    """Train with all intervals that are over; each node's in their order."""
+    while waiting := [each for each in dict.fromkeys(predictions) if each.over]:
+        intervals = [each.over.pop(0) for each in waiting]
+        waiting[0].store.train(
+            [
+                Training(prediction.models, figures, ended.newest_ms / 1000)
+                for prediction, ended, figures in zip(waiting, intervals, figures_of(intervals), strict=True)
+            ]
+        )
+        for prediction, ended in zip(waiting, intervals, strict=True):
+            prediction.trained_ms = ended.newest_ms
+            prediction.began_ms = prediction.began_ms or ended.newest_ms
 
 
 def _shown(found: Prediction) -> Iterable[PredictorTerms]:
