@@ -117,9 +117,11 @@ class Histograms:
         """By how much a weight of this time counts more than one of each row's reference."""
         if self.half_life is None:
             return np.ones(len(rows))
+        exponents = (seconds - self.references[rows]) / self.half_life
+        distinct = sorted({*exponents.tolist()})
         # Powers are computed one by one: those of arrays differ between machines in the last bit.
-        exponents, which = np.unique((seconds - self.references[rows]) / self.half_life, return_inverse=True)
-        return np.array([2.0**exponent for exponent in exponents.tolist()])[which]
+        powers = np.array([2.0**exponent for exponent in distinct])
+        return powers[np.array(distinct).searchsorted(exponents)]
 
     def _renew(self, rows: Indices, seconds: Floats | float) -> None:
         if self.half_life is None:

@@ -17,16 +17,15 @@ v1.7 on.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import accumulate
 
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import Usage
+from cotenant.events.metrics import ModelPeaks, Usage
 from cotenant.model.tiers import PriorityClass
 from cotenant_metrics_ingest.prediction.buckets import Buckets, Floats, Indices
 from cotenant_metrics_ingest.prediction.histogram import Histograms
-from cotenant_metrics_ingest.prediction.predictors import Peaks
+from cotenant_metrics_ingest.prediction.predictors import peak_of
 
 CPU_BUCKETS = Buckets(1024.0, 0.025, 1.05)
 """Cores."""
@@ -212,33 +211,22 @@ class ModelStore:
         """The percentiles of the models of each node."""
         own = [[model for model in OWN_MODELS if model in node.rows] for node in nodes]
         pods = [[model for model in node.rows if not model.startswith("__")] for node in nodes]
-        own_rows = _rows(nodes, own)
-        pod_rows = _rows(nodes, pods)
-        cpu, memory = self._percentiles(own_rows, PERCENTILES, PERCENTILES)
-        peak_cpu, peak_memory = self._percentiles(pod_rows, (0.95,), (0.98,))
-        usages = [
-            [Usage(cpu_milli=milli, memory_bytes=size) for milli, size in zip(millis, sizes, strict=True)]
-            for millis, sizes in zip(cpu, memory, strict=True)
-        ]
-        peaks = [
-            Usage(cpu_milli=milli, memory_bytes=size)
-            for (milli,), (size,) in zip(peak_cpu, peak_memory, strict=True)
-        ]
-        own_ends, pod_ends = accumulate(map(len, own)), accumulate(map(len, pods))
+        of_own = iter(zip(*self._percentiles(_rows(nodes, own), PERCENTILES, PERCENTILES), strict=True))
+        of_pods = iter(zip(*self._percentiles(_rows(nodes, pods), (0.95,), (0.98,)), strict=True))
         return [
             Predicted(
                 {
-                    model: Peaks(*each)
-                    for model, each in zip(models, usages[own_end - len(models) : own_end], strict=True)
-                    if each[0].cpu_milli
+                    model: _model_peaks(model, cpu, memory)
+                    for model, (cpu, memory) in zip(models, of_own, strict=False)
+                    if cpu[0]
                 },
                 {
-                    pod: peak
-                    for pod, peak in zip(uids, peaks[pod_end - len(uids) : pod_end], strict=True)
-                    if peak.cpu_milli
+                    pod: Usage(cpu_milli=milli, memory_bytes=size)
+                    for pod, ((milli,), (size,)) in zip(uids, of_pods, strict=False)
+                    if milli
                 },
             )
-            for models, uids, own_end, pod_end in zip(own, pods, own_ends, pod_ends, strict=True)
+            for models, uids in zip(own, pods, strict=True)
         ]
 
     def _percentiles(
@@ -253,14 +241,21 @@ def _rows(nodes: Sequence[NodeModels], models: Sequence[Sequence[str]]) -> Indic
     return np.array([node.rows[model] for node, own in zip(nodes, models, strict=True) for model in own], dtype=np.int64)
 
 
+def _model_peaks(model: str, cpu: Sequence[int], memory: Sequence[int]) -> ModelPeaks:
+    p60, p90, p95, p98, highest = (
+        Usage(cpu_milli=milli, memory_bytes=size) for milli, size in zip(cpu, memory, strict=True)
+    )
+    return ModelPeaks(model=model, p60=p60, p90=p90, p95=p95, p98=p98, max=highest)
+
+
 class Predicted(msgspec.Struct, frozen=True):
     """Percentiles of a node's models. `own`: of the node, the system and tiers; `pods`: the peak of each, p95 of CPU and p98 of
     memory. A model without samples is not there."""
 
-    own: Mapping[str, Peaks]
+    own: Mapping[str, ModelPeaks]
     pods: Mapping[str, Usage]
 
     def peak(self, model: str) -> Usage | None:
         """The peak of a model."""
         own = self.own.get(model)
-        return own.peak if own is not None else self.pods.get(model)
+        return peak_of(own.p95, own.p98) if own is not None else self.pods.get(model)

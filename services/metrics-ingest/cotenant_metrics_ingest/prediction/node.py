@@ -19,7 +19,7 @@ import numpy as np
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.qos import priority_default
-from cotenant.events.metrics import ModelPeaks, PredictorTerms, ProdPrediction, Usage
+from cotenant.events.metrics import PredictorTerms, ProdPrediction, Usage
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.predictions import PredictionState
 from cotenant.events.usage import UsageSample
@@ -30,7 +30,6 @@ from cotenant_metrics_ingest.means import NODE as NODE_ROW
 from cotenant_metrics_ingest.prediction import checkpoints
 from cotenant_metrics_ingest.prediction.models import (
     COUNTED_MODELS,
-    OWN_MODELS,
     IntervalFigures,
     ModelStore,
     NodeModels,
@@ -38,7 +37,7 @@ from cotenant_metrics_ingest.prediction.models import (
     Training,
     tier_places,
 )
-from cotenant_metrics_ingest.prediction.predictors import Peaks, PodRequest, Prediction, Terms, predict
+from cotenant_metrics_ingest.prediction.predictors import PodRequest, Prediction, Terms, predict
 from cotenant_metrics_ingest.prediction.training import INTERVAL_MS, Ended, Interval, figures_of
 from cotenant_metrics_ingest.samples import Samples
 
@@ -172,7 +171,7 @@ class NodePrediction:
         )
         terms = ProdPrediction(
             predictors=tuple(_shown(found)),
-            models=tuple(_model(model, predicted.own[model]) for model in OWN_MODELS if model in predicted.own),
+            models=tuple(predicted.own.values()),
             allocatable=allocatable or Usage(),
             margin_percent=margin_percent,
             cold_start_seconds=cold_start_seconds,
@@ -209,7 +208,3 @@ def _shown(found: Prediction) -> Iterable[PredictorTerms]:
             yield PredictorTerms(
                 predictor=predictor, request=each.request, peak=each.peak, cap=each.cap, reclaimable=each.reclaimable
             )
-
-
-def _model(model: str, peaks: Peaks) -> ModelPeaks:
-    return ModelPeaks(model=model, p60=peaks.p60, p90=peaks.p90, p95=peaks.p95, p98=peaks.p98, max=peaks.max)

@@ -22,19 +22,9 @@ from cotenant.events.metrics import Usage
 from cotenant.model.bounds import saturated
 
 
-class Peaks(msgspec.Struct, frozen=True):
-    """Predicted percentiles of one model: cpu in milli-cores, memory in bytes."""
-
-    p60: Usage = Usage()
-    p90: Usage = Usage()
-    p95: Usage = Usage()
-    p98: Usage = Usage()
-    max: Usage = Usage()
-
-    @property
-    def peak(self) -> Usage:
-        """What counts as the peak."""
-        return Usage(cpu_milli=self.p95.cpu_milli, memory_bytes=self.p98.memory_bytes)
+def peak_of(p95: Usage, p98: Usage) -> Usage:
+    """What counts as the peak of predicted percentiles: p95 of CPU, p98 of memory."""
+    return Usage(cpu_milli=p95.cpu_milli, memory_bytes=p98.memory_bytes)
 
 
 class PodRequest(msgspec.Struct, frozen=True, kw_only=True):

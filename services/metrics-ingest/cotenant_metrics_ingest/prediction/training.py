@@ -131,26 +131,46 @@ def _possible(values: tuple[int, ...]) -> tuple[int, ...]:
 
 def figures_of(intervals: Sequence[Ended]) -> list[IntervalFigures]:
     """The P90s of each interval, of pods with samples and of the node."""
-    tables = [_table_of(ended.parts) for ended in intervals]
-    p90s: list[Table] = [np.zeros((2, 0), dtype=np.int64)] * len(tables)
+    found: list[IntervalFigures | None] = [None] * len(intervals)
     alike: dict[int, list[int]] = {}
-    for place, (_, counts, table) in enumerate(tables):
-        if counts is None:
-            alike.setdefault(table.shape[2], []).append(place)
+    for place, ended in enumerate(intervals):
+        if _regular(ended.parts):
+            alike.setdefault(sum(part.size for part in ended.parts), []).append(place)
         else:
-            p90s[place] = _p90s(table.reshape(-1, table.shape[2]), np.concatenate((counts, counts))).reshape(2, -1)
+            pods, counts, table = _table_of(ended.parts)
+            p90s = _p90s(table.reshape(-1, table.shape[2]), np.concatenate((counts, counts)))
+            found[place] = _figures(ended, pods, p90s.reshape(2, -1))
     for columns, places in alike.items():
-        joined = np.concatenate([tables[place][2].reshape(-1, columns) for place in places])
-        rank = percentile_rank(columns, PERCENTILE)
-        joined.partition(rank, axis=1)
-        at = 0
-        for place in places:
-            size = 2 * (_FIRST_POD + len(tables[place][0]))
-            p90s[place] = joined[at : at + size, rank].reshape(2, -1)
-            at += size
-    return [
-        _figures(ended, pods, values) for ended, (pods, _, _), values in zip(intervals, tables, p90s, strict=True)
-    ]
+        for place, p90s in zip(places, _p90s_of_regular([intervals[place].parts for place in places], columns), strict=True):
+            found[place] = _figures(intervals[place], intervals[place].parts[-1].pods, p90s)
+    return [figures for figures in found if figures is not None]
+
+
+def _regular(parts: Sequence[_Part]) -> bool:
+    """Whether all messages have the same distinct pods, and each as many samples of all."""
+    if not parts:
+        return False
+    pods = parts[-1].pods
+    return all(part.sizes is None and (part.pods is pods or part.pods == pods) for part in parts) and len({*pods}) == len(pods)
+
+
+def _p90s_of_regular(nodes: Sequence[Sequence[_Part]], columns: int) -> list[Table]:
+    """The P90s of each node's series, int64 (2, series); each has `columns` samples."""
+    rows = [_FIRST_POD + len(parts[-1].pods) for parts in nodes]
+    table = np.empty((2 * sum(rows), columns), dtype=np.int64)
+    at = 0
+    for parts, size in zip(nodes, rows, strict=True):
+        own, column = table[at : at + 2 * size].reshape(2, size, columns), 0
+        for part in parts:
+            # Host applications come after the pods and are left out.
+            given = np.frombuffer(part.data, dtype=np.int64).reshape(2, -1, part.size)
+            own[:, :, column : column + part.size] = given[:, :size]
+            column += part.size
+        at += 2 * size
+    rank = percentile_rank(columns, PERCENTILE)
+    table.partition(rank, axis=1)
+    ends = np.cumsum(rows)[:-1]
+    return [each.reshape(2, -1) for each in np.split(table[:, rank], 2 * ends)]
 
 
 def _figures(ended: Ended, pods: list[str], p90s: Table) -> IntervalFigures:
@@ -161,15 +181,9 @@ def _figures(ended: Ended, pods: list[str], p90s: Table) -> IntervalFigures:
     return IntervalFigures(pods, tier_places(pods, ended.tiers), values, (node[0], node[1]) if min(node) >= 0 else None)
 
 
-def _table_of(parts: Sequence[_Part]) -> tuple[list[str], Table | None, Table]:
-    """Return the pods of an interval's messages, how many samples each series has (None: all as many), and the samples, int64
-    (2, series, samples), padded at the front with -1; the series are the node, the system (which may be left out), the pods."""
-    pods = parts[-1].pods if parts else []
-    if parts and all(part.sizes is None and (part.pods is pods or part.pods == pods) for part in parts):
-        rows = _FIRST_POD + len(pods)
-        if len({*pods}) == len(pods):
-            tables = [np.frombuffer(part.data, dtype=np.int64).reshape(2, -1, part.size)[:, :rows] for part in parts]
-            return pods, None, np.concatenate(tables, axis=2)
+def _table_of(parts: Sequence[_Part]) -> tuple[list[str], Table, Table]:
+    """Return the pods of an interval's messages, how many samples each series has, and the samples, int64 (2, series, samples),
+    padded at the front with -1; the series are the node, the system (which is left out), the pods."""
     found: dict[str, tuple[list[int], list[int]]] = {"": ([], [])}
     for part in parts:
         seen: set[str] = set()

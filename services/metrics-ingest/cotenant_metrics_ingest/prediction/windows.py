@@ -135,8 +135,7 @@ class Windows:
         """The windows of rows by width: which of `rows`, the bucket that each begins with, and a copy of the weights,
         float64 (of them, width)."""
         widths = self._width[rows]
-        for width in np.unique(widths).tolist():
-            if width:
-                which = np.flatnonzero(widths == width)
-                own = rows[which]
-                yield which, self._first[own], sliding_window_view(self.weights, width)[self._begin[own]]
+        for width in sorted({*widths.tolist()} - {0}):
+            which = np.flatnonzero(widths == width)
+            own = rows[which]
+            yield which, self._first[own], sliding_window_view(self.weights, width)[self._begin[own]]
