@@ -38,6 +38,7 @@ TOO_OLD = "OlderThanEveryWindow"
 MALFORMED = "Malformed"
 
 
+_NUL = "\0"
 _TIMES = "offsetsMs must ascend to at most 0, and periodMs be positive"
 
 
@@ -101,8 +102,7 @@ class NodeWindows:
         self.numa: tuple[NumaUsage, ...] = ()
         """Of the last message."""
         self._offsets: tuple[int, ...] = ()
-        self._in_message: tuple[list[str], list[tuple[str, str]], list[str], list[str]] | None = None
-        self._of_hosts: list[tuple[str, str, str]] = []
+        self._in_message = ""
         self.keys: list[str] = []
         """Of the last message's series, in its order; another list when who is in it changes, or a priority or QoS."""
         self._rows: list[int] = []
@@ -211,13 +211,18 @@ class NodeWindows:
     def _remember(self, sample: UsageSample) -> None:
         """Update the members from the message; no work while they stay the same."""
         pods, hosts = sample.pods, sample.host_applications
-        uids = [pod.uid for pod in pods]
-        names = [] if "" not in uids else [(pod.namespace, pod.name) for pod in pods]
-        in_message = (uids, names, [pod.priority for pod in pods], [pod.qos for pod in pods])
-        of_hosts = [(host.name, host.priority, host.qos) for host in hosts]
-        if in_message == self._in_message and of_hosts == self._of_hosts:
+        parts = [pod.uid for pod in pods]
+        if "" in parts:
+            parts += [f"{pod.namespace}/{pod.name}" for pod in pods]
+        parts += [pod.priority for pod in pods]
+        parts += [pod.qos for pod in pods]
+        if hosts:
+            parts += [part for host in hosts for part in (host.name, host.priority, host.qos)]
+        # As one text: it is compared in one go, where single strings would each have to be fetched from memory.
+        in_message = f"{len(pods)}\0{_NUL.join(parts)}"
+        if in_message == self._in_message and in_message.count(_NUL) == max(len(parts), 1):
             return
-        self._in_message, self._of_hosts = in_message, of_hosts
+        self._in_message = in_message
         in_pods = [
             Member(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos) for pod in pods
         ]

@@ -47,7 +47,7 @@ def samples_of(sample: UsageSample) -> Samples | None:
         data = packed(parts)
     except struct.error:
         return None
-    values = np.frombuffer(data, dtype=np.int64)
-    if values.min() < 0 or values.max() > LARGEST_VALUE:
+    # Negative values are the largest ones of unsigned integers.
+    if np.frombuffer(data, dtype=np.uint64).max() > LARGEST_VALUE:
         return None
     return Samples(data, size)
