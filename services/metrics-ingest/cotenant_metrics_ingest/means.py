@@ -115,18 +115,22 @@ class MeanSlots:
         """Return the mean of each row with samples in the window."""
         totals = WHOLE * self._bounded()
         start = end_ms - duration_ms
-        for closed in self._closed:
-            share = min(WHOLE, ((closed.slot + 1) * self.width_ms - start) * WHOLE // self.width_ms)
-            if share > 0:
-                totals[:, : closed.table.shape[1]] += share * closed.table
+        shares = [min(WHOLE, ((closed.slot + 1) * self.width_ms - start) * WHOLE // self.width_ms) for closed in self._closed]
+        tables = [closed.table for closed, share in zip(self._closed, shares, strict=True) if share > 0]
+        parts = np.array([share for share in shares if share > 0], dtype=np.int64)
+        if tables and all(table.shape == totals.shape for table in tables):
+            totals += (parts[:, np.newaxis, np.newaxis] * np.array(tables)).sum(axis=0)
+        else:
+            for share, table in zip(parts, tables, strict=True):
+                totals[:, : table.shape[1]] += share * table
         counts = totals[0].tolist()
         cpu, memory = (totals[1:] // np.maximum(totals[0], 1)).tolist()
-        found: dict[str, Usage] = {}
-        for key in keys:
-            row = self.rows.get(key)
-            if row is not None and counts[row]:
-                found[key] = Usage(cpu_milli=cpu[row], memory_bytes=memory[row])
-        return found
+        rows = self.rows
+        return {
+            key: Usage(cpu_milli=cpu[row], memory_bytes=memory[row])
+            for key in keys
+            if (row := rows.get(key, -1)) >= 0 and counts[row]
+        }
 
     def largest_since(self, start_ms: int) -> dict[str, tuple[int, int]]:
         """Return each row's largest mean over the closed slots from `start_ms` on: milli-cores, bytes."""

@@ -133,7 +133,7 @@ class NodeWindows:
             if self._rows_in is not self.means.rows:
                 self._find_rows()
             if samples is not None and self._rows_alone is not None:
-                self.means.add(self._rows_alone, stop - start, samples.table()[:, :, start:stop].sum(axis=2))
+                self.means.add(self._rows_alone, stop - start, samples.sums(start, stop))
             else:
                 self._add_each(sample, start, stop, size)
         self.last_ms, self.boot, self.counter = newest_ms, sample.boot, sample.counter

@@ -8,6 +8,7 @@ A table is kept as bytes: 8 a sample, and nothing that the garbage collector loo
 """
 
 import struct
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -31,6 +32,18 @@ class Samples(msgspec.Struct, frozen=True, gc=False):
     def table(self) -> Table:
         """int64 (2, series, size)."""
         return np.frombuffer(self.data, dtype=np.int64).reshape(2, -1, self.size)
+
+    def sums(self, start: int, stop: int) -> Table:
+        """The sums of each series' samples from `start` to before `stop`, int64 (2, series)."""
+        if stop - start < self.size:
+            return self.table()[:, :, start:stop].sum(axis=2)
+        values = np.frombuffer(self.data, dtype=np.int64)
+        return np.add.reduceat(values, _begins(len(values), self.size)).reshape(2, -1)
+
+
+@lru_cache(maxsize=4096)
+def _begins(values: int, size: int) -> Table:
+    return np.arange(0, values, size)
 
 
 def samples_of(sample: UsageSample) -> Samples | None:

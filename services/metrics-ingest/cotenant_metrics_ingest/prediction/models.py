@@ -210,7 +210,7 @@ class ModelStore:
     def predicted(self, nodes: Sequence[NodeModels]) -> list["Predicted"]:
         """The percentiles of the models of each node."""
         own = [[model for model in OWN_MODELS if model in node.rows] for node in nodes]
-        pods = [[model for model in node.rows if not model.startswith("__")] for node in nodes]
+        pods = [[model for model in node.rows if model[:2] != "__"] for node in nodes]
         of_own = iter(zip(*self._percentiles(_rows(nodes, own), PERCENTILES, PERCENTILES), strict=True))
         of_pods = iter(zip(*self._percentiles(_rows(nodes, pods), (0.95,), (0.98,)), strict=True))
         return [
