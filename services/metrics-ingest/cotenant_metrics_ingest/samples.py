@@ -36,7 +36,8 @@ class Samples(msgspec.Struct, frozen=True, gc=False):
     def sums(self, start: int, stop: int) -> Table:
         """The sums of each series' samples from `start` to before `stop`, int64 (2, series)."""
         if stop - start < self.size:
-            return self.table()[:, :, start:stop].sum(axis=2)
+            sums: Table = self.table()[:, :, start:stop].sum(axis=2)
+            return sums
         values = np.frombuffer(self.data, dtype=np.int64)
         return np.add.reduceat(values, _begins(len(values), self.size)).reshape(2, -1)
 
