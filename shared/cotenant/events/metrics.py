@@ -187,6 +187,9 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     """What services are predicted not to need of their requests; None while nothing is predicted."""
     prod_peak: Usage | None = None
     """The predicted peak of services and the system, with the safety margin: the larger of that of pods and of tiers."""
+    services_peak: Usage | None = None
+    """The most that services (all but batch and free) and the system used together at one sample since the last report; None
+    where that was not measured."""
     prediction: ProdPrediction | None = None
     durations_seconds: tuple[Seconds, ...] = ()
     """The percentile windows of the node's collect policy."""
