@@ -49,8 +49,8 @@ from cotenant_metrics_ingest.node_state import (
 )
 from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows
 from cotenant_metrics_ingest.policy import PolicyInForce
-from cotenant_metrics_ingest.prediction.models import ModelStore, Training
-from cotenant_metrics_ingest.prediction.node import NodePrediction, train
+from cotenant_metrics_ingest.prediction.models import Training
+from cotenant_metrics_ingest.prediction.node import NodePrediction, PredictionStore, train
 from cotenant_metrics_ingest.samples import Samples, samples_of
 
 CORE_VERSION = "2"
@@ -79,7 +79,7 @@ class MetricsIngestCore:
     def __init__(self, config: MetricsConfig | None = None) -> None:
         self.config = config or MetricsConfig()
         self._decisions = NodeDecisions(self.config)
-        self._models = ModelStore()
+        self._predictions = PredictionStore(self.config.prediction_safety_margin_percent)
         self.refusals: dict[str, int] = {}
         """Messages refused since the start, by reason."""
         self._sequences = LastSequences()
@@ -175,6 +175,8 @@ class MetricsIngestCore:
             node.causes.clear()
             if node.contention is not None:
                 node.contention.clear()
+            if node.prediction is not None:
+                node.prediction.services_peak = None
             self._urgent.discard(name)
 
     def _node_object(self, event: Event, name: str) -> None:
@@ -227,7 +229,7 @@ class MetricsIngestCore:
             self._refuse(node, refused.reason, f"{event.ref}: {refused.message}")
 
     def _predict(self, node: NodeState, sample: UsageSample, samples: Samples | None, first: int) -> None:
-        if node.predict_from(sample, samples, first, self._models):
+        if node.predict_from(sample, samples, first, self._predictions):
             assert node.prediction is not None
             self._over.append(node.prediction)
             if len(self._over) >= TRAINED_AT_ONCE:
@@ -278,7 +280,7 @@ class MetricsIngestCore:
         """Return the events; all due reports are built together."""
         wanted = [one for one in found if isinstance(one, DueReport)]
         nodes = [self._nodes[one.node] for one in wanted]
-        reports = iter(reports_of(wanted, forecasts_of(nodes, self._models, now, self.config)))
+        reports = iter(reports_of(wanted, forecasts_of(nodes, self._predictions, now, self.config)))
         events = [
             metric_event(one.node, self._nodes[one.node], next(reports)) if isinstance(one, DueReport) else one
             for one in found
@@ -287,7 +289,7 @@ class MetricsIngestCore:
 
     def _train(self) -> None:
         over, self._over = self._over, []
-        train(over)
+        train(over, self._predictions)
 
     def _end_load(self, now: datetime) -> None:
         self._log_time = max(self._log_time or now, now)
@@ -297,7 +299,7 @@ class MetricsIngestCore:
             return
         trainings = [training for node in self._nodes.values() if (training := self._restore(node)) is not None]
         for start in range(0, len(trainings), TRAINED_AT_ONCE):
-            self._models.train(trainings[start : start + TRAINED_AT_ONCE])
+            self._predictions.models.train(trainings[start : start + TRAINED_AT_ONCE])
         for event in sorted(early, key=lambda event: event.sequence):
             assert isinstance(event.data, UsageSample)
             self._take(event, event.data)
@@ -310,4 +312,4 @@ class MetricsIngestCore:
         if not node.declared or metric is None:
             return None
         node.windows = NodeWindows.restored(metric, sizes_of(self._decisions.policy(node)))
-        return node.restore_models(stored, self._models)
+        return node.restore_models(stored, self._predictions)

@@ -94,6 +94,7 @@ class NodeDecisions:
                     refused_samples=node.refused,
                     refused_reason=node.refused_reason,
                     policy=self.policy(node),
+                    services_peak=node.prediction.services_peak if node.prediction is not None else None,
                     contention=node.contention.averages() if node.contention is not None else {},
                 )
         since = node.last_sign()

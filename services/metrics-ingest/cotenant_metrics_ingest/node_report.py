@@ -47,6 +47,7 @@ class DueReport(msgspec.Struct, frozen=True, kw_only=True):
     refused_samples: int
     refused_reason: str
     policy: PolicyInForce
+    services_peak: Usage | None = None
     contention: Mapping[str, Contention] = {}
 
 
@@ -119,6 +120,7 @@ def _report(
         ),
         prod_reclaimable=forecast.reclaimable if forecast is not None else None,
         prod_peak=forecast.peak if forecast is not None else None,
+        services_peak=wanted.services_peak,
         prediction=forecast.terms if forecast is not None else None,
         durations_seconds=tuple(duration // 1000 for duration in sizes.durations_ms),
         memory_collect_policy=wanted.policy.memory.value,

@@ -15,7 +15,7 @@ import msgspec
 from cotenant.api.objects.node import decode_node
 from cotenant.domain.node import NodeSources
 from cotenant.events.envelope import Event, View, encode_payload
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.metrics import NodeMetricComputed, ResourceForecast, Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.predictions import PredictionState
@@ -28,9 +28,15 @@ from cotenant.model.quantities import QuantityError
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.contention import ContentionMessages
 from cotenant_metrics_ingest.node_windows import LONGEST_MS, NodeWindows
-from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy
-from cotenant_metrics_ingest.prediction.models import ModelStore, Predicted, Training
-from cotenant_metrics_ingest.prediction.node import Forecast, NodePrediction, PlacedPod
+from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy, wants_time_of_day
+from cotenant_metrics_ingest.prediction.models import Predicted, Training
+from cotenant_metrics_ingest.prediction.node import (
+    Forecast,
+    NodePrediction,
+    PlacedPod,
+    PredictionStore,
+    by_time_of_day,
+)
 from cotenant_metrics_ingest.samples import Samples
 
 MAX_CAUSES = 4
@@ -100,6 +106,8 @@ class NodeState(msgspec.Struct):
     policy: CollectPolicy = CollectPolicy()
     """What the colocation strategy asks for."""
     in_force: PolicyInForce | None = None
+    by_time_of_day: bool = False
+    """Whether it asks for the forecast by time of day."""
     declared_amounts: Mapping[str, int] = {}
     raw_amounts: Mapping[str, int] = {}
     reported_amounts: Mapping[str, int] = {}
@@ -126,17 +134,18 @@ class NodeState(msgspec.Struct):
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
-    def predict_from(self, sample: UsageSample, samples: Samples | None, first: int, store: ModelStore) -> bool:
+    def predict_from(self, sample: UsageSample, samples: Samples | None, first: int, store: PredictionStore) -> bool:
         """Take an accepted message's samples from index `first` on; returns whether there is an interval to be trained with."""
         windows = self.windows
         assert windows is not None
         if self.prediction is None:
             self.prediction, self.contention = NodePrediction(sample.node, store), ContentionMessages()
+            self.prediction.choose(by_time_of_day=self.by_time_of_day)
         if self.contention is not None:
             self.contention.add(sample.pods)
         return self.prediction.take(sample, samples, windows.keys, first, windows.last_ms)
 
-    def restore_models(self, stored: tuple[str, PredictionState] | None, store: ModelStore) -> Training | None:
+    def restore_models(self, stored: tuple[str, PredictionState] | None, store: PredictionStore) -> Training | None:
         """Take the stored models of the node and its pods; returns what was sampled after they were stored."""
         windows = self.windows
         if stored is None or windows is None:
@@ -148,17 +157,21 @@ class NodeState(msgspec.Struct):
             return None
         placed = self.placed_by_uid()
         prediction, self.contention = NodePrediction(state.node, store), ContentionMessages()
+        prediction.choose(by_time_of_day=self.by_time_of_day)
         prediction.restore(state, ref, {*placed, *(member.key for member in windows.pods)})
         tiers = {member.key: member.priority for member in windows.pods} | {uid: pod.tier for uid, pod in placed.items()}
         self.prediction = prediction
         return prediction.catching_up(windows.means.largest_since(prediction.trained_ms), tiers, windows.last_ms)
 
-    def forecast(self, predicted: Predicted, now: datetime, config: MetricsConfig) -> Forecast:
-        """What is predicted of the reported pods, from the percentiles of the node's models."""
+    def forecast(
+        self, predicted: Predicted, by_time: Sequence[ResourceForecast], now: datetime, config: MetricsConfig
+    ) -> Forecast:
+        """What is predicted of the reported pods, from the percentiles of the node's models and forecasts by time of day."""
         assert self.prediction is not None
         assert self.windows is not None
         return self.prediction.forecast(
             predicted,
+            by_time,
             [member.key for member in self.windows.pods],
             self.placed_by_uid(),
             self.allocatable(),
@@ -205,6 +218,9 @@ class NodeState(msgspec.Struct):
         """Compute the collect policy from strategy and annotation."""
         self.policy = collect_policy(self.strategy, self.annotation)
         self.in_force = None
+        self.by_time_of_day = wants_time_of_day(self.strategy, self.annotation)
+        if self.prediction is not None:
+            self.prediction.choose(by_time_of_day=self.by_time_of_day)
 
     def allocatable(self) -> Usage | None:
         """Return what pods may have in all, before amplification; None while it is not known."""
@@ -243,18 +259,21 @@ class NodeState(msgspec.Struct):
 
 
 def forecasts_of(
-    nodes: Sequence[NodeState], store: ModelStore, now: datetime, config: MetricsConfig
+    nodes: Sequence[NodeState], store: PredictionStore, now: datetime, config: MetricsConfig
 ) -> list[Forecast | None]:
     """What is predicted of each node's reported pods; None before the first training."""
     found: list[Forecast | None] = []
     for start in range(0, len(nodes), FORECASTS_AT_ONCE):
         some = nodes[start : start + FORECASTS_AT_ONCE]
-        trained = [node.prediction for node in some if node.prediction is not None and node.prediction.trained]
-        predicted = dict(zip(trained, store.predicted([each.models for each in trained]), strict=True))
-        found += [
-            node.forecast(predicted[node.prediction], now, config) if node.prediction in predicted else None
-            for node in some
-        ]
+        trained = [node for node in some if node.prediction is not None and node.prediction.trained]
+        predictions = [node.prediction for node in trained if node.prediction is not None]
+        predicted = store.models.predicted([each.models for each in predictions])
+        by_time = by_time_of_day(predictions, [node.windows.last_ms for node in trained if node.windows], store)
+        forecasts = {
+            id(node): node.forecast(each, season, now, config)
+            for node, each, season in zip(trained, predicted, by_time, strict=True)
+        }
+        found += [forecasts.get(id(node)) for node in some]
     return found
 
 

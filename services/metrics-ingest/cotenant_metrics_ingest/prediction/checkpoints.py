@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from cotenant.events.envelope import encode_payload
-from cotenant.events.predictions import HistogramState, PredictionState
+from cotenant.events.predictions import HistogramState, PredictionState, SeasonState
 from cotenant_metrics_ingest import varints
 from cotenant_metrics_ingest.prediction.buckets import Indices
 from cotenant_metrics_ingest.prediction.histogram import HEAVIEST, HistogramError, Histograms
@@ -43,12 +43,19 @@ def due_checkpoints(
     return [name for name in oldest if seconds_since[name] >= interval_seconds]
 
 
-def state_of(node: str, store: ModelStore, models: NodeModels, trained_ms: int, now: datetime) -> PredictionState:
-    """The models' state, within MAX_BYTES."""
+def state_of(
+    node: str,
+    store: ModelStore,
+    models: NodeModels,
+    trained_ms: int,
+    now: datetime,
+    seasons: tuple[SeasonState, ...] = (),
+) -> PredictionState:
+    """The models' state, and that of the forecast by time of day, within MAX_BYTES."""
     own = [model for model in models.rows if model.startswith("__")]
     pods = [model for model in models.rows if not model.startswith("__")]
     for heaviest in SCALES:
-        state = _state(node, store, models, own, pods, heaviest, trained_ms, now)
+        state = _state(node, store, models, own, pods, heaviest, trained_ms, now, seasons)
         if _size(state) <= MAX_BYTES:
             return state
     (predicted,) = store.predicted([models])
@@ -61,7 +68,7 @@ def state_of(node: str, store: ModelStore, models: NodeModels, trained_ms: int, 
     everyone = len(pods)
     while pods and _size(state) > MAX_BYTES:
         pods = pods[max(len(pods) - int(len(pods) * MAX_BYTES / _size(state)), 1) :]
-        state = _state(node, store, models, own, pods, SCALES[-1], trained_ms, now)
+        state = _state(node, store, models, own, pods, SCALES[-1], trained_ms, now, seasons)
     return msgspec.structs.replace(state, dropped=everyone - len(pods))
 
 
@@ -78,6 +85,7 @@ def _state(
     heaviest: int,
     trained_ms: int,
     now: datetime,
+    seasons: tuple[SeasonState, ...],
 ) -> PredictionState:
     packed = [pod for pod in pods if _is_uuid(pod)]
     other = [pod for pod in pods if not _is_uuid(pod)]
@@ -91,6 +99,7 @@ def _state(
         pods=tuple(other),
         cpu=_histograms(store.cpu, rows, heaviest, models.trained_at),
         memory=_histograms(store.memory, rows, heaviest, models.trained_at),
+        seasons=seasons,
     )
 
 

@@ -229,6 +229,17 @@ class ModelStore:
             for models, uids in zip(own, pods, strict=True)
         ]
 
+    def counted_peaks(self, nodes: Sequence[NodeModels]) -> Floats:
+        """The sum of the peaks of the models that the priority predictor counts, (2, nodes), milli-cores and bytes; NaN where
+        one is missing."""
+        rows = np.array([[node.rows.get(model, -1) for model in COUNTED_MODELS] for node in nodes], dtype=np.int64)
+        known = np.maximum(rows.ravel(), 0)
+        peaks = np.array(
+            [np.trunc(self.cpu.percentiles((0.95,), known) * 1000), np.trunc(self.memory.percentiles((0.98,), known))]
+        ).reshape(2, len(nodes), len(COUNTED_MODELS))
+        sums: Floats = np.where((rows >= 0) & (peaks > 0), peaks, np.nan).sum(axis=2)
+        return sums
+
     def _percentiles(
         self, rows: Indices, of_cpu: Sequence[float], of_memory: Sequence[float]
     ) -> tuple[list[list[int]], list[list[int]]]:

@@ -19,7 +19,7 @@ import numpy as np
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.qos import priority_default
-from cotenant.events.metrics import PredictorTerms, ProdPrediction, Usage
+from cotenant.events.metrics import PredictorTerms, ProdPrediction, ResourceForecast, Usage
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.predictions import PredictionState
 from cotenant.events.usage import UsageSample
@@ -28,6 +28,7 @@ from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import NOT_PROD, PriorityClass
 from cotenant_metrics_ingest.means import NODE as NODE_ROW
 from cotenant_metrics_ingest.prediction import checkpoints
+from cotenant_metrics_ingest.prediction.buckets import Floats
 from cotenant_metrics_ingest.prediction.models import (
     COUNTED_MODELS,
     IntervalFigures,
@@ -37,7 +38,9 @@ from cotenant_metrics_ingest.prediction.models import (
     Training,
     tier_places,
 )
-from cotenant_metrics_ingest.prediction.predictors import PodRequest, Prediction, Terms, predict
+from cotenant_metrics_ingest.prediction.predictors import PodRequest, Prediction, Terms, larger, predict, with_forecast
+from cotenant_metrics_ingest.prediction.seasons import Seasons
+from cotenant_metrics_ingest.prediction.services import services_peaks
 from cotenant_metrics_ingest.prediction.training import INTERVAL_MS, Ended, Interval, figures_of
 from cotenant_metrics_ingest.samples import Samples
 
@@ -91,27 +94,57 @@ class Forecast(msgspec.Struct, frozen=True):
     terms: ProdPrediction
 
 
+class PredictionStore:
+    """What is kept of all nodes together. `margin_percent`: the safety margin on the histograms' peaks."""
+
+    def __init__(self, margin_percent: int) -> None:
+        self.models = ModelStore()
+        self.seasons = Seasons()
+        self.margin_percent = margin_percent
+
+    def by_histogram(self, nodes: Sequence[NodeModels]) -> Floats:
+        """The peak of the system and tiers prod and none, with the margin, (2, nodes); NaN where it is not known."""
+        return np.trunc(self.models.counted_peaks(nodes) * ((100 + self.margin_percent) / 100))
+
+
 class NodePrediction:
     """Mutable. `restored`: the event of the state that the models come from; empty if they began from nothing."""
 
-    def __init__(self, node: str, store: ModelStore) -> None:
+    def __init__(self, node: str, store: PredictionStore) -> None:
         self.store = store
         self.models = NodeModels()
         self.interval = Interval(node)
-        self.over: list[Ended] = []
-        """Intervals to be trained with."""
+        self.over: list[tuple[Ended, Usage]] = []
+        """Intervals to be trained with, and what the system and prod pods used at most in each."""
+        self.season: int | None = None
+        """The row of the forecast by time of day, of a node that is configured for it."""
+        self.services_peak: Usage | None = None
+        """What services and the system used at most since the last report."""
         self.trained_ms = 0
         self.began_ms = 0
         """The first training since the process began."""
         self.restored = ""
+        self._peak = Usage()
 
     def take(self, sample: UsageSample, samples: Samples | None, keys: list[str], first: int, newest_ms: int) -> bool:
         """Take a message's samples from index `first` on (see `Interval.add`); returns whether there is an interval more to be
         trained with."""
         over = self.interval.add(sample, samples, keys, first, newest_ms)
+        services, counted = services_peaks(sample, samples, first, self.interval.lower)
+        self.services_peak = services if self.services_peak is None else larger(self.services_peak, services)
+        self._peak = larger(self._peak, counted)
         if over:
-            self.over.append(self.interval.end())
+            self.over.append((self.interval.end(), self._peak))
+            self._peak = Usage()
         return over
+
+    def choose(self, *, by_time_of_day: bool) -> None:
+        """Begin with the forecast by time of day, or give it up."""
+        if by_time_of_day and self.season is None:
+            self.season = self.store.seasons.begin()
+        elif not by_time_of_day and self.season is not None:
+            self.store.seasons.end(self.season)
+            self.season = None
 
     @property
     def trained(self) -> bool:
@@ -121,14 +154,18 @@ class NodePrediction:
     def end(self) -> None:
         """Give all models up."""
         self.over = []
-        self.store.keep(self.models, ())
+        self.store.models.keep(self.models, ())
+        self.choose(by_time_of_day=False)
 
     def restore(self, state: PredictionState, ref: str, pods: Iterable[str]) -> None:
         """Take the models of a stored state; a damaged one is as none."""
-        models = checkpoints.restored(state, {*pods}, self.store)
-        if models is not None:
-            self.store.keep(self.models, ())
-            self.models, self.trained_ms, self.restored = models, state.trained_ms, ref
+        models = checkpoints.restored(state, {*pods}, self.store.models)
+        if models is None:
+            return
+        self.store.models.keep(self.models, ())
+        self.models, self.trained_ms, self.restored = models, state.trained_ms, ref
+        if self.season is not None:
+            self.store.seasons.restore(self.season, state.seasons)
 
     def catching_up(
         self, means: Mapping[str, tuple[int, int]], tiers: Mapping[str, str], until_ms: int
@@ -146,11 +183,13 @@ class NodePrediction:
 
     def state(self, node: str, now: datetime) -> PredictionState:
         """The models for a restart."""
-        return checkpoints.state_of(node, self.store, self.models, self.trained_ms, now)
+        seasons = self.store.seasons.state(self.season) if self.season is not None else ()
+        return checkpoints.state_of(node, self.store.models, self.models, self.trained_ms, now, seasons)
 
     def forecast(
         self,
         predicted: Predicted,
+        by_time: Sequence[ResourceForecast],
         pods: Sequence[str],
         placed: Mapping[str, PlacedPod],
         allocatable: Usage | None,
@@ -159,7 +198,8 @@ class NodePrediction:
         cold_start_seconds: int,
         margin_percent: int,
     ) -> Forecast:
-        """What is predicted of the reported pods (uids), from the percentiles of the node's models."""
+        """What is predicted of the reported pods (uids), from the percentiles of the node's models. `by_time`: the forecasts by
+        time of day, of CPU and memory; empty where the node is not configured for them."""
         known = [placed[uid] for uid in pods if uid in placed]
         found = predict(
             [pod.request(now) for pod in known],
@@ -169,6 +209,9 @@ class NodePrediction:
             cold_start_seconds=cold_start_seconds,
             margin_percent=margin_percent,
         )
+        if any(each.by_time_of_day for each in by_time):
+            cpu, memory = (each.time_of_day if each.by_time_of_day else None for each in by_time)
+            found = with_forecast(found, cpu, memory, allocatable)
         terms = ProdPrediction(
             predictors=tuple(_shown(found)),
             models=tuple(predicted.own.values()),
@@ -182,27 +225,62 @@ class NodePrediction:
             trainings=self.models.trainings,
             restored=self.restored,
             error=found.error,
+            forecasts=tuple(by_time),
         )
         return Forecast(found.reclaimable, found.node_peak, terms)
 
 
-def train(predictions: Sequence[NodePrediction]) -> None:
+def train(predictions: Sequence[NodePrediction], store: PredictionStore) -> None:
     """Train with all intervals that are over; each node's in their order."""
     while waiting := [each for each in dict.fromkeys(predictions) if each.over]:
         intervals = [each.over.pop(0) for each in waiting]
-        waiting[0].store.train(
-            [
-                Training(prediction.models, figures, ended.newest_ms / 1000)
-                for prediction, ended, figures in zip(waiting, intervals, figures_of(intervals), strict=True)
-            ]
-        )
-        for prediction, ended in zip(waiting, intervals, strict=True):
+        seconds = np.array([ended.newest_ms / 1000 for ended, _ in intervals])
+        figures = figures_of([ended for ended, _ in intervals])
+        store.models.train(list(map(Training, (each.models for each in waiting), figures, seconds.tolist())))
+        for prediction, (ended, _) in zip(waiting, intervals, strict=True):
             prediction.trained_ms = ended.newest_ms
             prediction.began_ms = prediction.began_ms or ended.newest_ms
+        _train_seasons(waiting, seconds, [peak for _, peak in intervals], store)
+
+
+def _train_seasons(
+    predictions: Sequence[NodePrediction], seconds: Floats, peaks: Sequence[Usage], store: PredictionStore
+) -> None:
+    rows = np.array([-1 if each.season is None else each.season for each in predictions], dtype=np.int64)
+    places = np.flatnonzero(rows >= 0)
+    if not len(places):
+        return
+    values = np.array([(peaks[place].cpu_milli, peaks[place].memory_bytes) for place in places.tolist()], dtype=np.float64)
+    models = [predictions[place].models for place in places.tolist()]
+    store.seasons.observe(
+        rows[places],
+        seconds[places],
+        values.T,
+        lambda asked: store.by_histogram([models[place] for place in asked.tolist()]),
+    )
+
+
+def by_time_of_day(
+    predictions: Sequence[NodePrediction], newest_ms: Sequence[int], store: PredictionStore
+) -> list[tuple[ResourceForecast, ...]]:
+    """The forecasts by time of day of each node as of its newest sample; none of nodes that are not configured for them."""
+    rows = np.array([-1 if each.season is None else each.season for each in predictions], dtype=np.int64)
+    places = np.flatnonzero(rows >= 0)
+    found: list[tuple[ResourceForecast, ...]] = [()] * len(predictions)
+    if len(places):
+        by_histogram = store.by_histogram([predictions[place].models for place in places.tolist()])
+        seconds = np.array(newest_ms, dtype=np.float64)[places] / 1000
+        for place, each in zip(places.tolist(), store.seasons.forecasts(rows[places], seconds, by_histogram), strict=True):
+            found[place] = each
+    return found
 
 
 def _shown(found: Prediction) -> Iterable[PredictorTerms]:
-    terms: tuple[tuple[str, Terms | None], ...] = (("pod", found.pod), ("priority", found.priority))
+    terms: tuple[tuple[str, Terms | None], ...] = (
+        ("pod", found.pod),
+        ("priority", found.priority),
+        ("timeOfDay", found.season),
+    )
     for predictor, each in terms:
         if each is not None:
             yield PredictorTerms(

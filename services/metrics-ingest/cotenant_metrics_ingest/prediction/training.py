@@ -20,6 +20,7 @@ from cotenant.model.tiers import PriorityClass, priority_of_label
 from cotenant_metrics_ingest.aggregation import percentile_rank
 from cotenant_metrics_ingest.points import MAX_OPEN
 from cotenant_metrics_ingest.prediction.models import IntervalFigures, tier_places
+from cotenant_metrics_ingest.prediction.services import LowerPods, lower_pods
 from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples, Table
 from cotenant_metrics_ingest.varints import packed
 
@@ -71,7 +72,8 @@ class Interval:
         self._keys: list[str] = []
         self._pods: list[str] = []
         self._tiers: dict[str, str] = {}
-        """Of the last message: the list that was given, the pods in it, their tiers."""
+        self.lower = LowerPods()
+        """Of the last message: the list that was given, the pods in it, their tiers, which are of lower ones."""
         self._samples = 0
 
     def add(self, sample: UsageSample, samples: Samples | None, keys: list[str], first: int, newest_ms: int) -> bool:
@@ -81,6 +83,7 @@ class Interval:
             self._keys = keys
             self._pods = keys[_FIRST_POD : _FIRST_POD + len(sample.pods)]
             self._tiers = {key: tier_of(pod) for key, pod in zip(self._pods, sample.pods, strict=True)}
+            self.lower = lower_pods(self._pods, self._tiers)
         size = len(sample.offsets_ms) - first
         if samples is not None and not first:
             self._parts.append(_Part(newest_ms, self._pods, samples.data, size))
