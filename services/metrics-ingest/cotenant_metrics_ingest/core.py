@@ -9,7 +9,8 @@ a node's first samples or the first ones after silence; and one with `unknown_si
 Time: windows are aligned to the node's clock, which is checked against the log's; staleness depends on the log's time alone.
 The core takes the log's time from its own events and from the last decision. The service measures and is not recomputed, so
 the first decision may end the load: until then samples are queued, as a node's digest and its newer samples arrive in any
-order.
+order. After it EARLY_AT_ONCE of them are taken with each decision, later ones behind them, and a node's windows and models are
+restored with its first sample, so that a cell does not wait for the last of its nodes.
 
 A node is evaluated again only after one of its events was folded, or when time changes its result.
 
@@ -23,10 +24,12 @@ are counted and dropped; TRAINED_AT_ONCE intervals to be trained with.
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+import msgspec
+
 from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
-from cotenant.events.envelope import Event
+from cotenant.events.envelope import Event, encode_payload
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.objects import ObjectStored
 from cotenant.events.predictions import PredictionState
@@ -65,12 +68,17 @@ FILTERS = (
 USAGE_FILTERS = ("usage.*",)
 
 MAX_EARLY = 100_000
+EARLY_AT_ONCE = 2_000
 LOOK_EVERY = timedelta(milliseconds=500)
 """How often nodes are evaluated; urgent ones are evaluated in between."""
 TRAINED_AT_ONCE = 256
 """Nodes with an interval to be trained with do not wait for the next decision when there are so many."""
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
+
+
+_SAMPLE = msgspec.json.Decoder(UsageSample)
+_NOTHING = UsageSample(node="")
 
 
 class MetricsIngestCore:
@@ -84,7 +92,12 @@ class MetricsIngestCore:
         """Messages refused since the start, by reason."""
         self._sequences = LastSequences()
         self._nodes: dict[str, NodeState] = {}
-        self._early: list[Event] | None = []
+        self._loaded = False
+        self._early: list[tuple[Event, bytes]] = []
+        """Samples that came before the first decision, or after one whose turn has not come yet: without data, and their
+        data."""
+        self._behind: list[Training] = []
+        """What restored models have to catch up with."""
         self._log_time: datetime | None = None
         self._listening_since: datetime | None = None
         self._over: list[NodePrediction] = []
@@ -100,12 +113,10 @@ class MetricsIngestCore:
         """Fold one event."""
         data = event.data
         if isinstance(data, UsageSample) and event.stream == USAGE:
-            if self._early is None:
+            if self._loaded and not self._early:
                 self._take(event, data)
-            elif len(self._early) < MAX_EARLY:
-                self._early.append(event)
             else:
-                self._count(EARLY_FULL)
+                self._queue(event, data)
             return
         if not self._sequences.is_new(event):
             return
@@ -148,7 +159,7 @@ class MetricsIngestCore:
             node.stored_ms = 0
         else:
             node.stored_at, node.stored_ms = event.time, event.data.trained_ms
-            if self._early is not None:
+            if not self._loaded:
                 node.stored = (event.ref, event.data)
         self._forget(name)
 
@@ -158,14 +169,15 @@ class MetricsIngestCore:
         if event.time is not None and (self._log_time is None or event.time > self._log_time):
             self._log_time = event.time
         if event.tombstone or not isinstance(event.data, NodeMetricComputed):
-            node.published = node.published_at = node.to_restore = None
+            node.published = node.published_at = None
+            node.to_restore = False
             self._urgent.discard(name)
             self._forget(name)
             return
         metric = event.data
         node.published, node.published_at = Published.of(metric), event.time
-        if self._early is not None:
-            node.to_restore = metric
+        if not self._loaded:
+            node.to_restore = True
             node.refused, node.refused_reason = metric.refused_samples, metric.refused_reason
             node.heard = metric.update_time
         elif metric.unknown_since is None and (
@@ -209,6 +221,7 @@ class MetricsIngestCore:
         if event.time is None or tokens(event.subject)[-1] != sample.node:
             self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
             return
+        self._restore(node)
         policy = self._decisions.policy(node)
         windows = node.windows = self._windows(node, policy)
         log_ms = int(self._log_time.timestamp() * 1000) if self._log_time is not None else 0
@@ -227,6 +240,17 @@ class MetricsIngestCore:
                 self._agenda.mark(sample.node)
         elif refused.reason != REPEATED:
             self._refuse(node, refused.reason, f"{event.ref}: {refused.message}")
+
+    def _queue(self, event: Event, sample: UsageSample) -> None:
+        """Keep a sample until its turn comes; one that the node's last report has is left out."""
+        node = self._nodes.get(sample.node)
+        published = node.published if node is not None else None
+        if published is not None and event.time is not None and event.time.timestamp() * 1000 <= published.last_ms:
+            return
+        if len(self._early) < MAX_EARLY:
+            self._early.append((msgspec.structs.replace(event, data=_NOTHING), encode_payload(sample)))
+        else:
+            self._count(EARLY_FULL)
 
     def _predict(self, node: NodeState, sample: UsageSample, samples: Samples | None, first: int) -> None:
         if node.predict_from(sample, samples, first, self._predictions):
@@ -257,7 +281,7 @@ class MetricsIngestCore:
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Reports that are due, by node name."""
-        self._end_load(now)
+        self._begin(now)
         self._train()
         looks = self._next_look is None or now >= self._next_look
         found: list[Event | DueReport] = []
@@ -288,28 +312,27 @@ class MetricsIngestCore:
         return sorted(events, key=lambda event: event.subject.startswith(PREDICTIONS))
 
     def _train(self) -> None:
+        behind, self._behind = self._behind, []
+        self._predictions.models.train(behind)
         over, self._over = self._over, []
         train(over, self._predictions)
 
-    def _end_load(self, now: datetime) -> None:
+    def _begin(self, now: datetime) -> None:
+        """End the load with the first decision, and take queued samples, some with each."""
         self._log_time = max(self._log_time or now, now)
         self._listening_since = self._listening_since or now
-        early, self._early = self._early, None
-        if early is None:
-            return
-        trainings = [training for node in self._nodes.values() if (training := self._restore(node)) is not None]
-        for start in range(0, len(trainings), TRAINED_AT_ONCE):
-            self._predictions.models.train(trainings[start : start + TRAINED_AT_ONCE])
-        for event in sorted(early, key=lambda event: event.sequence):
-            assert isinstance(event.data, UsageSample)
-            self._take(event, event.data)
+        if not self._loaded:
+            self._loaded = True
+            self._early.sort(key=lambda each: each[0].sequence)
+        taken, self._early = self._early[:EARLY_AT_ONCE], self._early[EARLY_AT_ONCE:]
+        for event, data in taken:
+            self._take(event, _SAMPLE.decode(data))
 
-    def _restore(self, node: NodeState) -> Training | None:
-        """Restore windows and models at the end of the load, when all that they depend on is folded; returns what the models
-        have to catch up with."""
-        metric, stored = node.to_restore, node.stored
-        node.to_restore = node.stored = None
-        if not node.declared or metric is None:
-            return None
-        node.windows = NodeWindows.restored(metric, sizes_of(self._decisions.policy(node)))
-        return node.restore_models(stored, self._predictions)
+    def _restore(self, node: NodeState) -> None:
+        """Restore windows and models when the node's first sample after the load comes: by then all that they depend on is
+        folded."""
+        training = node.restore(sizes_of(self._decisions.policy(node)), self._predictions)
+        if training is not None:
+            self._behind.append(training)
+            if len(self._behind) >= TRAINED_AT_ONCE:
+                self._train()

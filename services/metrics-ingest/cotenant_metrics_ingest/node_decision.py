@@ -58,7 +58,7 @@ class NodeDecisions:
         """How long a node may send no samples before its state is unknown."""
         if self.config.silent_after_seconds:
             return timedelta(seconds=self.config.silent_after_seconds)
-        span = timedelta(milliseconds=node.windows.period_ms if node.windows is not None else 0)
+        span = timedelta(milliseconds=node.period_ms)
         return max(3 * self.interval(node), 3 * span, SHORTEST_SILENCE)
 
     def next_look(self, node: NodeState, listening_since: datetime | None) -> datetime:

@@ -27,7 +27,7 @@ from cotenant.model.names import ANNOTATION_COLOCATION_STRATEGY, CPU, MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.contention import ContentionMessages
-from cotenant_metrics_ingest.node_windows import LONGEST_MS, NodeWindows
+from cotenant_metrics_ingest.node_windows import LONGEST_MS, NodeWindows, WindowSizes
 from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy, wants_time_of_day
 from cotenant_metrics_ingest.prediction.models import Predicted, Training
 from cotenant_metrics_ingest.prediction.node import (
@@ -74,12 +74,19 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     unknown_since: datetime | None
     measured: bool
     """Whether there were samples."""
+    last_ms: int
+    span_ms: int
+    """The digest's: the newest sample, and how often messages come; 0 without one."""
     encoded: bytes
 
     @classmethod
     def of(cls, metric: NodeMetricComputed) -> "Published":
         """A report as it is kept."""
-        return cls(metric.update_time, metric.unknown_since, metric.digest is not None, encode_payload(metric))
+        digest = metric.digest
+        last_ms, span_ms = (digest.last_ms, digest.span_ms) if digest is not None else (0, 0)
+        return cls(
+            metric.update_time, metric.unknown_since, digest is not None, last_ms, span_ms, encode_payload(metric)
+        )
 
     def metric(self) -> NodeMetricComputed:
         """The report."""
@@ -99,8 +106,8 @@ class NodeState(msgspec.Struct):
     causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
     published: Published | None = None
     published_at: datetime | None = None
-    to_restore: NodeMetricComputed | None = None
-    """The report whose windows are restored when the load ends."""
+    to_restore: bool = False
+    """Whether the windows of the last report, which the load found, are to be restored."""
     annotation: str = ""
     strategy: msgspec.Raw = NO_STRATEGY
     policy: CollectPolicy = CollectPolicy()
@@ -145,12 +152,27 @@ class NodeState(msgspec.Struct):
             self.contention.add(sample.pods)
         return self.prediction.take(sample, samples, windows.keys, first, windows.last_ms)
 
-    def restore_models(self, stored: tuple[str, PredictionState] | None, store: PredictionStore) -> Training | None:
+    @property
+    def period_ms(self) -> int:
+        """How often the node's messages come; 0 before the first."""
+        if self.windows is None and self.published is not None:
+            return self.published.span_ms
+        return self.windows.period_ms if self.windows is not None else 0
+
+    def restore(self, sizes: WindowSizes, store: PredictionStore) -> Training | None:
+        """Restore windows and models, where that has not been done yet; returns what the models have to catch up with."""
+        if not self.to_restore:
+            return None
+        self.to_restore, stored, self.stored = False, self.stored, None
+        if self.published is None:
+            return None
+        self.windows = NodeWindows.restored(self.published.metric(), sizes)
+        return self._restore_models(*stored, store) if stored is not None else None
+
+    def _restore_models(self, ref: str, state: PredictionState, store: PredictionStore) -> Training | None:
         """Take the stored models of the node and its pods; returns what was sampled after they were stored."""
         windows = self.windows
-        if stored is None or windows is None:
-            return None
-        ref, state = stored
+        assert windows is not None
         if state.trained_ms > windows.last_ms + LONGEST_MS:
             # No clock of the node has been there.
             self.stored_ms = 0
@@ -210,7 +232,8 @@ class NodeState(msgspec.Struct):
         self.declared, self.declared_at, self.windows, self.heard = 0, None, None, None
         if self.prediction is not None:
             self.prediction.end()
-        self.to_restore = self.prediction = self.contention = self.stored = None
+        self.to_restore = False
+        self.prediction = self.contention = self.stored = None
         self.declared_amounts, self.raw_amounts, self.annotation = {}, {}, ""
         self.configure()
 
