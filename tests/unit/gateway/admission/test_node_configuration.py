@@ -93,6 +93,8 @@ def warnings(document: object) -> tuple[str, ...]:
         ("colocation-config", {"metricAggregatePolicy": {"durations": [300]}}, "metricAggregatePolicy.durations[0]"),
         ("colocation-config", {"degradeTimeMinutes": 10**30}, "degradeTimeMinutes"),
         ("colocation-config", {"extensions": []}, "extensions"),
+        ("colocation-config", {"extensions": {"forecast": "weekday"}}, "extensions.forecast"),
+        ("colocation-config", {"extensions": {"forecast": 1}}, "extensions.forecast"),
         ("colocation-config", {"extensions": {"riskBudget": []}}, "extensions.riskBudget"),
         ("colocation-config", {"extensions": {"riskBudget": {"brokenPercent": 0.05}}}, "extensions.riskBudget.brokenPercent"),
         ("colocation-config", {"extensions": {"riskBudget": {"BrokenPercent": -1}}}, "extensions.riskBudget.brokenPercent"),
