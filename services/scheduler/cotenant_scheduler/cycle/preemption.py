@@ -29,7 +29,8 @@ import numpy as np
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.events.placements import PlacementPhase, Victim
 from cotenant_scheduler.cycle.what_if import Asking, RowPod, victims
-from cotenant_scheduler.framework.evaluation import FEW_ROWS, Evaluation
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.framework.preemptibility import FEW_ASKED
 from cotenant_scheduler.state.columns import BoolArray, Changes, distinct
 from cotenant_scheduler.state.counting import PodKey, is_held
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
@@ -152,11 +153,11 @@ class Preemption:
         rows = self._rows_to_look_at(cached, stamp)
         self._forget_changed_lists()
         helpless = cached.helpless
-        if len(rows) <= FEW_ROWS and helpless.shape[0] == nodes.size:
+        if len(rows) <= FEW_ASKED and helpless.shape[0] == nodes.size:
             for row in rows:
-                helpless[row] = evaluation.is_beyond_preemption(row)
+                helpless[row] = evaluation.preemptibility.is_beyond(row)
         else:
-            helpless = cached.helpless = evaluation.beyond_preemption(slice(0, nodes.size))
+            helpless = cached.helpless = evaluation.preemptibility.beyond(slice(0, nodes.size))
         cached.hopeless = int(np.count_nonzero(helpless & (nodes.declared[: nodes.size] > 0)))
         asking: Asking | None = None
         for row in rows:
@@ -176,7 +177,7 @@ class Preemption:
         nodes = self._nodes
         logs = (nodes.changes, nodes.static_changes, self._touched)
         if cached.stamp == stamp:
-            few = [log.few_since(position, FEW_ROWS) for log, position in zip(logs, cached.positions, strict=True)]
+            few = [log.few_since(position, FEW_ASKED) for log, position in zip(logs, cached.positions, strict=True)]
             found = {row for rows in few if rows is not None for row in rows}
             if None not in few:
                 return sorted(found)
