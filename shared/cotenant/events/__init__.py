@@ -24,6 +24,7 @@ from cotenant.events.node.yarn import YarnNode
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
+from cotenant.events.reservations import ReservationShare, ReservationStatus
 
 __all__ = [
     "Audited",
@@ -51,6 +52,8 @@ __all__ = [
     "PredictionState",
     "ProfiledQuota",
     "QuotaRuntime",
+    "ReservationShare",
+    "ReservationStatus",
     "RunStatus",
     "ServiceStarted",
     "UsageSample",

@@ -19,13 +19,13 @@ from cotenant.kinds import (
     service_accounts,
 )
 from cotenant.kinds.koordinator import (
-    carried,
     cluster_colocation_profiles,
     devices,
     elastic_quota_profiles,
     node_metrics,
     node_slos,
     pod_migration_jobs,
+    reservations,
 )
 from cotenant.kinds.rbac import bindings, roles
 
@@ -43,7 +43,7 @@ REGISTRY = Registry(
         node_metrics.DEFINITION,
         node_slos.DEFINITION,
         pod_migration_jobs.DEFINITION,
-        carried.RESERVATION,
+        reservations.DEFINITION,
         devices.DEFINITION,
         elastic_quotas.DEFINITION,
         pod_groups.DEFINITION,

@@ -16,6 +16,7 @@ from cotenant.events.placements import Waiting
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
@@ -74,7 +75,17 @@ class Placing:
         self._results = CachedResults(nodes, profile)
         self._binding = Binding(profile, nodes, node_cache, pods, quotas, assumed, endings)
         self._groups = PlacingGroups(
-            nodes, self._results, self._binding, quotas, admission, assumed, waiting, nominations, MOST_EVENTS, MOST_TOGETHER
+            nodes,
+            self._results,
+            self._binding,
+            quotas,
+            admission,
+            assumed,
+            waiting,
+            nominations,
+            GroupPreemption(nodes, self._results, admission, nominations, preempting, waiting),
+            MOST_EVENTS,
+            MOST_TOGETHER,
         )
 
     def decide(self, now: datetime, limit: int) -> tuple[list[Event], list[Event]]:
@@ -111,7 +122,7 @@ class Placing:
                     previous = None
                     self._refused_by_quota(walk, record, alike, refusal, now, bound)
                     continue
-            if self._nominations.hold(shape.priority, alike.nominated):
+            if self._nominations.hold(shape.priority, alike.own_rooms):
                 previous = None
             if alike is previous and evaluation is not None and follows is not None:
                 evaluation.follow(follows)
@@ -155,7 +166,7 @@ class Placing:
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
             walk.close()
             return
-        self._nominations.hold(charge.shape.priority, alike.nominated)
+        self._nominations.hold(charge.shape.priority, alike.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
         nominated = self._preempting.refused_by_quota(record, alike, refusal, causes, evaluation, now)
         if nominated is None:

@@ -14,11 +14,13 @@ considered. The rules:
 Source: kube-scheduler's default preemption; the last tie-break is this scheduler's.
 
 The cost of each node is cached per shape, and the pods of a row by importance for all shapes; both are recomputed for rows
-that changed. Bounds: SHAPES_CACHED shapes, and more while they have at most ROWS_CACHED rows together; one list per row.
+that changed. Bounds: SHAPES_CACHED shapes, and more while they have at most ROWS_CACHED rows together; one list per row;
+ranks for twice the choices.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
@@ -39,6 +41,7 @@ from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 SHAPES_CACHED = 32
+SPARE_RANKS = 64
 ROWS_CACHED = 1 << 16
 LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
 PRIORITY_OFFSET = 1 << 31
@@ -77,10 +80,30 @@ class _CachedChoices:
         self.stamp: tuple[int, ...] = ()
         self.positions = (0, 0, 0)
         self.choices: dict[int, Choice] = {}
+        self._ranked: list[tuple[Rank, int]] = []
+        """A heap of ranks with their rows; those that are no longer a row's are dropped when they come up."""
         self.helpless: BoolArray = np.zeros(0, dtype=np.bool_)
         """Rows on which preemption does not help."""
         self.hopeless = 0
         """So many of them are declared nodes."""
+
+    def put(self, row: int, choice: Choice) -> None:
+        """Set the choice of a row that has none."""
+        self.choices[row] = choice
+        heapq.heappush(self._ranked, (choice.rank, row))
+        if len(self._ranked) > 2 * len(self.choices) + SPARE_RANKS:
+            self._ranked = sorted((known.rank, of) for of, known in self.choices.items())
+
+    def best(self) -> Choice | None:
+        """Return the choice of the lowest rank."""
+        ranked = self._ranked
+        while ranked:
+            rank, row = ranked[0]
+            choice = self.choices.get(row)
+            if choice is not None and choice.rank == rank:
+                return choice
+            heapq.heappop(ranked)
+        return None
 
 
 class Preemption:
@@ -124,8 +147,7 @@ class Preemption:
 
     def choose(self, evaluation: Evaluation) -> Choice | None:
         """Return the best node for a pod of the shape; None if preemption helps on none."""
-        choices = self._refreshed(evaluation).choices.values()
-        return min(choices, key=lambda choice: choice.rank, default=None)
+        return self._refreshed(evaluation).best()
 
     def best_of(self, asking: Asking, rows: Sequence[int], victims: Set[PodKey]) -> Choice | None:
         """Return the best of some rows, where only these pods may be victims; None if that helps on none."""
@@ -168,7 +190,7 @@ class Preemption:
                 asking = Asking(nodes, evaluation)
             choice = self._choice(asking, row)
             if choice is not None:
-                cached.choices[row] = choice
+                cached.put(row, choice)
         cached.stamp, cached.positions = stamp, positions
         return cached
 

@@ -10,7 +10,7 @@ from cotenant.events.node.runs import RunPhase
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.model.subjects import pod_subject
-from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
+from cotenant_scheduler.cycle.nominations import NOBODY, Nominations, nomination_of
 from cotenant_scheduler.cycle.preempting import NOMINATIONS_PER_DECISION
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -540,10 +540,12 @@ def held(nodes: NodeTable) -> list[int]:
 def test_a_room_is_held_against_pods_of_no_higher_priority_but_its_own() -> None:
     nominations, nodes, record = held_rooms()
     assert not nominations
-    assert not nominations.hold(0, None)
+    assert not nominations.hold(0)
     nominations.pod_changed(record)
     assert nominations
-    for priority, own, wanted in ((0, None, 2000), (1000, None, 2000), (1001, None, 0), (1000, record.key, 0), (5, None, 2000)):
+    its = frozenset({record.key})
+    some = NOBODY
+    for priority, own, wanted in ((0, some, 2000), (1000, some, 2000), (1001, some, 0), (1000, its, 0), (5, some, 2000)):
         before = held(nodes)
         changed = nominations.hold(priority, own)
         assert held(nodes) == [wanted, 0]
@@ -566,16 +568,16 @@ def test_a_decision_moves_and_ends_rooms_until_the_next_one_begins() -> None:
     nominations.begin()
     nominations.nominate(record.key, Nomination(node="b", at=NOW, attempts=1), record.facts.shape)
     assert nominations.freed, "the one on a"
-    assert nominations.hold(0, None)
+    assert nominations.hold(0)
     assert held(nodes) == [0, 2000]
     nominations.freed = False
     nominations.end(record.key)
     assert nominations.freed
-    assert nominations.hold(0, None)
+    assert nominations.hold(0)
     assert held(nodes) == [0, 0]
     nominations.begin()
     assert not nominations.freed
-    assert nominations.hold(0, None)
+    assert nominations.hold(0)
     assert held(nodes) == [2000, 0], "as it is stored"
 
 
@@ -589,17 +591,17 @@ def test_a_nomination_by_the_decision_alone_ends_too() -> None:
     assert nominations
     nominations.end(record.key, "a")
     assert nominations.freed
-    assert not nominations.hold(0, None)
+    assert not nominations.hold(0)
     assert held(nodes) == [0, 0]
 
 
 def test_a_room_is_let_go_when_its_pod_is_nominated_no_longer() -> None:
     nominations, nodes, record = held_rooms()
     nominations.pod_changed(record)
-    assert nominations.hold(0, None)
+    assert nominations.hold(0)
     record.waiting = None
     nominations.pod_changed(record)
-    assert nominations.hold(0, None)
+    assert nominations.hold(0)
     assert held(nodes) == [0, 0]
 
 
@@ -609,7 +611,7 @@ def test_a_nomination_that_is_stored_ends_by_a_decision_too() -> None:
     nominations.begin()
     nominations.end(record.key)
     assert nominations.freed
-    assert not nominations.hold(0, None)
+    assert not nominations.hold(0)
     assert held(nodes) == [0, 0]
 
 

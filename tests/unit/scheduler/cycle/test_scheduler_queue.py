@@ -154,8 +154,8 @@ def test_a_nominated_pod_is_a_class_of_its_own() -> None:
         nomination = Nomination(node="n", at=NOW, attempts=1)
         found.waiting = Waiting(namespace="default", name=found.key[1], uid=uid, nomination=nomination)
     queue = PodQueue()
-    assert put(queue, nominated).nominated == ("default", "a")
-    assert put(queue, of_another).nominated is None
+    assert put(queue, nominated).own_rooms == {("default", "a")}
+    assert put(queue, of_another).own_rooms == frozenset()
     assert put(queue, record("c")) is put(queue, of_another)
     assert len(queue.classes) == 2
 

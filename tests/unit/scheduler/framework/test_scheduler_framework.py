@@ -13,6 +13,7 @@ import pytest
 from cotenant.events.allocations import Allocation, DeviceShare, NumaShare, ReservationUsed, merged
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement, PlacementPhase
+from cotenant_scheduler.cycle.group_preemption import Trial
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.queue import GroupClass
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -202,9 +203,9 @@ def test_a_group_that_does_not_fit_is_not_tried_again_while_nothing_changes(monk
     tried: list[str] = []
     member = PlacingGroups._place_member
 
-    def note(self: PlacingGroups, group: GroupClass, record: PodRecord, *more: Any) -> Any:
+    def note(self: PlacingGroups, trial: Trial, group: GroupClass, record: PodRecord, *more: Any) -> Any:
         tried.append(record.key[1])
-        return member(self, group, record, *more)
+        return member(self, trial, group, record, *more)
 
     monkeypatch.setattr(PlacingGroups, "_place_member", note)
     story.decide()
