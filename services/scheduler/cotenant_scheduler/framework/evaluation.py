@@ -25,8 +25,7 @@ from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 
 FEW_ROWS, FEW_CHANGES = 10, 64
-"""Up to this many changed rows, by up to this many changes, are computed one by one, more over arrays: about where both cost
-the same."""
+"""Up to so many changed rows and changes rows are computed one by one, more over arrays: about where both cost the same."""
 
 FEW_REPEATS = 512
 """Up to this many changes are taken as they are; among more, duplicates are removed first."""
@@ -88,10 +87,13 @@ class Evaluation:
         """The highest raw score among the feasible rows of each score that is normalised."""
         self._base: IntArray = self._keys
         self._cells: Cells = self._keys.data
-        self._own_cells: Cells = self._keys.data
-        self._base_cells: Cells = self._keys.data
-        self._codes: Cells = self._keys.data
-        """The codes of the static filters."""
+        self._own_cells = self._base_cells = self._codes = self._cells
+        """`_codes`: those of the static filters."""
+
+    @property
+    def keys(self) -> IntArray:
+        """The keys of all rows in use; valid until the next refresh."""
+        return self._in_use
 
     @property
     def codes(self) -> CodeArray:
@@ -151,19 +153,6 @@ class Evaluation:
             return -1
         row = int(self._in_use.argmax())
         return row if self._cells[row] >= 0 else -1
-
-    def candidates(self, wanted: int) -> tuple[IntArray, int]:
-        """Return the `wanted` best rows in no order (fewer if fewer can take the shape), and the best key among the
-        others, -1 if there are none."""
-        keys = self._in_use
-        feasible: IntArray = np.flatnonzero(keys >= 0)
-        if feasible.shape[0] <= wanted:
-            return feasible, -1
-        first = feasible.shape[0] - wanted
-        values = keys[feasible]
-        order = np.argpartition(values, first)
-        best: IntArray = feasible[order[first:]]
-        return best, int(values[order[:first]].max())
 
     def worth(self, table: NodeTable) -> tuple[CodeArray, IntArray, IntArray]:
         """Return codes, weighted scores by plugin and their sums for all rows of another table, from the plugins that
