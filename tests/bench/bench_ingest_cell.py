@@ -28,10 +28,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from cotenant.events.envelope import Event, decode_event, encode_event
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.usage import PodUsage, Series, UsageSample
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.usage import PodUsage, Series, UsageSample
 from cotenant.log.contract import LOG, USAGE, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.model.subjects import executor_subject, node_subject, placement_subject, usage_subject

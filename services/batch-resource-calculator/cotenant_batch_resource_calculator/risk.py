@@ -21,8 +21,8 @@ from collections import Counter
 
 import msgspec
 
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.resources import NodeResources, NodeRisk
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources, NodeRisk
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy, is_reclaimed
 from cotenant_batch_resource_calculator.formulas.risk_budget import (
@@ -162,7 +162,7 @@ def budget_text(risk: NodeRisk) -> str:
     if risk.margin_permille <= NO_MARGIN:
         return (
             f"{budget}: no node{whose} has seen {risk.least_hours} hours yet,"
-            f" so the reclaim threshold is {risk.percent} % as configured"
+            f" so the reclaim threshold is {risk.percent} %, as configured within the bounds"
         )
     margin = f"{risk.margin_permille / 10:g} %" if risk.margin_permille < BEYOND else "more than all"
     return (

@@ -10,8 +10,8 @@ from functools import lru_cache
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.predictions import PredictionState
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.predictions import PredictionState
 from cotenant.log.contract import ending
 from cotenant.model.subjects import metrics_subject, predictions_subject
 from cotenant.model.times import NEVER

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.events.usage import UsageSample
+from cotenant.events.node.usage import UsageSample
 from cotenant_metrics_ingest.varints import packed
 
 LARGEST_VALUE = 2**44

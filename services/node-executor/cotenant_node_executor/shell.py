@@ -27,13 +27,16 @@ from cotenant.events.requests import Adopted
 from cotenant.log.contract import LOG, Behind, Identified, Log, LogIdentity
 from cotenant.model.subjects import encode_token, executor_subject, executor_writer
 from cotenant.runtime.figures import Figures
-from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
+from cotenant.runtime.findings import publish_findings
+from cotenant.runtime.follower import Follower, utc_now
+from cotenant.runtime.reading import Reading
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.outbox import Outbox
 from cotenant_node_executor.reports import Reports
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.tracing import NodeTracing
+from cotenant_node_executor.wakes import Wakes
 
 if TYPE_CHECKING:
     from cotenant.runtime.tracing import Tracing
@@ -163,11 +166,15 @@ class ExecutorShell:
 
     async def cycles(self, reading: Reading) -> None:
         """Run the node's cycles: at each sample, and on deliveries."""
+        self._wake_cycles = reading.wake.set
+        with Wakes(reading.wake.set) as wakes:
+            await self._cycle_on(reading, wakes)
+
+    async def _cycle_on(self, reading: Reading, wakes: Wakes) -> None:
         loop = asyncio.get_running_loop()
         next_sample = loop.time()
         next_note = loop.time() + NOTE_SECONDS
         ready = False
-        self._wake_cycles = reading.wake.set
         while not self._stopping.is_set():
             await reading.wait(self._pause(next_sample - loop.time()))
             if self._adopting:
@@ -185,9 +192,9 @@ class ExecutorShell:
             if self._quarantine.findings:
                 service, writer = f"node-executor {self.node.name}", executor_writer(self.node.name)
                 await publish_findings(self._quarantine, self._log, service, utc_now(), writer)
-            sample = loop.time() >= next_sample
+            sample = loop.time() >= next_sample or (self.node.core.loaded and self.node.machine.wants_sample)
             if sample:
-                next_sample = max(next_sample + self._period, loop.time())
+                next_sample = max(min(next_sample, loop.time()) + self._period, loop.time())
             if self._marker_at is not None:
                 self._go_on_without_marker(reading, loop.time())
             if self.node.core.loaded and not ready:
@@ -197,6 +204,8 @@ class ExecutorShell:
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
             began_ns = time.time_ns()
             self._post(self.node.step(utc_now(), sample=sample), began_ns)
+            if self.node.core.loaded:
+                wakes.arm(self.node.machine)
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. What orders have done is looked at before the next
@@ -211,7 +220,7 @@ class ExecutorShell:
         return max(0.0, min(until_sample, self._follow_up))
 
     def without_marker(self) -> None:
-        """See `runtime.follower.Roomless`: suppression and the pods' supervision wait for no room on a disk."""
+        """See `runtime.incarnations.Roomless`: suppression and the pods' supervision wait for no room on a disk."""
         self._marker_at = asyncio.get_running_loop().time() + MARKER_SECONDS
 
     def _go_on_without_marker(self, reading: Reading, now: float) -> None:
@@ -263,12 +272,12 @@ class _Incarnation:
         self._shell = shell
 
     def marker(self, now: datetime) -> Event:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         return self._shell.start_marker(now)
 
     @property
     def pause(self) -> timedelta:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         return timedelta(0) if self._shell.node.core.loaded else RELOAD_PAUSE
 
     def knows(self, sequence: int) -> bool:
@@ -277,13 +286,13 @@ class _Incarnation:
         return False
 
     async def prepare(self) -> None:
-        """See `runtime.follower.Prepared`."""
+        """See `runtime.incarnations.Prepared`."""
         await self._shell.prepare()
 
     def without_marker(self) -> None:
-        """See `runtime.follower.Roomless`."""
+        """See `runtime.incarnations.Roomless`."""
         self._shell.without_marker()
 
     async def run(self, reading: Reading) -> None:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         await self._shell.cycles(reading)

@@ -5,7 +5,7 @@ In: the terms of a node's metrics event. Out: named figures, the most telling fi
 
 from __future__ import annotations
 
-from cotenant.events.metrics import ProdPrediction, ResourceForecast, Usage
+from cotenant.events.node.metrics import ProdPrediction, ResourceForecast, Usage
 
 
 def cores(milli: int) -> str:

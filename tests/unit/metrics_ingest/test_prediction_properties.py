@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.prediction.models import (
     CPU_HALF_LIFE_SECONDS,

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.events.metrics import PredictorTerms, ResourceForecast
-from cotenant.events.predictions import PredictionState, SeasonState
+from cotenant.events.node.metrics import PredictorTerms, ResourceForecast
+from cotenant.events.node.predictions import PredictionState, SeasonState
 from cotenant.explain.sentences import figures
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import MetricsIngestCore

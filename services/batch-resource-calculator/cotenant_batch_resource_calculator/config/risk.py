@@ -12,7 +12,6 @@ Until then, and for memory always, the strategy's own reclaim threshold counts. 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import msgspec
@@ -57,8 +56,8 @@ def read_risk_budget(extensions: Mapping[str, msgspec.Raw] | None, start_percent
         return None
     where = f"extensions.{EXTENSION}"
     given = fit(canonical(decode_object(bytes(raw).decode(), where), _Given), _Given, where)
-    permille = round(given.broken_percent * 10) if math.isfinite(given.broken_percent) else -1
-    if not 0 <= permille <= 1000 or abs(given.broken_percent * 10 - permille) > 1e-6:
+    permille = round(given.broken_percent * 10) if 0 <= given.broken_percent <= 100 else -1
+    if permille < 0 or abs(given.broken_percent * 10 - permille) > 1e-6:
         raise ConfigError(f"{where}.brokenPercent is {given.broken_percent:g}: must be 0 to 100, in tenths")
     try:
         return RiskBudget(permille, given.lowest_percent, given.highest_percent, min(start_percent, 100), given.least_hours)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from cotenant.events.envelope import encode_payload
-from cotenant.events.predictions import HistogramState, PredictionState, SeasonState
+from cotenant.events.node.predictions import HistogramState, PredictionState, SeasonState
 from cotenant_metrics_ingest import varints
 from cotenant_metrics_ingest.prediction.buckets import Indices
 from cotenant_metrics_ingest.prediction.histogram import HEAVIEST, HistogramError, Histograms

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import ModelPeaks, Usage
+from cotenant.events.node.metrics import ModelPeaks, Usage
 from cotenant.model.tiers import PriorityClass
 from cotenant_metrics_ingest.prediction.buckets import Buckets, Floats, Indices
 from cotenant_metrics_ingest.prediction.histogram import Histograms

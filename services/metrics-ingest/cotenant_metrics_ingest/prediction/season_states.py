@@ -6,7 +6,7 @@ one before, which deflate makes small: some 300 bytes where use is alike from da
 
 import zlib
 
-from cotenant.events.predictions import SeasonState
+from cotenant.events.node.predictions import SeasonState
 from cotenant_metrics_ingest.prediction.seasonal import (
     QUARTERS_A_WEEK,
     SeasonalCheckpoint,

@@ -17,8 +17,8 @@ from math import isfinite
 
 import numpy as np
 
-from cotenant.events.metrics import ResourceForecast
-from cotenant.events.predictions import SeasonState
+from cotenant.events.node.metrics import ResourceForecast
+from cotenant.events.node.predictions import SeasonState
 from cotenant_metrics_ingest.prediction import season_states
 from cotenant_metrics_ingest.prediction.buckets import Floats, Indices
 from cotenant_metrics_ingest.prediction.forecast_choice import ForecastChoice

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from cotenant.events.metrics import Usage
-from cotenant.events.usage import UsageSample
+from cotenant.events.node.metrics import Usage
+from cotenant.events.node.usage import UsageSample
 from cotenant.model.tiers import PriorityClass
 from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples
 
