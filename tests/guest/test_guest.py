@@ -1,8 +1,8 @@
 """The integration tests of node-executor's kernel side, again, on a mainline kernel with cgroup v2 booted in QEMU.
 
 One boot a layout: cgroup v2 mounted bare, and under systemd in a unit with Delegate=yes, there with four CPUs so that a
-cpuset can shrink and still be two, on two sockets and four NUMA nodes. Each has a disk to write to. Emulated CPUs share one host
-core: the inner tests measure nothing absolute.
+cpuset can shrink and still be two, on two sockets and four NUMA nodes. Each has a disk to write to. Emulated CPUs share one
+host core: the inner tests measure nothing absolute.
 """
 
 from __future__ import annotations
