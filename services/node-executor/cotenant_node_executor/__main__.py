@@ -222,7 +222,10 @@ def main() -> None:
         "--data", type=Path, default=default_folder(), metavar="DIR", help="folder for container logs and process state"
     )
     made.add_argument(
-        "--cgroup-base", default=None, metavar="GROUP", help="cgroup below the mount that holds the executor's subtree"
+        "--cgroup-base",
+        default=os.environ.get("COTENANT_CGROUP_BASE") or None,
+        metavar="GROUP",
+        help="cgroup below the mount that holds the executor's subtree",
     )
     made.add_argument(
         "--kubelet", type=Path, default=Path("/var/lib/kubelet"), metavar="DIR", help="folder of a kubelet on this host, if any"
@@ -236,7 +239,7 @@ def main() -> None:
     made.add_argument(
         "--feature-gates",
         type=gates,
-        default=DEFAULT_GATES,
+        default=os.environ.get("COTENANT_FEATURE_GATES") or DEFAULT_GATES,
         metavar="NAME=BOOL,...",
         help=f"features of strategies, as koordlet's: {', '.join(f'{name} ({on})' for name, on in GATES.items())}",
     )

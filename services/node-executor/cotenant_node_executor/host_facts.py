@@ -11,7 +11,7 @@ import platform
 import socket
 from pathlib import Path
 
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.given import GivenMachine, given_machine
@@ -58,6 +58,7 @@ def host_facts(
         kubelet_cpu_policy=cpu_policy_in_force(*_kubelet_files(kubelet)) if kubelet is not None else "",
         manages_batch_cpus=manages_batch_cpus,
         resctrl=resctrl_facts(proc, sys),
+        network_device=default_route_device(proc),
     )
 
 
@@ -71,6 +72,16 @@ def _kubelet_files(folder: Path) -> tuple[str | None, str | None]:
         except OSError:
             found.append(None)
     return found[0], found[1]
+
+
+def default_route_device(proc: Path) -> str:
+    """Return the device of the IPv4 default route with the lowest metric; "" where there is none."""
+    try:
+        rows = [line.split() for line in (proc / "net/route").read_text(encoding="ascii").splitlines()[1:]]
+    except OSError:
+        return ""
+    routes = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
+    return min(routes)[1] if routes else ""
 
 
 def resctrl_facts(proc: Path, sys: Path) -> ResctrlFacts | None:

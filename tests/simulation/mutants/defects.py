@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-import cotenant_batch_resource_calculator.deciding as batch_deciding
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
+import cotenant_batch_resource_calculator.situations as batch_situations
 import cotenant_descheduler_arbiter.migration.budgets as budgets
 import cotenant_descheduler_arbiter.node_lifecycle.lifecycle as node_lifecycle
 import cotenant_descheduler_arbiter.node_lifecycle.taint_eviction as taint_eviction
@@ -815,7 +815,7 @@ MUTANTS = (
         faults=MOVES,
     ),
     Mutant("the_arbiter_ignores_the_workload_limit", ((budgets, "per_workload", no_refusal),), (6,), faults=MOVES),
-    Mutant("yarn_capacity_is_lent_twice", ((batch_deciding, "Situation", yarn_forgotten),), (4,), (2, 4, 6)),
+    Mutant("yarn_capacity_is_lent_twice", ((batch_situations, "Situation", yarn_forgotten),), (4,), (2, 4, 6)),
     Mutant(
         "a_pipelined_decision_is_kept_after_a_refusal",
         ((DecidedAhead, "drop", kept_after_refusal), (DecidedAhead, "take", proposed_all_the_same)),

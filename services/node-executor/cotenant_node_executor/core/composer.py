@@ -19,12 +19,16 @@ from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues, Strategy
 from cotenant_node_executor.targets.address import (
     Attribute,
+    EgressAttribute,
+    EgressClass,
     NonCgroup,
     OomScore,
     OomScoreAttribute,
     Place,
     ProcessAttribute,
     Processes,
+    RealtimeAttribute,
+    RealtimeThreads,
     ResctrlAttribute,
     ResctrlGroup,
     Sysctl,
@@ -33,6 +37,10 @@ from cotenant_node_executor.targets.address import (
     SysFileAttribute,
     TcAttribute,
     TcClass,
+    TcTree,
+    TcTreeAttribute,
+    TerwayAttribute,
+    TerwayFile,
     Thread,
     ThreadAttribute,
     place_text,
@@ -49,7 +57,11 @@ _ATTRIBUTES: dict[type, type] = {
     Processes: ProcessAttribute,
     OomScore: OomScoreAttribute,
     ResctrlGroup: ResctrlAttribute,
+    RealtimeThreads: RealtimeAttribute,
     TcClass: TcAttribute,
+    TcTree: TcTreeAttribute,
+    EgressClass: EgressAttribute,
+    TerwayFile: TerwayAttribute,
 }
 """The attributes of each kind of place."""
 

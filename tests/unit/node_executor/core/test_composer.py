@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.resources import CpuIdentity, NodeSLORendered
+from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant_node_executor.core.composer import Composer, CompositionError, compose
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.observation import Observation
@@ -115,7 +115,7 @@ def test_the_order_of_the_registry_gives_the_precedence_of_each_file() -> None:
         Knob.CPU_BURST: ("cpu-burst",),
         Knob.CPUSET_CPUS: ("suppress", "cpuset"),
         Knob.MEMORY_LIMIT: ("batch-values", "pod-values"),
-        Knob.CPU_IDLE: ("core-sched", "idle"),
+        Knob.CPU_IDLE: ("core-sched", "idle", "spread"),
         Knob.CPU_BVT: ("group-identity",),
         ProcessAttribute.CORE_GROUP: ("core-sched",),
         SysctlAttribute.VALUE: ("core-sched", "system-config"),
