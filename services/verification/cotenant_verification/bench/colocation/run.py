@@ -69,7 +69,9 @@ async def run(options: Options, say: Callable[[str], None]) -> list[CaseFigures]
                 folder = ground.folder / "data"
                 folder.mkdir()
                 say("starting the stack")
-                async with stack(folder, 0, environment=ground.environment, started=ground.watch_stack) as (_, gateway):
+                flags = ("--allow-root-pods",) if ground.interpreter.user == 0 else ()
+                own = stack(folder, 0, flags=flags, environment=ground.environment, started=ground.watch_stack)
+                async with own as (_, gateway):
                     pods = Pods(gateway, ground.interpreter)
                     await pods.prepare({"cpuClass": options.protection})
                     async with _executor(folder) as executor:
