@@ -1,7 +1,8 @@
 """The integration tests of node-executor's kernel side, again, on a mainline kernel with cgroup v2 booted in QEMU.
 
 One boot a layout: cgroup v2 mounted bare, and under systemd in a unit with Delegate=yes, there with four CPUs so that a
-cpuset can shrink and still be two. Emulated CPUs share one host core: the inner tests measure nothing absolute.
+cpuset can shrink and still be two, on two sockets and four NUMA nodes. Each has a disk to write to. Emulated CPUs share one
+host core: the inner tests measure nothing absolute.
 """
 
 from __future__ import annotations
@@ -16,7 +17,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 INNER = ("tests/integration/node_kernel",)
-LAYOUTS = {"plain": {}, "systemd": {"SYSTEMD": "1", "GUEST_ARGS": "-smp 4"}}
+NUMA_NODES = 4
+NUMA = " ".join(
+    f"-object memory-backend-ram,id=ram{node},size=256M -numa node,nodeid={node},cpus={node},memdev=ram{node}"
+    for node in range(NUMA_NODES)
+)
+LAYOUTS = {
+    "plain": {"NUMA_NODES": "1"},
+    "systemd": {
+        "SYSTEMD": "1",
+        "GUEST_ARGS": f"-smp 4,sockets=2,cores=2,threads=1 {NUMA} -numa dist,src=0,dst=3,val=31",
+        "NUMA_NODES": str(NUMA_NODES),
+    },
+}
+DISK_BYTES = 64 << 20
 NO_RESULT, MISSING_TOOL = 125, 126
 BOOTS = 3
 
@@ -30,18 +44,24 @@ def _compiled() -> None:
     subprocess.run(collect, cwd=ROOT, check=True, capture_output=True)
 
 
-def boot(layout: str) -> subprocess.CompletedProcess[str]:
+def boot(layout: str, disk: Path) -> subprocess.CompletedProcess[str]:
     python = Path(sys.executable).relative_to(ROOT) if sys.executable.startswith(str(ROOT)) else sys.executable
     inner = f"{python} -m pytest -q -p no:cacheprovider -m 'not guest' -k 'not sandbox' {' '.join(INNER)}"
     environment = os.environ | LAYOUTS[layout]
-    script = ["sh", str(ROOT / "tests/guest/guest.sh"), f"COTENANT_GUEST_LAYOUT={layout} {inner}"]
+    arguments = f"{environment.get('GUEST_ARGS', '')} -drive file={disk},format=raw,if=virtio"
+    settings = f"COTENANT_GUEST_LAYOUT={layout} COTENANT_GUEST_NUMA_NODES={environment['NUMA_NODES']}"
+    script = ["sh", str(ROOT / "tests/guest/guest.sh"), f"{settings} {inner}"]
+    environment = environment | {"GUEST_ARGS": arguments}
     return subprocess.run(script, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
-def test_the_kernel_side_works_on_cgroup_v2(layout: str) -> None:
+def test_the_kernel_side_works_on_cgroup_v2(layout: str, tmp_path: Path) -> None:
+    disk = tmp_path / "disk.raw"
+    disk.touch()
+    os.truncate(disk, DISK_BYTES)
     for _ in range(BOOTS):
-        result = boot(layout)
+        result = boot(layout, disk)
         if result.returncode != NO_RESULT:  # the guest's kernel dies once in some fifty boots; a failed test is no such thing
             break
     if result.returncode == MISSING_TOOL:

@@ -101,7 +101,9 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
     lock_subtree(driver, arguments.node)
     capabilities = probe(driver)
     given = host_given(driver)
-    facts = host_facts(arguments.node, given, manages_batch_cpus=arguments.manage_batch_cpus)
+    facts = host_facts(
+        arguments.node, given, manages_batch_cpus=arguments.manage_batch_cpus, kubelet=arguments.kubelet
+    )
     reader = MachineReader(
         arguments.node, given, proc=Path("/proc"), sys=Path("/sys"), kubelet=arguments.kubelet, kernel=capabilities.kernel
     )

@@ -15,6 +15,7 @@ from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.given import GivenMachine, given_machine
+from cotenant_node_executor.sampling.kubelet import cpu_policy_in_force
 from cotenant_node_executor.sampling.machine import machine_cpus, processors_of
 from cotenant_node_executor.sampling.proc import parse_busy_ticks_per_cpu, parse_node_meminfo
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor, ResctrlFacts
@@ -43,8 +44,10 @@ def host_facts(
     manages_batch_cpus: bool = False,
     proc: Path = Path("/proc"),
     sys: Path = Path("/sys"),
+    kubelet: Path | None = None,
 ) -> NodeFacts:
-    """Read the facts of this host. Nothing is reserved for the system: its consumption counts as system usage."""
+    """Read the facts of this host. Nothing is reserved for the system: its consumption counts as system usage. `kubelet`: the
+    folder of a kubelet that may be here."""
     rows = processors_of(machine_cpus(sys), given.cpus)
     return NodeFacts(
         name=node,
@@ -52,6 +55,7 @@ def host_facts(
         allocatable_milli=given.capacity_milli,
         memory_bytes=given.memory_bytes,
         processors=tuple(Processor(cpu=row.cpu, core=row.core, socket=row.socket, node=row.node) for row in rows.values()),
+        kubelet_cpu_policy=cpu_policy_in_force(*_kubelet_files(kubelet)) if kubelet is not None else "",
         manages_batch_cpus=manages_batch_cpus,
         resctrl=resctrl_facts(proc, sys),
         network_device=default_route_device(proc),
@@ -66,6 +70,18 @@ def default_route_device(proc: Path) -> str:
         return ""
     routes = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
     return min(routes)[1] if routes else ""
+
+
+def _kubelet_files(folder: Path) -> tuple[str | None, str | None]:
+    """The texts of a kubelet's configuration and of its CPU manager's state; None for a file that cannot be read."""
+    config, state = folder / "config.yaml", folder / "cpu_manager_state"
+    found: list[str | None] = []
+    for path in (config, state):
+        try:
+            found.append(path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            found.append(None)
+    return found[0], found[1]
 
 
 def resctrl_facts(proc: Path, sys: Path) -> ResctrlFacts | None:

@@ -26,6 +26,7 @@ from cotenant_node_executor.sampling.slow.readings import Asked
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads, ThreadSampler
+from cotenant_node_executor.sampling.urgency import Look, Urgency
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.strategy import Reclaim
@@ -83,6 +84,7 @@ class KernelMachine:
         self._raise_family()
         self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"), given=given)
+        self._urgency = Urgency(driver, group_pressure=capabilities.supports("psi.group"))
         self._slow = slow
         self._applications: dict[str, str] = {}
         """Directories of host applications below the mount, by name."""
@@ -134,6 +136,7 @@ class KernelMachine:
             self._snapshot = self._sampler.snapshot(time.monotonic_ns(), self._applications)
             self._ask(self._snapshot)
             self._threads = self._read_threads(self._snapshot) if self._with_threads else NO_THREADS
+            self._urgency.sampled(self._snapshot)
         self.guard.beat()
         states = self.runtime.poll(now)
         current: dict[tuple[str, Knob], str] = {}
@@ -153,12 +156,32 @@ class KernelMachine:
             storage=self._present_storage(now) if self._with_disks else self._storage,
             threads=self._threads,
             realtime=self.guard.state,
+            spike=self._urgency.spike,
         )
 
     def _read_threads(self, snapshot: Snapshot) -> Threads:
         """The threads of pods that are not best-effort."""
         usage = {pod.usage.group: pod.usage.cpu_milli for pod in snapshot.pods.values() if pod.tier != BESTEFFORT}
         return self._thread_sampler.read(usage, snapshot.monotonic_ns)
+
+    @property
+    def wakes(self) -> Sequence[int]:
+        """See `core.node.Machine`: containers that end."""
+        return (self.runtime.containers.exits.fileno(),)
+
+    @property
+    def urgent(self) -> int | None:
+        """See `core.node.Machine`: tasks that wait."""
+        return self._urgency.fileno()
+
+    @property
+    def wants_sample(self) -> bool:
+        """See `core.node.Machine`."""
+        return self._urgency.wants_sample
+
+    def look(self) -> Look:
+        """See `core.node.Machine`."""
+        return self._urgency.look(time.monotonic_ns())
 
     def measure(self, wanted: Wanted) -> None:
         """Find the groups of host applications, and what the slow collectors shall read."""
@@ -180,8 +203,9 @@ class KernelMachine:
             self._slow.ask(self._asked)
 
     def close(self) -> None:
-        """End the slow collectors and the guard, which put the kernel back as it was. Pods run on."""
+        """End the slow collectors, the guard and the triggers, which put the kernel back as it was. Pods run on."""
         self.guard.close()
+        self._urgency.close()
         if self._slow is not None:
             self._slow.close()
 

@@ -55,6 +55,18 @@ def test_this_machine_has_a_topology_and_its_object(kernel_driver: CgroupDriver)
     assert all(cost["value"] >= 10 for zone in shown["zones"] for cost in zone.get("costs", ()))
 
 
+def test_zones_are_the_numa_nodes_of_this_kernel_with_their_distances(kernel_driver: CgroupDriver) -> None:
+    topology, _ = MachineReader("n1", host_given(kernel_driver), proc=PROC, sys=SYS, kubelet=Path("/nonexistent")).read()
+    rows = {int(path.name.removeprefix("node")): path for path in (SYS / "devices/system/node").glob("node[0-9]*")}
+    assert {each.node for each in topology.numa_nodes} == set(rows)
+    for each in topology.numa_nodes:
+        assert list(each.distances) == [int(text) for text in (rows[each.node] / "distance").read_text().split()]
+    booted = os.environ.get("COTENANT_GUEST_NUMA_NODES")
+    if booted is not None:
+        assert len(rows) == int(booted)
+        assert len({cpu.socket for cpu in topology.cpus}) == (2 if int(booted) > 1 else 1)
+
+
 def test_a_host_application_is_no_usage_of_the_system(kernel_driver: CgroupDriver, start: Start) -> None:
     start("besteffort/hadoop-yarn/container_1", BURN)
     yarn = HostApplication("yarn", "BE", "", HostApplicationPath("KubepodsBesteffort", "", "hadoop-yarn"))

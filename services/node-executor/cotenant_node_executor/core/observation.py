@@ -39,3 +39,18 @@ class Observation(Struct, frozen=True, gc=False):
     threads: Threads = NO_THREADS
     """Of busy pods, where the node SLO protects single threads."""
     realtime: RealtimeState = NO_REALTIME
+    spike: Snapshot | None = None
+    """The sample with the services' CPU as measured since, where it rose suddenly; until the next sample."""
+
+
+def same_figures(before: Observation, now: Observation) -> bool:
+    """Whether two observations show strategies the same usage; a cheap check that may miss equal pairs."""
+    if before.realtime != now.realtime:
+        return False
+    return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
+
+
+def _same_usage(before: Snapshot | None, now: Snapshot | None) -> bool:
+    if before is now or before is None or now is None:
+        return before is now
+    return before.pods is now.pods and before.node.cpu_milli == now.node.cpu_milli

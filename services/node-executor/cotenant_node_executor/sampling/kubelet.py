@@ -1,13 +1,22 @@
-"""A kubelet's policies about CPUs, from its configuration file.
+"""A kubelet's policies about CPUs, from its files.
 
-In: the text of /var/lib/kubelet/config.yaml. Out: ``KubeletConfig``. Of YAML only what a kubelet's own file uses is read: keys
-at the top with plain or quoted values, and one level of keys below them; everything else is passed over.
+In: the texts of /var/lib/kubelet/config.yaml and cpu_manager_state. Out: ``KubeletConfig``; the CPU manager policy in force. Of
+YAML only what a kubelet's own file uses is read: keys at the top with plain or quoted values, and one level of keys below them;
+everything else is passed over.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from cotenant.domain.cpu_pools import KubeletConfig
 
+
+class _State(msgspec.Struct, rename="camel"):
+    policy_name: str = ""
+
+
+_STATE = msgspec.json.Decoder(_State)
 _TEXTS = ("cpuManagerPolicy", "topologyManagerPolicy", "topologyManagerScope", "reservedSystemCPUs")
 _MAPS = ("cpuManagerPolicyOptions", "systemReserved", "kubeReserved")
 _DEFAULTS = {"cpuManagerPolicy": "none", "topologyManagerPolicy": "none", "topologyManagerScope": "container"}
@@ -38,6 +47,21 @@ def parse_kubelet_config(content: str) -> KubeletConfig:
         system_reserved={**maps["systemReserved"]},
         kube_reserved={**maps["kubeReserved"]},
     )
+
+
+def cpu_policy_in_force(config: str | None, state: str | None) -> str:
+    """Return the CPU manager policy of a kubelet with these files: what its state says, which it wrote when it started, else
+    its configuration; empty where there is no kubelet."""
+    if config is None and state is None:
+        return ""
+    if state is not None:
+        try:
+            policy = _STATE.decode(state).policy_name
+        except msgspec.MsgspecError:
+            policy = ""
+        if policy:
+            return policy
+    return parse_kubelet_config(config or "").cpu_manager_policy
 
 
 def _plain(text: str) -> str:

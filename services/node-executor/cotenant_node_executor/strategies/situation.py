@@ -94,6 +94,8 @@ class Situation(Struct, frozen=True):
     """What the threads of busy pods used, by the pod's group."""
     realtime: RealtimeState = NO_REALTIME
     """What the guard of the real-time class did."""
+    spike: Snapshot | None = None
+    """The sample with the services' CPU as measured since, where it rose suddenly."""
 
     @property
     def offered(self) -> Mapping[str, int]:

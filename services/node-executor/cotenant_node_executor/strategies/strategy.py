@@ -96,6 +96,8 @@ class Input(Enum):
     """The best-effort tree or the pods' exclusive CPUs changed."""
     USAGE = "usage"
     """The sample or a watched file differs from the last one."""
+    SPIKE = "spike"
+    """Services suddenly use more CPU than in the last sample."""
     RESOURCES = "resources"
     """The overcommitted resources of the node changed."""
     CYCLE = "cycle"
