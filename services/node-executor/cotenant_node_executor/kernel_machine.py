@@ -135,8 +135,8 @@ class KernelMachine:
         if sample:
             self._snapshot = self._sampler.snapshot(time.monotonic_ns(), self._applications)
             self._ask(self._snapshot)
-            self._threads = self._read_threads(self._snapshot) if self._with_threads else NO_THREADS
             self._urgency.sampled(self._snapshot)
+            self._threads = self._read_threads(self._snapshot) if self._with_threads else NO_THREADS
         self.guard.beat()
         states = self.runtime.poll(now)
         current: dict[tuple[str, Knob], str] = {}
@@ -154,15 +154,10 @@ class KernelMachine:
             machine=self._slow.facts if self._slow is not None else None,
             slow=self._slow.readings if self._slow is not None else None,
             storage=self._present_storage(now) if self._with_disks else self._storage,
+            spike=self._urgency.spike,
             threads=self._threads,
             realtime=self.guard.state,
-            spike=self._urgency.spike,
         )
-
-    def _read_threads(self, snapshot: Snapshot) -> Threads:
-        """The threads of pods that are not best-effort."""
-        usage = {pod.usage.group: pod.usage.cpu_milli for pod in snapshot.pods.values() if pod.tier != BESTEFFORT}
-        return self._thread_sampler.read(usage, snapshot.monotonic_ns)
 
     @property
     def wakes(self) -> Sequence[int]:
@@ -182,6 +177,11 @@ class KernelMachine:
     def look(self) -> Look:
         """See `core.node.Machine`."""
         return self._urgency.look(time.monotonic_ns())
+
+    def _read_threads(self, snapshot: Snapshot) -> Threads:
+        """The threads of pods that are not best-effort."""
+        usage = {pod.usage.group: pod.usage.cpu_milli for pod in snapshot.pods.values() if pod.tier != BESTEFFORT}
+        return self._thread_sampler.read(usage, snapshot.monotonic_ns)
 
     def measure(self, wanted: Wanted) -> None:
         """Find the groups of host applications, and what the slow collectors shall read."""
@@ -203,9 +203,9 @@ class KernelMachine:
             self._slow.ask(self._asked)
 
     def close(self) -> None:
-        """End the slow collectors, the guard and the triggers, which put the kernel back as it was. Pods run on."""
-        self.guard.close()
+        """End the slow collectors and the guard, which put the kernel back as it was, and the triggers. Pods run on."""
         self._urgency.close()
+        self.guard.close()
         if self._slow is not None:
             self._slow.close()
 

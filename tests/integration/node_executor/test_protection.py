@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.events.resources import CpuIdentity
+from cotenant.events.node.resources import CpuIdentity
 from cotenant_node_executor.runtime.realtime.guard import threads_below
 from cotenant_node_executor.targets.address import Knob
 from tests.integration.node_executor.executor_harness import NODE, WAIT_SECONDS, Harness, alive, pod_manifest

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.execution import Execution
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeSLORendered
-from cotenant.events.runs import RunStatus
 from cotenant.log.contract import LOG
 from cotenant.model.subjects import placement_subject, slo_subject
 from cotenant_node_executor.core.core import ExecutorCore

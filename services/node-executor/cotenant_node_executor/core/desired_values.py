@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
 from cotenant_node_executor.core.initial_values import InitialValues
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation, same_figures
@@ -278,9 +278,9 @@ class DesiredTargets:
             resources=self._resources,
             evicting=self._evicting,
             storage=self._storage,
+            spike=seen.spike,
             threads=seen.threads,
             realtime=seen.realtime,
-            spike=seen.spike,
         )
 
     def _decide(self, seen: Observation) -> None:

@@ -36,11 +36,11 @@ class Observation(Struct, frozen=True, gc=False):
     slow: SlowReadings | None = None
     storage: Storage = NO_STORAGE
     """The same object while nothing changed."""
+    spike: Snapshot | None = None
+    """The sample with the services' CPU as measured since, where it rose suddenly; until the next sample."""
     threads: Threads = NO_THREADS
     """Of busy pods, where the node SLO protects single threads."""
     realtime: RealtimeState = NO_REALTIME
-    spike: Snapshot | None = None
-    """The sample with the services' CPU as measured since, where it rose suddenly; until the next sample."""
 
 
 def same_figures(before: Observation, now: Observation) -> bool:

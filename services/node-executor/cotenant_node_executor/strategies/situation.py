@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.qos import QoSClass
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
@@ -90,12 +90,12 @@ class Situation(Struct, frozen=True):
     """Uids of pods that are being ended: their usage and requests are about to go."""
     storage: Storage = Storage()
     """This machine's block devices."""
+    spike: Snapshot | None = None
+    """The sample with the services' CPU as measured since, where it rose suddenly."""
     threads: Threads = NO_THREADS
     """What the threads of busy pods used, by the pod's group."""
     realtime: RealtimeState = NO_REALTIME
     """What the guard of the real-time class did."""
-    spike: Snapshot | None = None
-    """The sample with the services' CPU as measured since, where it rose suddenly."""
 
     @property
     def offered(self) -> Mapping[str, int]:

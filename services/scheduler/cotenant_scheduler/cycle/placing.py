@@ -113,7 +113,11 @@ class Placing:
             record, charge = entry.records[0], alike.charge
             shape, membership = charge.shape, charge.membership
             if membership is not None:
-                refusal = self._admission.check(shape, membership, charge.preemptible)
+                known, refusal = alike.admitted
+                version = self._quotas.ledger.version_of(membership)
+                if known != version:
+                    refusal = self._admission.check(shape, membership, charge.preemptible)
+                    alike.admitted = version, refusal
                 if refusal is not None:
                     previous = None
                     self._refused_by_quota(walk, record, alike, refusal, now, bound)

@@ -147,6 +147,7 @@ class PlacingGroups:
     ) -> WaitingTemplate | None:
         """Place one pod of a group; else return why it cannot be."""
         charge = group.charge_of(record)
+        group.stamp = None
         if charge.membership is not None:
             refusal = self._admission.check(charge.shape, charge.membership, charge.preemptible)
             if refusal is not None:
@@ -156,7 +157,6 @@ class PlacingGroups:
         evaluation = self._results.evaluation(charge.shape)
         row = evaluation.best()
         if row < 0:
-            group.stamp = None
             return self._waiting.refused_by_nodes(group, evaluation, "")
         gang = group.together.gang_of(record.key)
         self._binding.place(bound, record, row, evaluation, charge, now, gang)

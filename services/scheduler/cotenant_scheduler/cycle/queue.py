@@ -66,6 +66,7 @@ class EquivalenceClass:
         "_entries",
         "_head",
         "_late",
+        "admitted",
         "charge",
         "key",
         "live",
@@ -90,7 +91,9 @@ class EquivalenceClass:
         self.template: WaitingTemplate | None = None
         """Why its pods wait; None while that is unknown."""
         self.stamp: tuple[object, ...] | None = None
-        """The state of the nodes that the template describes; None if it describes something else."""
+        """What the template was made of; None if that is not known."""
+        self.admitted: tuple[tuple[int, int], Waiting | None] = ((-1, 0), None)
+        """Why its quota has no room for one more pod, None if it has; behind the quota's version for which that holds."""
         self.reported: WaitingTemplate | None = None
         """The template from which the waiting events of all pods of the class were last built."""
         self.next_due_us = 0

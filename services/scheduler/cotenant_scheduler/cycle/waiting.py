@@ -89,7 +89,10 @@ class WaitingPods:
         nomination: Nomination | None = None,
     ) -> WaitingTemplate:
         """Return why the pods of a class wait whose quota refused them."""
-        alike.stamp = None
+        known, stamp = alike.template, (waiting, self._nodes.count, quota_causes, nomination)
+        if known is not None and alike.stamp == stamp:
+            return known
+        alike.stamp = stamp
         priority = alike.charge.shape.priority
         waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=priority, nomination=nomination)
         return self._template(alike, waiting, quota_causes)

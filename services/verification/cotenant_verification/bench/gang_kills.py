@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log.contract import LOG, Reader
 from cotenant.log.nats.jetstream import JetStream
 from cotenant_verification.bench.stack import fleets, start_stack

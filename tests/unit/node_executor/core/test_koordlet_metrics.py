@@ -7,7 +7,7 @@ import json
 import msgspec
 from msgspec.structs import replace
 
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.koordlet_metrics import METRICS
 from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.network import tc, terway
 from cotenant_node_executor.strategies.network.bandwidth import bandwidth
 from cotenant_node_executor.strategies.situation import Situation

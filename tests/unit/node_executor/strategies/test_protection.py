@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
-from cotenant.events.resources import CpuIdentity, NodeSLORendered
+from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.cpu.protection import realtime, spread
 from cotenant_node_executor.strategies.cpu.protection.classes import protected

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant.model.quantities import QuantityError, parse_value
 from cotenant_node_executor.strategies.pod_view import PodView

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cotenant.events.execution import Execution
+from cotenant.events.node.execution import Execution
 from cotenant.log.contract import EXECUTION
 from cotenant.log.nats.log import connect
 from cotenant_console.api.client import ApiError, Document, UnreachableError

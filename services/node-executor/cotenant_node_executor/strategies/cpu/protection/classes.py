@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.cpu.identity.idle import idle_rule
 from cotenant_node_executor.strategies.cpu.identity.strategy import effective_identity
 from cotenant_node_executor.strategies.pod_view import PodView
