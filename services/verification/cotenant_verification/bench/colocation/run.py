@@ -64,7 +64,7 @@ class Options(Struct, frozen=True):
 async def run(options: Options, say: Callable[[str], None]) -> list[CaseFigures]:
     """Run the cases one after the other. Raises BenchError."""
     try:
-        with Ground() as ground:
+        with Ground(realtime=options.protection == "realtime") as ground:
             async with asyncio.timeout(options.longest), Exchange() as exchange:
                 folder = ground.folder / "data"
                 folder.mkdir()
