@@ -22,11 +22,17 @@ NUMA = " ".join(
     f"-object memory-backend-ram,id=ram{node},size=256M -numa node,nodeid={node},cpus={node},memdev=ram{node}"
     for node in range(NUMA_NODES)
 )
+DISTANCES = " ".join(
+    f"-numa dist,src={one},dst={other},val={21 if one // 2 == other // 2 else 31}"
+    for one in range(NUMA_NODES)
+    for other in range(one + 1, NUMA_NODES)
+)
+"""Two nodes a socket."""
 LAYOUTS = {
     "plain": {"NUMA_NODES": "1"},
     "systemd": {
         "SYSTEMD": "1",
-        "GUEST_ARGS": f"-smp 4,sockets=2,cores=2,threads=1 {NUMA} -numa dist,src=0,dst=3,val=31",
+        "GUEST_ARGS": f"-smp 4,sockets=2,cores=2,threads=1 {NUMA} {DISTANCES}",
         "NUMA_NODES": str(NUMA_NODES),
     },
 }

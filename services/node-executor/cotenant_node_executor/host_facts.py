@@ -62,16 +62,6 @@ def host_facts(
     )
 
 
-def default_route_device(proc: Path) -> str:
-    """Return the device of the IPv4 default route with the lowest metric; "" where there is none."""
-    try:
-        rows = [line.split() for line in (proc / "net/route").read_text(encoding="ascii").splitlines()[1:]]
-    except OSError:
-        return ""
-    routes = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
-    return min(routes)[1] if routes else ""
-
-
 def _kubelet_files(folder: Path) -> tuple[str | None, str | None]:
     """The texts of a kubelet's configuration and of its CPU manager's state; None for a file that cannot be read."""
     config, state = folder / "config.yaml", folder / "cpu_manager_state"
@@ -82,6 +72,16 @@ def _kubelet_files(folder: Path) -> tuple[str | None, str | None]:
         except OSError:
             found.append(None)
     return found[0], found[1]
+
+
+def default_route_device(proc: Path) -> str:
+    """Return the device of the IPv4 default route with the lowest metric; "" where there is none."""
+    try:
+        rows = [line.split() for line in (proc / "net/route").read_text(encoding="ascii").splitlines()[1:]]
+    except OSError:
+        return ""
+    routes = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
+    return min(routes)[1] if routes else ""
 
 
 def resctrl_facts(proc: Path, sys: Path) -> ResctrlFacts | None:

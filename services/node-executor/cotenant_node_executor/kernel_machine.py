@@ -24,9 +24,9 @@ from cotenant_node_executor.sampling.host_applications import application_direct
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.slow.readings import Asked
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import Look, Snapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads, ThreadSampler
-from cotenant_node_executor.sampling.urgency import Look, Urgency
+from cotenant_node_executor.sampling.urgency import Urgency
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.strategy import Reclaim

@@ -27,7 +27,7 @@ from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, Runtime
-from cotenant_node_executor.sampling.urgency import Look
+from cotenant_node_executor.sampling.snapshot import Look
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.strategy import Reclaim
 from cotenant_node_executor.targets.interface import Reclaimed, WriteReport

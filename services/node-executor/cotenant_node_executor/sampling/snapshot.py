@@ -75,3 +75,10 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
     tiers: dict[str, GroupUsage]  # "burstable", "besteffort" where the directory exists
     host_applications: dict[str, HostApplicationUsage] = {}
     skipped: tuple[Skipped, ...] = ()  # groups that vanished or could not be read in this round
+
+
+class Look(msgspec.Struct, frozen=True):
+    """`cycle`: a cycle should run now. `again`: seconds until the next look, None: when something fires."""
+
+    cycle: bool = False
+    again: float | None = None

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct
-
 from cotenant_node_executor.sampling.pressure_triggers import PressureTriggers, Trigger
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import Look, Snapshot
 from cotenant_node_executor.sampling.spikes import BESTEFFORT, BURSTABLE, Spikes
 from cotenant_node_executor.targets.interface import CgroupDriver, Stat
 
@@ -27,13 +25,6 @@ CPU_TRIGGER = Trigger(stall_us=5_000, window_us=WINDOW_US)
 MEMORY_TRIGGER = Trigger(stall_us=25_000, window_us=WINDOW_US)
 NODE_MEMORY = Path("/proc/pressure/memory")
 SAMPLE_AFTER_NS = 200_000_000
-
-
-class Look(Struct, frozen=True):
-    """`cycle`: a cycle should run now. `again`: seconds until the next look, None: when something fires."""
-
-    cycle: bool = False
-    again: float | None = None
 
 
 class Urgency:

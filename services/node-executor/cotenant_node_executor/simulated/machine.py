@@ -21,8 +21,7 @@ from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.sampling.slow.readings import COLLECTORS, MachineFacts
-from cotenant_node_executor.sampling.snapshot import Snapshot
-from cotenant_node_executor.sampling.urgency import Look
+from cotenant_node_executor.sampling.snapshot import Look, Snapshot
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.simulated.containers import SimulatedRuntime
 from cotenant_node_executor.simulated.files import SIMULATED_KNOBS, SimulatedFiles
