@@ -59,17 +59,19 @@ def test_a_service_is_measured_alone_beside_and_without_control(tmp_path: Path) 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_or_killed_run_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     tmp_path.chmod(0o755)
-    process = bench(tmp_path, "--case", "fork", "--pairs", "1", "--seconds", "600")
+    process = bench(tmp_path, "--case", "fork", "--pairs", "1", "--seconds", "10")
 
     def bombed() -> bool:
         assert process.poll() is None, process.communicate()
         own = own_groups(tmp_path)
         return any("neighbour.py fork" in line for line in processes_naming(str(tmp_path))) and bool(own)
 
-    wait_for("a pod to be a fork bomb", bombed, LIMIT_SECONDS)
-    own = own_groups(tmp_path)
-    process.send_signal(number)
-    process.communicate(timeout=LIMIT_SECONDS)
+    try:
+        wait_for("a pod to be a fork bomb", bombed, LIMIT_SECONDS)
+        own = own_groups(tmp_path)
+    finally:
+        process.send_signal(number)
+        process.communicate(timeout=LIMIT_SECONDS)
     wait_for("everything to be removed", lambda: list(tmp_path.iterdir()) == [], LIMIT_SECONDS)
     assert not [group for group in own if group.exists()]
     assert processes_naming(str(tmp_path)) == []

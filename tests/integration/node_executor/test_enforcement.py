@@ -200,8 +200,7 @@ async def test_without_group_identity_batch_pods_become_idle_and_services_get_ra
     await harness.running("service")
     tree = {
         (f"besteffort/pod{batch}", Knob.CPU_IDLE): 1,
-        ("besteffort", Knob.CPU_IDLE): 0,
-        ("besteffort", Knob.CPU_SHARES): 2,
+        ("besteffort", Knob.CPU_IDLE): 1,
         (f"burstable/pod{service}", Knob.CPU_SHARES): 262144,
         ("burstable", Knob.CPU_SHARES): 262144,
     }
@@ -211,6 +210,8 @@ async def test_without_group_identity_batch_pods_become_idle_and_services_get_ra
     pod = f"besteffort/pod{batch}"
     await harness.wait("no longer idle", lambda: harness.value(pod, Knob.CPU_IDLE) == "0")
     await harness.wait("its shares are its requests again", lambda: harness.number(pod, Knob.CPU_SHARES) == about(512))
+    await harness.wait("nor is the directory", lambda: harness.value("besteffort", Knob.CPU_IDLE) == "0")
+    await harness.wait("which has its shares", lambda: harness.number("besteffort", Knob.CPU_SHARES) == about(2))
 
 
 async def test_where_control_groups_may_not_be_written_a_sandbox_is_used_and_said_plainly(harness: Harness) -> None:

@@ -17,7 +17,10 @@ from cotenant_node_executor.targets.address import Knob
 from tests.integration.node_executor.executor_harness import NODE, WAIT_SECONDS, Harness, alive, pod_manifest
 from tests.integration.node_executor.test_enforcement import CPUS, batch_pod
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a real control group subtree")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a real control group subtree"),
+    pytest.mark.xdist_group("realtime"),  # a machine has one budget for real-time groups
+]
 
 CPU_TREE = Path("/sys/fs/cgroup/cpu")
 needs_budgets = pytest.mark.skipif(
@@ -79,7 +82,10 @@ async def real_time(harness: Harness, script: str) -> str:
     """Run a pod in the real-time class."""
     harness.start()
     await harness.wait("the executor is there", harness.statuses)
-    (CPU_TREE / harness.base / "cpu.rt_runtime_us").write_text(str(BASE_US))
+    try:
+        (CPU_TREE / harness.base / "cpu.rt_runtime_us").write_text(str(BASE_US))
+    except OSError as error:
+        pytest.skip(f"another subtree of this machine has the budget for real-time groups: {error}")
     await protect(harness)
     uid = await harness.place(latency_sensitive("service", script, "realtime"))
     await harness.running("service")
@@ -184,5 +190,5 @@ async def test_directories_above_that_give_no_budget_are_named(harness: Harness)
     await protect(harness)
     uid = await harness.place(latency_sensitive("service", LIGHT, "realtime"))
     await harness.running("service")
-    await harness.wait("it is said", lambda: says(harness, "refusals", "rt_runtime_us"))
+    await harness.wait("it is said", lambda: says(harness, "refusals", "the directories above give less"))
     assert classes(harness, uid) == {os.SCHED_OTHER}

@@ -484,6 +484,12 @@ def test_a_rejected_slo_section_leaves_the_others_in_force(bench: Bench) -> None
     assert bench.slo().be_identity.enable
 
 
+def test_the_class_by_which_services_are_protected_reaches_the_node(bench: Bench) -> None:
+    bench.configure(resource_qos_config='{"clusterStrategy": {"lsClass": {"cpuQOS": {"cpuClass": "realtime"}}}}')
+    bench.decide()
+    assert b'"cpuClass":"realtime"' in bytes(bench.slo().spec)
+
+
 # -- the fold ------------------------------------------------------------------------------------------------------
 
 

@@ -117,7 +117,7 @@ def test_all_lose_it_once_they_used_together_what_they_may_for_a_second(tmp_path
 
 
 def test_one_that_spends_its_own_budget_loses_it_alone(tmp_path: Path, asked: dict[str, str]) -> None:
-    groups = {"a": (Group(tmp_path / "a"), 0.4), "b": (Group(tmp_path / "b"), 0.1)}
+    groups = {"a": (Group(tmp_path / "a"), 0.41), "b": (Group(tmp_path / "b"), 0.1)}
     after, found = run(Guard(0.0), groups, 0.0, 30.0)
     assert after == pytest.approx(10.0, abs=0.5)
     assert set(found) == {"a"}

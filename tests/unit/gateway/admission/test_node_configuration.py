@@ -111,6 +111,11 @@ def warnings(document: object) -> tuple[str, ...]:
         ("resource-qos-config", {"clusterStrategy": {"policies": {"cpuPolicy": "x"}}}, "clusterStrategy.policies.cpuPolicy"),
         (
             "resource-qos-config",
+            {"clusterStrategy": {"lsClass": {"cpuQOS": {"cpuClass": "rt"}}}},
+            "clusterStrategy.lsClass.cpuQOS.cpuClass",
+        ),
+        (
+            "resource-qos-config",
             {"clusterStrategy": {"beClass": {"blkioQOS": {"blocks": [{"ioCfg": {"readIOPS": "many"}}]}}}},
             "clusterStrategy.beClass.blkioQOS.blocks[0].ioCfg.readIOPS",
         ),

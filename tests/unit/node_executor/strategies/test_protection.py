@@ -285,7 +285,11 @@ def test_a_guard_that_refuses_is_a_problem_and_nothing_is_asked_for_meanwhile() 
     refused = realtime.decide(seen([pod], of=of, at=2, state=RealtimeState(refused="no budget")), memory)
     assert refused.problems == ("the real-time class: no budget",)
     assert values(refused) == {(RealtimeThreads(group("a")), RealtimeAttribute.CLASS): "fair"}
-    assert values(realtime.decide(seen([pod], of=of, at=70), refused.memory))
+    state = RealtimeState(refused="no budget")
+    waits = realtime.decide(seen([pod], of=of, at=61, state=state), refused.memory)
+    assert (waits.values, waits.problems) == ({}, refused.problems)
+    again = values(realtime.decide(seen([pod], of=of, at=63, state=state), waits.memory))
+    assert again[RealtimeThreads(group("a")), RealtimeAttribute.CLASS] == "realtime"
 
 
 def test_the_first_decision_after_a_start_takes_budgets_back_that_nobody_asks_for() -> None:

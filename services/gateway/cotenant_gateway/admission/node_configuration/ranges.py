@@ -139,7 +139,13 @@ _IO = {
 _BLOCK = members_of({"name": text, "type": one_of("device", "volumegroup", "podvolume"), "ioCfg": members_of(_IO)})
 _CLASS = Rules(
     within={
-        "cpuQOS": Rules({"enable": flag, "groupIdentity": whole(-1, 2), "schedIdle": _SWITCH, "coreExpeller": flag}),
+        "cpuQOS": Rules({
+            "enable": flag,
+            "groupIdentity": whole(-1, 2),
+            "schedIdle": _SWITCH,
+            "coreExpeller": flag,
+            "cpuClass": one_of("none", "fair", "realtime"),
+        }),
         "resctrlQOS": Rules(
             {"enable": flag, "mbaPercent": _PERCENT}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
         ),

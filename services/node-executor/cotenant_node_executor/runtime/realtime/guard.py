@@ -33,7 +33,7 @@ PROMOTE_SECONDS = 0.2
 """How soon new threads get the class."""
 WINDOW_NS = 1_000_000_000
 BUDGET_NS = 10_000_000_000
-OVERLOAD, SPENT = 0.95, 0.8
+OVERLOAD, SPENT = 0.95, 0.95
 HUNG_SECONDS = 5.0
 ROUNDS = 50
 """Of looking for threads that were started while their group was being demoted."""

@@ -79,16 +79,16 @@ class GuardLink:
     def class_of(self, group: str) -> str | None:
         """The class that was last asked for; None where the group is gone."""
         if not self._driver.exists(group):
-            self._wanted.pop(group, None)
-            self._taken.pop(group, None)
             return None
         return REALTIME if group in self._wanted else FAIR
 
     def give(self, group: str) -> None:
         """Have the group's threads be real-time."""
-        self._refused = ""
         self._taken.pop(group, None)
         self._wanted[group] = None
+        if self._refused:
+            self._taken[group] = self._refused
+            return
         if self._process is None:
             self._start()
         self._tell()
@@ -104,12 +104,15 @@ class GuardLink:
         """Before budgets are written: no thread of a group that is not kept is real-time, so that budgets can be lowered; the
         directories above give enough to those that are kept. The class that was asked for stays on record until somebody asks
         for another."""
+        self._forget_gone()
         leaving = [group for group in self._wanted if group not in kept and group not in self._taken]
         if leaving:
             self._taken.update(dict.fromkeys(leaving, "not asked for any more"))
             self._tell()
             for group in leaving:
                 demote(self._directories(group))
+        if kept - self._wanted.keys():
+            self._refused = ""
         if kept:
             self._raise_family()
         elif self._process is not None:
@@ -123,7 +126,7 @@ class GuardLink:
         family = path.parent.parent / path.name
         try:
             present = family.read_text(encoding="ascii").strip()
-            if int(present) < SUBTREE_US:
+            if 0 <= int(present) < SUBTREE_US:
                 family.write_text(str(SUBTREE_US), encoding="ascii")
                 self._family_us = present
         except FileNotFoundError:
@@ -133,6 +136,7 @@ class GuardLink:
 
     def beat(self) -> None:
         """Once a cycle: tell the guard what to guard, and read what it did."""
+        self._forget_gone()
         if self._process is None:
             if not self._wanted:
                 self._lower_family()
@@ -151,6 +155,12 @@ class GuardLink:
             demote(self._directories(group))
         self._wanted.clear()
         self._lower_family()
+
+    def _forget_gone(self) -> None:
+        """Groups that are gone have no part of the budget any more."""
+        for group in [group for group in self._wanted if not self._driver.exists(group)]:
+            del self._wanted[group]
+            self._taken.pop(group, None)
 
     def _directories(self, group: str) -> list[str]:
         path = self._driver.path(group, Knob.CPU_SHARES)

@@ -34,7 +34,9 @@ END_SECONDS = cleanup.UP_SECONDS + cleanup.KILL_SECONDS + 10.0
 class Ground:
     """Use as a context."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, realtime: bool = False) -> None:
+        """`realtime`: the group gets most of the machine's budget for real-time groups, where the kernel has one."""
+        self._realtime = realtime
         self.folder = Path(tempfile.mkdtemp(prefix=cleanup.PREFIX))
         self.base = self.folder.name
         self.service, self.neighbour = (self._copied(name) for name in ("service.py", "neighbour.py"))
@@ -64,8 +66,11 @@ class Ground:
             self._driver.create(FLAT)
             self._limit(Knob.MEMORY_LIMIT, MEMORY_BYTES)
             self._limit(Knob.PIDS_MAX, MOST_PROCESSES)
-            with contextlib.suppress(OSError):  # kernels without bandwidth for real-time groups have no such file
-                self._limit(Knob.CPU_RT_RUNTIME, RT_RUNTIME_US)
+            if self._realtime:
+                self._give_budget()
+        except BenchError:
+            self.close()
+            raise
         except OSError as error:
             self.close()
             raise BenchError(f"control groups cannot be made here ({error}): run it as root") from error
@@ -83,6 +88,15 @@ class Ground:
                 return
             raise BenchError(f"this machine cannot limit {knob.value}: hogs and fork bombs would harm it")
         (own.parents[2] / own.name).write_text(str(value), encoding="ascii")
+
+    def _give_budget(self) -> None:
+        try:
+            self._limit(Knob.CPU_RT_RUNTIME, RT_RUNTIME_US)
+        except FileNotFoundError:  # this kernel has no budgets for real-time groups
+            return
+        except OSError as error:
+            text = f"another control group has the machine's budget for real-time groups ({error.strerror})"
+            raise BenchError(f"{text}: end what is real-time there, or leave out --class realtime") from error
 
     @property
     def environment(self) -> dict[str, str]:

@@ -64,12 +64,14 @@ class Options(Struct, frozen=True):
 async def run(options: Options, say: Callable[[str], None]) -> list[CaseFigures]:
     """Run the cases one after the other. Raises BenchError."""
     try:
-        with Ground() as ground:
+        with Ground(realtime=options.protection == "realtime") as ground:
             async with asyncio.timeout(options.longest), Exchange() as exchange:
                 folder = ground.folder / "data"
                 folder.mkdir()
                 say("starting the stack")
-                async with stack(folder, 0, environment=ground.environment, started=ground.watch_stack) as (_, gateway):
+                flags = ("--allow-root-pods",) if ground.interpreter.user == 0 else ()
+                own = stack(folder, 0, flags=flags, environment=ground.environment, started=ground.watch_stack)
+                async with own as (_, gateway):
                     pods = Pods(gateway, ground.interpreter)
                     await pods.prepare({"cpuClass": options.protection})
                     async with _executor(folder) as executor:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 from cotenant_console.api.credentials import Server
@@ -33,12 +33,13 @@ async def stack(
     nodes: int,
     *,
     nats_tls: bool = True,
+    flags: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     started: Callable[[int], None] = lambda _pid: None,
 ) -> AsyncIterator[tuple[subprocess.Popen[bytes], Server]]:
-    """Start `cotenant up` on a folder and wait until it is ready; stop it as Ctrl-C would. `environment`: of its services, this
-    process's where None; `started` gets its process id."""
-    process = _start(folder, nodes, nats_tls, environment)
+    """Start `cotenant up` on a folder and wait until it is ready; stop it as Ctrl-C would. `flags`: further ones of
+    the command; `environment`: of its services, this process's where None; `started` gets its process id."""
+    process = _start(folder, nodes, (*flags, "--nats-tls" if nats_tls else "--no-nats-tls"), environment)
     try:
         started(process.pid)
         deadline = time.monotonic() + READY_SECONDS
@@ -52,9 +53,10 @@ async def stack(
         await asyncio.to_thread(_ended, process)
 
 
-def _start(folder: Path, nodes: int, nats_tls: bool, environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
-    tls = "--nats-tls" if nats_tls else "--no-nats-tls"
-    command = [CONSOLE, "up", "--data", str(folder), "--nodes", str(nodes), tls]
+def _start(
+    folder: Path, nodes: int, flags: Sequence[str], environment: Mapping[str, str] | None
+) -> subprocess.Popen[bytes]:
+    command = [CONSOLE, "up", "--data", str(folder), "--nodes", str(nodes), *flags]
     with (folder.parent / "up.log").open("ab") as out:
         return subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
 

@@ -4,9 +4,9 @@ In: the situation, or a pod's shape; applies on kernels without group identity. 
 gives way (-1) and 0 for every other; shares of groups with a latency-sensitive identity (1, 2) multiplied by one factor a
 level, so that the largest reaches the kernel's maximum and their ratios stay.
 
-Only pods become idle, never a class directory: while cpu.idle is 1 the kernel refuses every write of cpu.shares (EINVAL),
-and another strategy writes the directory's shares. Measured on a mainline kernel: next to saturating batch work, cpu.idle
-reduces a service's p99 from 1.96 to 1.20 times its p99 on an idle node.
+Only pods become idle here. The best-effort directory as a whole is `spread`'s: while cpu.idle is 1 the kernel refuses every
+write of cpu.shares (EINVAL), so the composer leaves out its shares then. Measured on a mainline kernel: next to saturating
+batch work, cpu.idle reduces a service's p99 from 1.96 to 1.20 times its p99 on an idle node.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     now = situation.snapshot.monotonic_ns if situation.snapshot is not None else 0
     problems = list(found.problems) if found is not None else []
     refused_until, refused = before.refused_until, before.refused
-    if situation.realtime.refused:
+    if situation.realtime.refused and before.groups:
         refused_until, refused = now + COOL_DOWN_NS, situation.realtime.refused
     waiting = {group: each for group, each in before.waiting.items() if each[0] > now and group in situation.pods}
     for group, why in situation.realtime.taken.items():
