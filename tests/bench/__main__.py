@@ -11,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 LIMIT_SECONDS = 600
-WHEN_NAMED = {"year": 3600}
+WHEN_NAMED = {"year": 3600, "overcommitment": 1800}
 """With their limits in seconds."""
 
 

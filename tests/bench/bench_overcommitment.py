@@ -36,6 +36,8 @@ TOGETHER = 7
 """Metrics of one batch, as metrics-ingest stores what is due together: a hundred batches a second."""
 IN_FLIGHT = 16
 SETTLED_SECONDS = 120.0
+LOADED_SECONDS = 900.0
+"""300,000 placements are written and loaded."""
 CONFIG = object_subject("", "configmaps", "koordinator-system", "slo-controller-config")
 CAPACITY = {"cpu": "64", "memory": "256Gi"}
 PODS_CPU, PODS_MEMORY = 1000, 2 << 30
@@ -104,7 +106,7 @@ async def measure() -> None:
         reader = await log.follow(LOG, ("node.*.resources",))
         reader.loaded()
         testbed.start_module(SERVICE, "cotenant_batch_resource_calculator", "--nats", testbed.url, "--http-port", "-1")
-        seen = await read(reader, NODES)
+        seen = await read(reader, NODES, LOADED_SECONDS)
         before = testbed.cpu_seconds()[SERVICE]
         began = time.perf_counter()
         assert isinstance(await log.append([Write(event=configuration(80))]), Stored)
@@ -122,12 +124,12 @@ async def measure() -> None:
         await reader.close()
 
 
-async def read(reader: NatsReader, count: int) -> set[str]:
+async def read(reader: NatsReader, count: int, seconds: float = SETTLED_SECONDS) -> set[str]:
     """Read until so many nodes have a new event."""
     seen: set[str] = set()
-    deadline = time.perf_counter() + SETTLED_SECONDS
+    deadline = time.perf_counter() + seconds
     while len(seen) < count:
-        assert time.perf_counter() < deadline, f"only {len(seen)} of {count} nodes after {SETTLED_SECONDS:.0f} s"
+        assert time.perf_counter() < deadline, f"only {len(seen)} of {count} nodes after {seconds:.0f} s"
         for event in await reader.pull(MAX_BATCH, 1.0):
             assert isinstance(event.data, NodeResources)
             seen.add(event.data.node)
