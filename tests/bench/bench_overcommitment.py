@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 import uvloop
 
 from cotenant.events import Event, NodeMetricComputed, NodeResources, Placement
-from cotenant.events.metrics import PodMetric, Usage
+from cotenant.events.node.metrics import PodMetric, Usage
 from cotenant.log.contract import LOG, MAX_BATCH, Stored, Write
 from cotenant.log.nats.log import NatsLog
 from cotenant.log.nats.reader import NatsReader

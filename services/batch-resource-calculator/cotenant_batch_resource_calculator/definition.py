@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from cotenant.engine.definition import Definition, Question
 from cotenant.events.envelope import Event
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
 from cotenant_batch_resource_calculator.gauges import GAUGES
 from cotenant_batch_resource_calculator.trial import effect_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.events.resources import NodeResources, NodeRisk
+from cotenant.events.node.resources import NodeResources, NodeRisk
 from cotenant_batch_resource_calculator.formulas.normalization import ratio_moved
 from cotenant_batch_resource_calculator.formulas.synchronise import any_differs
 

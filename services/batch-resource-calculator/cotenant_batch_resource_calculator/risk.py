@@ -21,8 +21,8 @@ from collections import Counter
 
 import msgspec
 
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.resources import NodeResources, NodeRisk
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources, NodeRisk
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy, is_reclaimed
 from cotenant_batch_resource_calculator.formulas.risk_budget import (

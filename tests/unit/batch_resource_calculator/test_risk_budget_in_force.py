@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.events import NodeResources
-from cotenant.events.metrics import AggregatedUsage, NodeMetricComputed, PodMetric
-from cotenant.events.resources import NodeRisk
+from cotenant.events.node.metrics import AggregatedUsage, NodeMetricComputed, PodMetric
+from cotenant.events.node.resources import NodeRisk
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator

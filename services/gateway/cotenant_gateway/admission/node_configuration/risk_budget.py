@@ -1,7 +1,8 @@
-"""`extensions.riskBudget` of a colocation strategy: how many node-hours may break, in the place of a bare CPU threshold.
+"""Extensions of a colocation strategy: `riskBudget`, how many node-hours may break, in the place of a bare CPU threshold; and
+`forecast`, by what the peak of services is predicted.
 
-In: the extensions of a strategy as JSON values. Out: field errors, by the bounds of batch-resource-calculator, which rejects
-the section for the same reasons. Extensions of other names are carried as they are.
+In: the extensions as JSON values. Out: field errors; those of the budget by the bounds of batch-resource-calculator, which
+rejects the section for the same reasons. Extensions of other names are carried as they are.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from math import isfinite
 
 from cotenant.api.validation.fields import FieldError, invalid, wrong_type
-from cotenant_gateway.admission.node_configuration.values import Json, mapping, member, members_of, shown, whole
+from cotenant_gateway.admission.node_configuration.values import Json, mapping, member, members_of, one_of, shown, whole
 
 EXTENSION = "riskBudget"
+FORECAST = "forecast"
 LOWEST_PERCENT, HIGHEST_PERCENT = 40, 95
 """Of a budget that does not say."""
 MOST_LEAST_HOURS = 512
@@ -26,6 +28,7 @@ def _tenths(field: str, value: Json) -> list[FieldError]:
     return []
 
 
+_forecast = one_of("histogram", "timeOfDay")
 _MEMBERS = members_of(
     {
         "brokenPercent": _tenths,
@@ -37,8 +40,10 @@ _MEMBERS = members_of(
 
 
 def extensions(field: str, value: Json) -> list[FieldError]:
-    """The extensions of a strategy, of which the risk budget has rules."""
+    """The extensions of a strategy, of which the risk budget and the forecast have rules."""
     found = mapping(field, value)
+    if isinstance(value, dict) and value.get(FORECAST) is not None:
+        found += _forecast(f"{field}.{FORECAST}", value[FORECAST])
     budget = value.get(EXTENSION) if isinstance(value, dict) else None
     if found or budget is None:
         return found
