@@ -317,6 +317,15 @@ def yarn_forgotten(right: Function) -> Function:
     return lambda foreign, **known: right(foreign=Amounts(), **known)
 
 
+def requests_lent(right: Function) -> Function:
+    """Mid lends everything that is unused, whatever services may still need of their requests."""
+
+    def wrong(*, capacity: Amounts, prod_reclaimable: Amounts, **known: Any) -> Any:
+        return right(capacity=capacity, prod_reclaimable=capacity, **known)
+
+    return wrong
+
+
 def kept_after_refusal(_: Function) -> Function:
     """What was decided behind a batch that is refused is kept,"""
 
@@ -815,6 +824,7 @@ MUTANTS = (
         faults=MOVES,
     ),
     Mutant("the_arbiter_ignores_the_workload_limit", ((budgets, "per_workload", no_refusal),), (6,), faults=MOVES),
+    Mutant("mid_lends_what_services_request", ((batch_evaluation, "calculate_mid", requests_lent),), (4,)),
     Mutant("yarn_capacity_is_lent_twice", ((batch_situations, "Situation", yarn_forgotten),), (4,), (2, 4, 6)),
     Mutant(
         "a_pipelined_decision_is_kept_after_a_refusal",

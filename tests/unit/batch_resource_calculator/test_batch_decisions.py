@@ -13,6 +13,7 @@ from cotenant.events.node.metrics import HostApplicationMetric, Usage
 from cotenant.events.node.runs import RunPhase
 from cotenant.model.subjects import executor_subject, node_subject, object_subject, resources_subject
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
+from cotenant_batch_resource_calculator.definition import is_urgent
 from tests.builders import encoded, pod_document
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import (
     CONFIG_SUBJECT,
@@ -578,3 +579,22 @@ def test_an_unreadable_node_object_stops_nothing(bench: Bench) -> None:
     bench.decide()
     assert bench.resources().reason == "UnknownCapacity"
     assert "cannot be read" in bench.resources().message
+
+
+def test_what_a_metric_changes_is_stored_at_once_and_what_a_starting_pod_changes_may_wait() -> None:
+    bench = Bench()
+
+    def urgent() -> list[bool]:
+        found = [is_urgent(event) for event in bench.core.decide(NOON) if isinstance(event.data, NodeResources)]
+        bench.decide()
+        return found
+
+    bench.configure()
+    bench.node()
+    assert urgent() == [False]
+    bench.metric(system=used(1, 1))
+    assert urgent() == [True]
+    bench.place("web", cpu="40", memory="1Gi")
+    assert urgent() == [False]
+    bench.configure('{"enable": true, "cpuReclaimThresholdPercent": 80}')
+    assert urgent() == [False]

@@ -9,7 +9,7 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration
-from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.yarn import YarnNode
 from cotenant.events.placements import Placement
@@ -27,6 +27,7 @@ LENT = ("koord-batch", "koord-free")
 
 class _Strategy(msgspec.Struct, rename="camel"):
     degrade_time_minutes: int | None = None
+    mid_unallocated_percent: int | None = None
 
 
 def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
@@ -65,6 +66,37 @@ def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
             f"{event.ref} offers {data.batch_cpu_milli}m of {data.node}: capacity {terms['capacity'].cpu_milli} - margin "
             f"{terms['margin'].cpu_milli} - system {taken} - services {services} - YARN {foreign} is {most}"
         )
+
+
+def mid_leaves_services_their_requests(view: LogView, event: Event) -> Wrong:
+    """What a node offers to mid pods is at most what its services are predicted not to need of their requests, within what
+    nobody uses, by the metric that the event names, and the configured share of what nobody requested: mid takes no service
+    below its request. A static amount is the operator's.
+    """
+    data = event.data
+    if not isinstance(data, NodeResources) or event.tombstone or data.withdrawn:
+        return
+    terms = {term.name: term for term in data.terms}
+    if "mid-prod-reclaimable" not in terms or "capacity" not in terms:
+        return
+    metric = _metric_of(view, event, terms["mid-prod-reclaimable"].source)
+    predicted = metric.prod_reclaimable if metric is not None else None
+    used = metric.node_usage if metric is not None else Usage()
+    share = msgspec.json.decode(data.strategy, type=_Strategy).mid_unallocated_percent or 0
+    capacity, unallocated = terms["capacity"], terms["mid-unallocated"]
+    figures = (
+        ("mid-cpu", data.mid_cpu_milli, predicted and predicted.cpu_milli, capacity.cpu_milli - used.cpu_milli,
+         unallocated.cpu_milli),
+        ("mid-memory", data.mid_memory_bytes, predicted and predicted.memory_bytes, capacity.memory_bytes - used.memory_bytes,
+         unallocated.memory_bytes),
+    )
+    for name, offered, reclaimable, unused, nobodys in figures:
+        most = max(0, min(reclaimable or 0, unused)) + max(0, nobodys) * share // 100
+        if offered > most:
+            yield event.subject, (
+                f"{event.ref} offers {name} {offered} of {data.node}: services are predicted not to need {reclaimable or 0}, "
+                f"{unused} is unused, and {share} % of {nobodys} is nobody's"
+            )
 
 
 def metrics_follow_the_time_of_the_log(_: LogView, event: Event) -> Wrong:

@@ -38,7 +38,11 @@ PROMISES: tuple[Invariant, ...] = (
         on_commit=(q.admitted_pods_fit_their_quota, q.runtimes_add_up),
         at_rest=(q.shares_are_fair,),
     ),
-    Invariant(number=4, name="batch_follows_from_its_samples", on_event=(m.batch_follows_from_its_samples,)),
+    Invariant(
+        number=4,
+        name="batch_follows_from_its_samples",
+        on_event=(m.batch_follows_from_its_samples, m.mid_leaves_services_their_requests),
+    ),
     Invariant(
         number=5,
         name="stale_metrics_are_not_acted_on",

@@ -1,0 +1,182 @@
+"""What overcommitment of 10,000 nodes takes, through the service as a process and a nats-server with fsync.
+
+* recomputed: from a change of the ConfigMap `slo-controller-config` that changes every node's figures until the last node's
+  resources event is read; its share that is the service's own CPU time;
+* lent: 700 nodes a second get a new NodeMetric; from the metric's write until its resources event is read, median and p99.
+
+30 prod pods a node. Every metric moves the node's figures by more than the dead band. Run it alone, on an idle machine:
+`python -m tests.bench.bench_overcommitment`. COTENANT_BENCH_NODES and COTENANT_BENCH_RATE set another number of nodes and of
+metrics a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import uvloop
+
+from cotenant.events import Event, NodeMetricComputed, NodeResources, Placement
+from cotenant.events.node.metrics import PodMetric, Usage
+from cotenant.log.contract import LOG, MAX_BATCH, Stored, Write
+from cotenant.log.nats.log import NatsLog
+from cotenant.log.nats.reader import NatsReader
+from cotenant.model.subjects import metrics_subject, node_subject, object_subject, placement_subject
+from cotenant_verification.bench.testbed import Testbed
+from tests.builders import encoded, node_document, pod_document, stored
+
+NODES = int(os.environ.get("COTENANT_BENCH_NODES", "10000"))
+PODS = 30
+RATE = int(os.environ.get("COTENANT_BENCH_RATE", "700"))
+SECONDS = 15
+TOGETHER = 7
+"""Metrics of one batch, as metrics-ingest stores what is due together: a hundred batches a second."""
+IN_FLIGHT = 16
+SETTLED_SECONDS = 120.0
+LOADED_SECONDS = 900.0
+"""300,000 placements are written and loaded."""
+CONFIG = object_subject("", "configmaps", "koordinator-system", "slo-controller-config")
+CAPACITY = {"cpu": "64", "memory": "256Gi"}
+PODS_CPU, PODS_MEMORY = 1000, 2 << 30
+SERVICE = "batch-resource-calculator"
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05}"
+
+
+def configuration(percent: int) -> Event:
+    text = f'{{"enable": true, "cpuReclaimThresholdPercent": {percent}}}'
+    document = {"metadata": {"name": "slo-controller-config"}, "data": {"colocation-config": text}}
+    return Event(subject=CONFIG, data=stored(document))
+
+
+def metric(number: int, cpu_milli: int) -> Event:
+    """A node's report: its pods use so much together."""
+    name, now = node_name(number), datetime.now(UTC)
+    pods = tuple(
+        PodMetric(
+            namespace="default",
+            name=f"{name}-{pod}",
+            uid=f"{name}-{pod}",
+            priority="koord-prod",
+            qos="LS",
+            usage=Usage(cpu_milli=cpu_milli // PODS, memory_bytes=PODS_MEMORY),
+        )
+        for pod in range(PODS)
+    )
+    data = NodeMetricComputed(
+        node=name,
+        update_time=now,
+        node_usage=Usage(cpu_milli=cpu_milli + 500, memory_bytes=PODS * PODS_MEMORY + (1 << 30)),
+        system_usage=Usage(cpu_milli=500, memory_bytes=1 << 30),
+        pods=pods,
+    )
+    return Event(subject=metrics_subject(name), data=data)
+
+
+def facts() -> Iterator[Event]:
+    """Everything that a load reads: nodes, their pods, a report of each."""
+    yield configuration(60)
+    requests = {"cpu": f"{PODS_CPU}m", "memory": str(PODS_MEMORY)}
+    manifest = encoded(pod_document("web", labels={"koordinator.sh/qosClass": "LS"}, requests=requests))
+    for number in range(NODES):
+        name = node_name(number)
+        yield Event(subject=node_subject(name), data=stored(node_document(name, capacity=CAPACITY, allocatable=CAPACITY)))
+        for pod in range(PODS):
+            own = f"{name}-{pod}"
+            placed = Placement(node=name, namespace="default", name=own, uid=own, pod=manifest)
+            yield Event(subject=placement_subject(name, "default", own), data=placed)
+        yield metric(number, 10_000)
+
+
+async def measure() -> None:
+    """Print one line a figure."""
+    async with Testbed() as testbed:
+        log, batch = testbed.log, list[Write]()
+        for event in facts():
+            batch.append(Write(event=event))
+            if len(batch) == MAX_BATCH:
+                assert isinstance(await log.append(batch), Stored)
+                batch = []
+        assert isinstance(await log.append(batch), Stored)
+        reader = await log.follow(LOG, ("node.*.resources",))
+        reader.loaded()
+        testbed.start_module(SERVICE, "cotenant_batch_resource_calculator", "--nats", testbed.url, "--http-port", "-1")
+        seen = await read(reader, NODES, LOADED_SECONDS)
+        before = testbed.cpu_seconds()[SERVICE]
+        began = time.perf_counter()
+        assert isinstance(await log.append([Write(event=configuration(80))]), Stored)
+        assert await read(reader, NODES) == seen
+        print(f"overcommitment_recomputed {time.perf_counter() - began:.2f} s")
+        print(f"overcommitment_recomputed_cpu {testbed.cpu_seconds()[SERVICE] - before:.2f} s")
+        earlier = testbed.cpu_seconds()
+        times, rate = await lent(log, reader)
+        spent = {name: seconds - earlier[name] for name, seconds in testbed.cpu_seconds().items()}
+        print(f"overcommitment_lent_p50 {1000 * times[len(times) // 2]:.1f} ms")
+        print(f"overcommitment_lent_p99 {1000 * times[int(len(times) * 0.99)]:.1f} ms")
+        print(f"overcommitment_lent_rate {rate:.0f} 1/s")
+        for name, seconds in sorted(spent.items()):
+            print(f"overcommitment_lent_{name.replace('-', '_')}_cpu {100 * seconds / SECONDS:.0f} percent of a core")
+        await reader.close()
+
+
+async def read(reader: NatsReader, count: int, seconds: float = SETTLED_SECONDS) -> set[str]:
+    """Read until so many nodes have a new event."""
+    seen: set[str] = set()
+    deadline = time.perf_counter() + seconds
+    while len(seen) < count:
+        assert time.perf_counter() < deadline, f"only {len(seen)} of {count} nodes after {seconds:.0f} s"
+        for event in await reader.pull(MAX_BATCH, 1.0):
+            assert isinstance(event.data, NodeResources)
+            seen.add(event.data.node)
+    return seen
+
+
+async def lent(log: NatsLog, reader: NatsReader) -> tuple[list[float], float]:
+    """Seconds from each node's last metric to its resources event, sorted, and how many metrics were written a second."""
+    written: dict[str, float] = {}
+    times: list[float] = []
+    total = RATE * SECONDS
+    room, done = asyncio.Semaphore(IN_FLIGHT), asyncio.Event()
+
+    async def follow() -> None:
+        while written or not done.is_set():
+            for event in await reader.pull(MAX_BATCH, 0.05):
+                assert isinstance(event.data, NodeResources)
+                began = written.pop(event.data.node, None)
+                if began is not None:
+                    times.append(time.perf_counter() - began)
+
+    async def write(events: list[Event]) -> None:
+        async with room:
+            now = time.perf_counter()
+            for event in events:
+                assert isinstance(event.data, NodeMetricComputed)
+                written[event.data.node] = now
+            outcome = await log.append([Write(event=event) for event in events])
+            assert isinstance(outcome, Stored), outcome
+
+    # Built ahead, so that the reader is not kept waiting.
+    events = [metric(index % NODES, 20_000 if (index // NODES) % 2 == 0 else 10_000) for index in range(total)]
+    following = asyncio.create_task(follow())
+    writing: set[asyncio.Task[None]] = set()
+    start = time.perf_counter()
+    for first in range(0, total, TOGETHER):
+        await asyncio.sleep(max(0.0, start + first / RATE - time.perf_counter()))
+        task = asyncio.create_task(write(events[first : first + TOGETHER]))
+        writing.add(task)
+        task.add_done_callback(writing.discard)
+    async with asyncio.timeout(SETTLED_SECONDS):
+        await asyncio.gather(*writing)
+        spent = time.perf_counter() - start
+        done.set()
+        await following
+    return sorted(times), total / spent
+
+
+if __name__ == "__main__":
+    uvloop.run(measure())
