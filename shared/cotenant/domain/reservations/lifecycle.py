@@ -32,6 +32,13 @@ EXPIRED = "Expired"
 KEPT = timedelta(days=1)
 """How long an ended reservation is kept."""
 
+COUNTED_PHASES = (
+    ReservationPhase.AVAILABLE,
+    ReservationPhase.FAILED,
+    ReservationPhase.PENDING,
+    ReservationPhase.SUCCEEDED,
+)
+
 Conditions = tuple[ReservationCondition, ...]
 
 
@@ -76,6 +83,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 def condition_of(conditions: Conditions, of: str) -> ReservationCondition | None:
     """Return the condition of a type."""
     return next((condition for condition in conditions if condition.type == of), None)
+
+
+def phase_figures(phase: ReservationPhase | None) -> dict[str, int]:
+    """Return 1 for the phase that a reservation is in, and 0 for the others; a reservation without one is pending."""
+    present = phase or ReservationPhase.PENDING
+    return {shown.value: int(shown is present) for shown in COUNTED_PHASES}
 
 
 def expires_at(spec: ReservationSpec, created: datetime | None) -> datetime | None:

@@ -60,11 +60,6 @@ def template_requests(reservation: Reservation) -> dict[str, int]:
     return pod_requests(Pod(metadata=template.metadata, spec=template.spec))
 
 
-def reservation_requests(reservation: Reservation, held: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return what a reservation takes of a node: what it holds once it has one, else what its template requests."""
-    return dict(held) if held is not None else template_requests(reservation)
-
-
 def reserve_pod(
     document: msgspec.Raw, reservation: Reservation, node: str = "", held: Mapping[str, int] | None = None
 ) -> Members:

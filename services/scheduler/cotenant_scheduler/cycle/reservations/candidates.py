@@ -10,19 +10,19 @@ Only rows that changed are judged again. Cost: some 20 us a row. Bounds: one ent
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 
+from cotenant.domain.reservations.diagnosis import Diagnosis
 from cotenant.domain.reservations.lifecycle import allocates_once
 from cotenant.domain.reservations.options import restricted_resources
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.reservation.diagnosis import Diagnosis
 from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, Room, judged, may_be_nominated
 from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
-from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, PREFERRED, nominated, room_score
+from cotenant_scheduler.plugins.reservation.scoring import nominated, normalised, preferring, room_score
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.held_rooms import Use
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
@@ -200,11 +200,12 @@ class Candidates:
                 self.reasons[row] = verdict.reasons
                 return
             record = records[room.uid]
-        self._lift(row, matched, -1)
+        uses = [use for _, use in matched]
+        lift(self._nodes, row, uses, -1)
         try:
             code, scores = evaluation.judged(row)
         finally:
-            self._lift(row, matched, 1)
+            lift(self._nodes, row, uses, 1)
         if code:
             self.reasons[row] = (evaluation.refusal_text(row, code),)
         else:
@@ -214,25 +215,6 @@ class Candidates:
         nodes = self._nodes
         dim = nodes.dims.get(name, -1)
         return nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim >= 0 else 0
-
-    def _lift(self, row: int, matched: list[tuple[ReserveRecord, Use]], sign: int) -> None:
-        """Take matched reservations off a row (-1), or put them back (1): exactly, and without a trace."""
-        nodes = self._nodes
-        versions = [(counter, counter.version) for counter in nodes.counters]
-        for _, use in matched:
-            assert use.reserve is not None
-            left = use.left()
-            left[PODS] = 1
-            for name, amount in left.items():
-                dim = nodes.dims.get(name, -1)
-                if dim >= 0:
-                    nodes.requested[dim, row] += sign * amount
-            nodes.nonzero[0, row] += sign * left.get(CPU, 0)
-            nodes.nonzero[1, row] += sign * left.get(MEMORY, 0)
-            for counter in nodes.counters_of(use.reserve.shape):
-                (counter.count if sign > 0 else counter.uncount)(row, use.reserve_key, use.reserve)
-        for counter, version in versions:
-            counter.version = version
 
     # -- choosing a row ------------------------------------------------------------------------------------------
 
@@ -262,11 +244,8 @@ class Candidates:
         if not self.found:
             return None
         raw, orders, keys = self._columns[:, : len(self._rows)]
-        if (first := int(orders.min())) != _NO_ORDER:
-            raw = raw.copy()
-            raw[self._preferred(first)] = PREFERRED
-        highest = int(raw.max())
-        totals = weight * (MAX_SCORE * raw // highest) if highest > 0 else np.zeros_like(raw)
+        first = int(orders.min())
+        totals = weight * normalised(preferring(raw, self._preferred(first) if first != _NO_ORDER else -1))
         whole = np.where(keys >= 0, keys + (totals << TIE_BITS), -1)
         index: int | None = int(whole.argmax())
         assert index is not None
@@ -285,6 +264,25 @@ class Candidates:
     def _seniority(self, index: int) -> tuple[str, str]:
         room = self.found[self._rows[index]].room
         return (room.created, room.name) if room is not None else ("", "")
+
+
+def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
+    """Take matched reservations off a row (-1), or put them back (1): exactly, and without a trace."""
+    versions = [(counter, counter.version) for counter in nodes.counters]
+    for use in uses:
+        assert use.reserve is not None
+        left = use.left()
+        left[PODS] = 1
+        for name, amount in left.items():
+            dim = nodes.dims.get(name, -1)
+            if dim >= 0:
+                nodes.requested[dim, row] += sign * amount
+        nodes.nonzero[0, row] += sign * left.get(CPU, 0)
+        nodes.nonzero[1, row] += sign * left.get(MEMORY, 0)
+        for counter in nodes.counters_of(use.reserve.shape):
+            (counter.count if sign > 0 else counter.uncount)(row, use.reserve_key, use.reserve)
+    for counter, version in versions:
+        counter.version = version
 
 
 def room_of(record: ReserveRecord, use: Use) -> Room:

@@ -15,6 +15,7 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.reservations.diagnosis import counted, reservation_reasons
 from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.placements import WaitingReason
@@ -23,7 +24,6 @@ from cotenant_scheduler.cycle.reservations.candidates import Candidates
 from cotenant_scheduler.cycle.reservations.events import used_up_by
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.args import ReservationArgs
-from cotenant_scheduler.plugins.reservation.diagnosis import counted, reservation_reasons
 from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, Room, allocated_of
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.plugins.reservation.scoring import WEIGHT

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from cotenant_scheduler.plugins.reservation.fitting import Room
+from cotenant_scheduler.state.columns import IntArray
 
 PREFERRED = 1000
 WEIGHT = 5000
@@ -43,18 +46,17 @@ def nominated(requests: Mapping[str, int], rooms: Sequence[Room]) -> Room | None
     return min(rooms, key=lambda room: (-room_score(requests, room), room.created, room.name))
 
 
-def node_scores(requests: Mapping[str, int], rooms: Sequence[Room | None]) -> list[int]:
-    """Return the raw score of each node, given the room that is nominated there."""
-    orders = [room.order for room in rooms if room is not None and room.order]
-    first = min(orders, default=0)
-    scores = [0 if room is None else room_score(requests, room) for room in rooms]
-    if first:
-        preferred = next(index for index, room in enumerate(rooms) if room is not None and room.order == first)
-        scores[preferred] = PREFERRED
-    return scores
+def preferring(scores: IntArray, preferred: int) -> IntArray:
+    """Return raw scores of nodes, by the scores of the rooms that are nominated there; `preferred`: the index of the node with
+    the smallest order, -1 for none."""
+    if preferred < 0:
+        return scores
+    raw = scores.copy()
+    raw[preferred] = PREFERRED
+    return raw
 
 
-def normalised(scores: Sequence[int]) -> list[int]:
-    """Return raw scores as 0..100 of the highest."""
-    highest = max(scores, default=0)
-    return [MAX_SCORE * score // highest if highest else 0 for score in scores]
+def normalised(raw: IntArray) -> IntArray:
+    """Return raw scores as 0..100 of the highest; all 0 where that is 0."""
+    highest = int(raw.max(initial=0))
+    return MAX_SCORE * raw // highest if highest > 0 else np.zeros_like(raw)
