@@ -50,6 +50,13 @@ command.add_command(leader_kills)
     show_default=True,
     help="Percent of pods with constraints: spread, affinity, host ports, tolerations, batch, mid, tight quota, ...",
 )
+@click.option(
+    "--reservations",
+    type=click.IntRange(0, 100_000),
+    default=0,
+    show_default=True,
+    help="Reservations on nodes, which a third of the pods may use, one each.",
+)
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
 @click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
 @click.option("--replicas", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Servers that hold the log.")
@@ -60,6 +67,7 @@ def schedule(
     rate: float,
     shapes: int,
     mix: int,
+    reservations: int,
     openb_folder: str | None,
     core_only: bool,
     stack: bool,
@@ -77,7 +85,10 @@ def schedule(
             f"{MAX_SUBMIT_SECONDS} s, so fewer --pods or a higher --rate"
         )
     try:
-        workload = openb(nodes, pods, Path(openb_folder), mix) if openb_folder else synthetic(nodes, pods, shapes, mix)
+        if openb_folder:
+            workload = openb(nodes, pods, Path(openb_folder), mix, reservations)
+        else:
+            workload = synthetic(nodes, pods, shapes, mix, reservations)
     except WorkloadError as error:
         raise click.ClickException(str(error)) from error
     if core_only:
