@@ -227,6 +227,8 @@ class SchedulerCore:
 
     def settle(self) -> None:
         """Finish folding: what many messages share is done once."""
+        if not self.queue.classes:
+            self._owners_version = self.reservations.index.version
         self.pods.forget_selectors()
         for record in self._changed.values():
             self._note_gang(record)

@@ -438,3 +438,22 @@ def test_a_restart_goes_on_where_it_was() -> None:
     story.pod(pod("d", cpu="2", labels=WEB))
     story.settle()
     assert story.used("d") == "r"
+
+
+def test_of_two_pods_in_one_decision_one_takes_what_is_allocated_once() -> None:
+    story = story_with("n1", cpu="16")
+    story.reservation(reservation("r", cpu="8"))
+    story.settle()
+    story.pods(pod("a", cpu="2", labels=WEB), pod("b", cpu="2", labels=WEB))
+    story.decide()
+    assert (story.used("a"), story.used("b")) == ("r", "")
+
+
+def test_of_two_on_one_node_the_one_that_gets_fuller_is_used() -> None:
+    story = story_with("n1", cpu="16")
+    story.reservation(reservation("large", cpu="8"))
+    story.reservation(reservation("tight", cpu="3"))
+    story.settle()
+    story.pod(pod("a", cpu="3", memory="4Gi", labels=WEB))
+    story.settle()
+    assert story.used("a") == "tight"

@@ -143,6 +143,11 @@ class EquivalenceClass:
         for entry in iter(Cursor(self).take, None):
             yield entry.order, entry.records[0]
 
+    def first(self) -> Entry | None:
+        """Return the first entry; None if there is none to try."""
+        entries, head = self.in_order()
+        return entries[head] if head < len(entries) else None
+
     def in_order(self) -> tuple[list[Entry], int]:
         """Return the entries in queue order, and the index at which they begin. Entries that are no longer `live` must be
         skipped."""

@@ -22,7 +22,7 @@ from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, Room, judged, may_be_nominated
 from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
-from cotenant_scheduler.plugins.reservation.scoring import nominated, normalised, preferring, room_score
+from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, nominated, normalised, preferring, room_score
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.held_rooms import Use
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
@@ -66,8 +66,10 @@ class Candidates:
         """By row, why a pod gets no room there."""
         self._index: dict[int, int] = {}
         self._rows: list[int] = []
+        self._only = (-1, _NO_ORDER, -1)
+        """The first entry: raw score (-1: none), order, key without the reservation's score."""
         self._columns: IntArray = np.zeros((3, 0), dtype=np.int64)
-        """By entry: raw score (-1: none), order, key without the reservation's score."""
+        """The same of all entries, once there are several."""
 
     def refresh(self, evaluation: Evaluation) -> None:
         """Bring everything up to the state."""
@@ -100,6 +102,7 @@ class Candidates:
         self._row_of, self._members = {}, {}
         self.found, self.diagnoses, self.reasons = {}, {}, {}
         self._index, self._rows = {}, []
+        self._columns = np.zeros((3, 0), dtype=np.int64)
         lists = self._cache.by_owners
         for number in sorted(lists) if self._ask.ignored else self._ask.owners:
             for name, record in lists.get(number, {}).items():
@@ -226,23 +229,35 @@ class Candidates:
                 return
             index = self._index[row] = len(self._rows)
             self._rows.append(row)
+        entry = self._entry(row, found)
+        if index == 0:
+            self._only = entry
+        if len(self._rows) > 1:
             if index >= self._columns.shape[1]:
                 wider = np.full((3, max(8, 2 * index)), -1, dtype=np.int64)
-                wider[:, :index] = self._columns[:, :index]
+                wider[:, : self._columns.shape[1]] = self._columns
+                wider[:, 0] = self._only
                 self._columns = wider
+            self._columns[:, index] = entry
+
+    def _entry(self, row: int, found: Found | None) -> tuple[int, int, int]:
         if found is None:
-            self._columns[:, index] = (-1, _NO_ORDER, -1)
-            return
+            return -1, _NO_ORDER, -1
         room = found.room
         key = sum(found.scores) << TIE_BITS | self._nodes.tie.item(row)
         score = room_score(self._shape.requests, room) if room is not None else 0
-        self._columns[:, index] = (score, room.order if room is not None and room.order else _NO_ORDER, key)
+        return score, room.order if room is not None and room.order else _NO_ORDER, key
 
     def best(self, weight: int, instead: Callable[[int], int]) -> tuple[int, Found] | None:
         """Return the row with the highest key, with the reservation's weighted score there; None if no row takes a pod.
         `instead` may return another row, given that key; None is returned if no reservation takes a pod there."""
         if not self.found:
             return None
+        if len(self._rows) == 1:
+            score, order, key = self._only
+            weighted = weight * MAX_SCORE if score > 0 or order != _NO_ORDER else 0
+            other = instead(key + (weighted << TIE_BITS))
+            return (weighted, self.found[self._rows[0]]) if other in (-1, self._rows[0]) else None
         raw, orders, keys = self._columns[:, : len(self._rows)]
         first = int(orders.min())
         totals = weight * normalised(preferring(raw, self._preferred(first) if first != _NO_ORDER else -1))
