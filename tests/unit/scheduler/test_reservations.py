@@ -457,3 +457,21 @@ def test_of_two_on_one_node_the_one_that_gets_fuller_is_used() -> None:
     story.pod(pod("a", cpu="3", memory="4Gi", labels=WEB))
     story.settle()
     assert story.used("a") == "tight"
+
+
+def test_what_a_pod_asks_follows_the_reservations_that_there_are() -> None:
+    story = story_with("n1", cpu="4")
+    story.reservation(reservation("r", cpu="4"))
+    story.settle()
+    story.pod(pod("web-0", cpu="5", labels=WEB))
+    story.settle()
+    story.reservation_deleted("r")
+    story.later(60)
+    story.settle()
+    waiting = story.waiting("web-0")
+    assert waiting is not None
+    assert waiting.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert not any("reservation" in subject for subject in waiting.wakes_on)
+    fresh = story.reloaded()
+    story.later(60)
+    assert fresh.decide(story.now) == story.core.decide(story.now) == []

@@ -42,7 +42,7 @@ class OwnerIndex:
 
     def __init__(self) -> None:
         self.version = 0
-        """Incremented when there is a new list: it may mean pods that are known already."""
+        """Incremented when a list comes or goes: pods that are known already may ask something else from then on."""
         self._rules: dict[int, tuple[OwnerRule, ...]] = {}
         self._numbers: dict[bytes, int] = {}
         self._holders: dict[int, int] = {}
@@ -79,6 +79,7 @@ class OwnerIndex:
         self._holders[number] -= 1
         if self._holders[number]:
             return
+        self.version += 1
         del self._holders[number]
         owners = self._rules.pop(number)
         del self._numbers[_ENCODE(owners)]
