@@ -2,8 +2,8 @@
 
 * `events?since=SEQ&for=KIND/NAME&follow=1&namespace=NS`: the log's events as JSON lines: stream, sequence, time,
 type, a sentence, causes, the id of its trace;
-* `explain/pod/<namespace>/<name>`, `explain/node/<name>`, `explain/quota/<name>`: the chain of causes back to samples and
-objects, as JSON;
+* `explain/pod/<namespace>/<name>`, `explain/node/<name>`, `explain/quota/<name>`, `explain/reservation/<name>`: the
+chain of causes back to samples and objects, as JSON;
 * `deadletters`: the newest messages that could not be used, by whom and why, as a list of objects;
 * `status`: the services that answer, their counts, the dead letters;
 * POST `nodes/<name>/adopt`: have a node's executor take LOG for its own (`cotenant admin adopt`).
@@ -34,11 +34,13 @@ from cotenant.explain.causes import (
     explain_node,
     explain_pod,
     explain_quota,
+    explain_reservation,
 )
 from cotenant.explain.quotas import runtime_reasons
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS, published_quota
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
+from cotenant.kinds.reservations import RESERVATIONS
 from cotenant.log.contract import EXECUTION, LOG
 from cotenant.log.nats.log import NatsLog
 from cotenant.log.nats.lookups import Lost
@@ -101,6 +103,8 @@ class FactHandlers:
                 return await self._explain_pod(parts[2], parts[3])
             if len(parts) == 3 and parts[:2] == ["explain", "node"]:
                 return await self._explain_node(parts[2])
+            if len(parts) == 3 and parts[:2] == ["explain", "reservation"]:
+                return await self._explain_reservation(parts[2])
             if len(parts) == 3 and parts[:2] == ["explain", "quota"]:
                 return await self._explain_quota(parts[2])
         raise no_such_path()
@@ -167,6 +171,13 @@ class FactHandlers:
             roots += await self._events_at([node.stored.sequence])
         explanation: Explanation = explain_node(name, roots, await self._walk(roots))
         return json_response(msgspec.json.encode(explanation))
+
+    async def _explain_reservation(self, name: str) -> web.Response:
+        found = self._gateway.core.get(RESERVATIONS, "", name)
+        if found is None or found.stored is None:
+            raise not_found(RESERVATIONS, name)
+        roots = [*found.parts.values(), *await self._events_at([found.stored.sequence])]
+        return json_response(msgspec.json.encode(explain_reservation(name, roots, await self._walk(roots))))
 
     async def _explain_quota(self, name: str) -> web.Response:
         """A quota is known by its name alone."""
