@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.reservations import ReservationShare
-from cotenant.events.runs import RunStatus
 from tests.unit.scheduler.builders_reservations import ReservedStory
 
 RESOURCES = ("cpu", "memory")

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from cotenant.events.node.runs import RunPhase
 from cotenant.events.reservations import ReservationPhase
-from cotenant.events.runs import RunPhase
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation, wants
 from tests.unit.scheduler.builders_scheduler import node, pod
 

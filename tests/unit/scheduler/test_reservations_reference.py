@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import PlacementPhase
-from cotenant.events.runs import RunPhase
 from tests.unit.scheduler import reference_reservations as reference
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation
 from tests.unit.scheduler.builders_scheduler import node, pod

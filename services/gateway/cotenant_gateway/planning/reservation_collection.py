@@ -16,8 +16,8 @@ import msgspec
 from cotenant.domain.reservations.lifecycle import State, collectable
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.reservations import ReservationStatus
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.nodes import NODES
-from cotenant.kinds.reservations import RESERVATIONS
 from cotenant.log.plans import Plan
 from cotenant_gateway.planning.endings import MAX_PLANS, deletion
 from cotenant_gateway.read_model.core import GatewayCore

@@ -19,12 +19,12 @@ from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import derived_uid, rfc3339
 from cotenant.domain.reservations.diagnosis import reservation_message
-from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.node.conditions import NodeCondition, disruption_text
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.kinds.events import DEFINITION, EVENTS
 from cotenant_gateway.read_model.slots import Collection
 

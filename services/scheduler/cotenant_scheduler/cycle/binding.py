@@ -56,6 +56,8 @@ class Binding:
         self._endings = endings
         self._reserving = reserving
         self._figures = FigureCache(profile, nodes.load.resources)
+        self.ends_waiting = True
+        """Whether a pod's waiting event ends in the batch of its placement."""
 
     def place(
         self,
@@ -86,7 +88,7 @@ class Binding:
         data = self._bind(bound, record, row, figures, charge, now, allocation, _causes(reserved))
         assigned = self._pods.assigned.of(record.facts, charge.shape, microseconds(now))
         self._assumed.place(row, record.key, charge, assigned, data)
-        if reserved is not None:
+        if reserved is not None and self.ends_waiting:
             bound.extend(self._reserving.used_up(reserved, record, charge.shape, now))
 
     def _place_reservation(
@@ -172,7 +174,7 @@ class Binding:
         )
         namespace, name = record.key
         bound.append(Event(subject=placement_subject(node, namespace, name), data=data, causes=causes))
-        if record.waiting is not None:
+        if record.waiting is not None and self.ends_waiting:
             bound.append(self._endings.waiting_over(record))
         return data
 
