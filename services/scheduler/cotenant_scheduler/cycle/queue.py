@@ -236,13 +236,13 @@ class GroupClass(EquivalenceClass):
             entry = Entry(members[0][0], tuple(record for _, record, _ in members))
             self.live.update(dict.fromkeys(self._members, entry))
             self._entries = [entry]
+            self.own_rooms = frozenset(self._members)
         return ([], 0) if self.missing else (self._entries, 0)
 
     def _changed(self) -> None:
         """A group of thousands changes as often as it has pods: it is sorted when it is next looked at."""
         self.reported = self.template = self.stamp = self.refused_in = None
         self._sorted = False
-        self.own_rooms = self._members.keys()
 
 
 _UNSORTED = Entry((0, "", "", ""), ())
