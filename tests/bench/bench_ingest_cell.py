@@ -1,9 +1,10 @@
 """metrics-ingest with a whole cell of NODES nodes of PODS pods: its memory, and how long it needs to start again.
 
-First a core in this process takes FILLING_MINUTES of samples in virtual time, so that the longest windows are full: a message of 15
-samples a node and minute, for the last FULL_MINUTES one every 15 s. Every second of that time it decides, so that nodes are
-reported and stored one after the other. Its pods are placed; use varies by a factor of three. What it decides last is written to a
-LOG on a nats-server of the bench's own, beside the nodes, executors and placements, and each node's last messages to USAGE.
+First a core in this process takes FILLING_MINUTES of samples in virtual time, so that the longest windows are full: a message
+of 15 samples a node and minute, for the last FULL_MINUTES one every 15 s. Every second of that time it decides, so that nodes
+are reported and stored one after the other. Its pods are placed; use varies by a factor of three. What it decides last is
+written to a LOG on a nats-server of the bench's own, beside the nodes, executors and placements, and each node's last messages
+to USAGE.
 
 Then the service is started on that server as a process. Out: resident memory of the core's process, of the service once it is
 ready, and the seconds from its start until /readyz says so. Takes some minutes; run it alone:
@@ -31,7 +32,7 @@ from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.node.usage import PodUsage, Series, UsageSample
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.log.contract import USAGE, Stored, Write
+from cotenant.log.contract import LOG, USAGE, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.model.subjects import executor_subject, node_subject, placement_subject, usage_subject
 from cotenant_metrics_ingest.core import MetricsIngestCore
@@ -166,8 +167,9 @@ class Cell:
         while events := self.core.decide(at):
             for event in events:
                 sealed = self.fold(event, at)
+                wire = encode_event(sealed)
                 found.append(
-                    decode_event(encode_event(sealed), subject=sealed.subject, stream="LOG", sequence=0, replaces=sealed.replaces)
+                    decode_event(wire, subject=sealed.subject, stream=LOG, sequence=0, replaces=sealed.replaces)
                 )
         return found
 
@@ -207,17 +209,17 @@ async def fill(log: NatsLog) -> None:
     print(f"ingest_cell_usage_messages {cell.usage}")
 
 
-async def start_again(url: str) -> None:
+def start_again(url: str) -> None:
     """Start the service on what there is, and wait until it is ready."""
     port = free_port()
     command = [sys.executable, "-m", "cotenant_metrics_ingest", "--nats", url, "--http-port", str(port)]
     began = time.monotonic()
     process = subprocess.Popen(command)
     try:
-        while not await asyncio.to_thread(ready, port):
+        while not ready(port):
             if process.poll() is not None or time.monotonic() - began > READY_SECONDS:
                 raise RuntimeError("the service did not become ready")
-            await asyncio.sleep(0.05)
+            time.sleep(0.05)
         print(f"ingest_cell_restart {time.monotonic() - began:.1f} s")
         print(f"ingest_cell_service_resident {memory_mib(process.pid)} MiB")
     finally:
@@ -234,13 +236,12 @@ def ready(port: int) -> bool:
         return False
 
 
-async def measure(url: str) -> None:
-    """Fill a server and start the service on it."""
+async def filled(url: str) -> None:
+    """Fill a server."""
     log = await connect(url, "bench")
     await log.declare()
     await fill(log)
     await log.close()
-    await start_again(url)
 
 
 def run() -> None:
@@ -248,7 +249,8 @@ def run() -> None:
     server = NatsServer(sync="1m")
     server.start()
     try:
-        asyncio.run(measure(server.url))
+        asyncio.run(filled(server.url))
+        start_again(server.url)
     finally:
         server.close()
 

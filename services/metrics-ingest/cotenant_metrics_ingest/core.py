@@ -175,7 +175,8 @@ class MetricsIngestCore:
             self._forget(name)
             return
         metric = event.data
-        node.published, node.published_at = Published.of(metric), event.time
+        node.published_at = event.time
+        node.published = Published.of(metric, whole=not self._loaded or node.windows is None)
         if not self._loaded:
             node.to_restore = True
             node.refused, node.refused_reason = metric.refused_samples, metric.refused_reason

@@ -16,7 +16,7 @@ from cotenant.log.contract import ending
 from cotenant.model.subjects import metrics_subject, predictions_subject
 from cotenant.model.times import NEVER
 from cotenant_metrics_ingest.config import MetricsConfig
-from cotenant_metrics_ingest.node_report import DueReport
+from cotenant_metrics_ingest.node_report import DueReport, with_digest
 from cotenant_metrics_ingest.node_state import NodeState
 from cotenant_metrics_ingest.node_windows import WindowSizes
 from cotenant_metrics_ingest.policy import MemoryPolicy, PolicyInForce, policy_in_force
@@ -103,6 +103,8 @@ class NodeDecisions:
         if now - max(since, listening_since or now) < self.silent_after(node):
             return None
         last = published.metric() if published is not None else self._never_heard(name, node)
+        if published is not None and published.measured and last.digest is None and windows is not None:
+            last = with_digest(last, windows)
         metric = msgspec.structs.replace(
             last, unknown_since=since, refused_samples=node.refused, refused_reason=node.refused_reason
         )

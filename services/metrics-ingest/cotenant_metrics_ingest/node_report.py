@@ -69,6 +69,24 @@ def reports_of(wanted: Sequence[DueReport], forecasts: Sequence[Forecast | None]
     return reports
 
 
+def with_digest(metric: NodeMetricComputed, windows: NodeWindows) -> NodeMetricComputed:
+    """Return a report with the digest of its node's windows, which may have taken samples since."""
+    settle([windows.slots])
+    encode_ended([windows.slots])
+    return msgspec.structs.replace(metric, digest=_digest(windows, digests([windows.means])[0]))
+
+
+def _digest(windows: NodeWindows, means: MeanDigest) -> WindowDigest:
+    return WindowDigest(
+        boot=windows.boot,
+        counter=windows.counter,
+        last_ms=windows.last_ms,
+        span_ms=windows.period_ms,
+        slots=windows.slots.digest(),
+        means=means,
+    )
+
+
 def _figures(windows: Sequence[Sequence[Window]]) -> Mapping[int, PercentileRows]:
     """Percentiles of the windows that are not in cold start, by the window's identity."""
     by_duration: dict[int, list[Window]] = {}
@@ -135,14 +153,7 @@ def _report(
         ),
         refused_samples=wanted.refused_samples,
         refused_reason=wanted.refused_reason,
-        digest=WindowDigest(
-            boot=windows.boot,
-            counter=windows.counter,
-            last_ms=windows.last_ms,
-            span_ms=windows.period_ms,
-            slots=windows.slots.digest(),
-            means=means_digest,
-        ),
+        digest=_digest(windows, means_digest),
     )
 
 

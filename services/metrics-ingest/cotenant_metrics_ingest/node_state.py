@@ -68,7 +68,8 @@ _METRIC = msgspec.json.Decoder(NodeMetricComputed)
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):
-    """The node's last report, encoded, which takes a third of the memory: it is needed as a whole only of a silent node."""
+    """The node's last report, encoded, which takes a third of the memory: it is needed as a whole only of a silent node. Its
+    digest, most of it, is left out where the windows say it (`node_report.with_digest`)."""
 
     update_time: datetime | None
     unknown_since: datetime | None
@@ -80,12 +81,13 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     encoded: bytes
 
     @classmethod
-    def of(cls, metric: NodeMetricComputed) -> "Published":
-        """A report as it is kept."""
+    def of(cls, metric: NodeMetricComputed, *, whole: bool) -> "Published":
+        """A report as it is kept; `whole`: with its digest."""
         digest = metric.digest
+        kept = metric if whole or digest is None else msgspec.structs.replace(metric, digest=None)
         last_ms, span_ms = (digest.last_ms, digest.span_ms) if digest is not None else (0, 0)
         return cls(
-            metric.update_time, metric.unknown_since, digest is not None, last_ms, span_ms, encode_payload(metric)
+            metric.update_time, metric.unknown_since, digest is not None, last_ms, span_ms, encode_payload(kept)
         )
 
     def metric(self) -> NodeMetricComputed:

@@ -16,6 +16,7 @@ host applications are those of the last message; their means cover the part of t
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from sys import intern
 
 import msgspec
 import numpy as np
@@ -74,6 +75,11 @@ class Member(msgspec.Struct, frozen=True):
     name: str
     priority: str
     qos: str
+
+
+def member_of(key: str, namespace: str, name: str, priority: str, qos: str) -> Member:
+    """A member whose texts are kept once for all that have the same ones."""
+    return Member(intern(key), intern(namespace), intern(name), intern(priority), intern(qos))
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -224,9 +230,9 @@ class NodeWindows:
             return
         self._in_message = in_message
         in_pods = [
-            Member(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos) for pod in pods
+            member_of(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos) for pod in pods
         ]
-        in_hosts = [Member(HOST + host.name, "", host.name, host.priority, host.qos) for host in hosts]
+        in_hosts = [member_of(HOST + host.name, "", host.name, host.priority, host.qos) for host in hosts]
         self.keys = [NODE, SYSTEM, *(member.key for member in (*in_pods, *in_hosts))]
         self._rows_in = {}
         self.pods = tuple(sorted(in_pods[:MAX_ROWS], key=lambda pod: (pod.namespace, pod.name, pod.key)))
@@ -245,9 +251,9 @@ class NodeWindows:
         windows.means = MeanSlots.restored(digest.means, sizes.mean_slot_ms)
         windows.last_ms, windows.boot, windows.counter = digest.last_ms, digest.boot, digest.counter
         windows.period_ms = digest.span_ms
-        windows.pods = tuple(Member(pod.uid, pod.namespace, pod.name, pod.priority, pod.qos) for pod in metric.pods)
+        windows.pods = tuple(member_of(pod.uid, pod.namespace, pod.name, pod.priority, pod.qos) for pod in metric.pods)
         windows.host_applications = tuple(
-            Member(HOST + host.name, "", host.name, host.priority, host.qos) for host in metric.host_applications
+            member_of(HOST + host.name, "", host.name, host.priority, host.qos) for host in metric.host_applications
         )
         return windows
 

@@ -208,12 +208,13 @@ class Histograms:
             raise HistogramError(f"a bucket is beyond the last one, {self.buckets.count - 1}")
         if len(places) and (int(places.min()) < 0 or int(places.max()) >= len(into) or not (weights >= 0).all()):
             raise HistogramError("a weight is negative, or of no row")
-        if ((np.diff(places) < 0) | ((np.diff(places) == 0) & (np.diff(buckets) <= 0))).any():
+        # As one ascending number: the place, then the bucket.
+        keys = places * self.buckets.count + buckets
+        if (keys[1:] <= keys[:-1]).any():
             raise HistogramError("a bucket comes twice")
         if self.half_life is not None:
             self.references[into] = seconds
-        sums = np.zeros(len(into))
-        np.add.at(sums, places, weights)
+        sums = np.bincount(places, weights, minlength=len(into))
         held = sums[places] > 0
         places, buckets, weights = places[held], buckets[held], weights[held]
         if len(places):

@@ -132,7 +132,8 @@ class NodePrediction:
         over = self.interval.add(sample, samples, keys, first, newest_ms)
         services, counted = services_peaks(sample, samples, first, self.interval.lower)
         self.services_peak = services if self.services_peak is None else larger(self.services_peak, services)
-        self._peak = larger(self._peak, counted)
+        if self.season is not None:
+            self._peak = larger(self._peak, counted)
         if over:
             self.over.append((self.interval.end(), self._peak))
             self._peak = Usage()

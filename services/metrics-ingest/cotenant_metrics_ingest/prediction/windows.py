@@ -62,9 +62,11 @@ class Windows:
         return self._begin[rows] + buckets - self._first[rows]
 
     def places_of_many(self, rows: Indices, buckets: Indices) -> Indices:
-        """The same for any number of buckets a row; rows ascend, and buckets within them."""
-        starts = np.flatnonzero(np.diff(rows, prepend=-1))
-        ends = np.append(starts[1:], len(rows))[: len(starts)] - 1
+        """The same for any number of buckets a row, which ascend and come one after the other."""
+        if not len(rows):
+            return rows
+        changes = np.flatnonzero(rows[1:] != rows[:-1])
+        starts, ends = np.concatenate(([0], changes + 1)), np.append(changes, len(rows) - 1)
         self._hold(rows[starts], buckets[starts], buckets[ends])
         return self._begin[rows] + buckets - self._first[rows]
 
