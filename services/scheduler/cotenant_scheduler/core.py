@@ -37,13 +37,16 @@ from cotenant_scheduler.cycle.preemption import Preemption
 from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
+from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States
 from cotenant_scheduler.framework.plugin import Grouping
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.quota import QuotaAdmission
-from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.plugins.reservation.matching import ask_of
+from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.gangs import GangCache, GangPod
 from cotenant_scheduler.state.node_cache import NodeCache
@@ -51,6 +54,7 @@ from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
 from cotenant_scheduler.state.reading.pod_reader import PodReader
+from cotenant_scheduler.state.reservations.cache import ReservationCache
 
 
 class SchedulerCore:
@@ -70,19 +74,34 @@ class SchedulerCore:
         self._quotas = Quotas()
         self.ledger = self._quotas.ledger
         self._node_cache = NodeCache(self.nodes, args, self._look_at_pods_of)
-        self._endings = Endings(self._node_cache.facts, self.ledger)
         self.gangs = GangCache(self.config.coscheduling)
         self._grouping: Grouping = self.profile.grouping or self.gangs
         reader = PodReader(args, self.profile.readers)
         self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
+        self.reservations = ReservationCache(self.pods)
+        reservation_endings = ReservationEndings(self.reservations, self.nodes, self._uid_of)
+        self._endings = Endings(self._node_cache.facts, self.ledger, reservation_endings)
+        self._reserving = Reserving(
+            self.nodes, self.reservations, self.config.reservation, self.config.weights
+        )
+        self._owners_version = 0
         self.queue = PodQueue()
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
         self._budgets = DisruptionBudgets()
         self._pod_groups = PodGroups(self.gangs, self.pods.records)
         self._state = StateFolding(
-            self.pods, self._node_cache, self._quotas, self._budgets, self.gangs, self._pod_groups, self._assumed
+            self.pods,
+            self._node_cache,
+            self._quotas,
+            self._budgets,
+            self.gangs,
+            self._pod_groups,
+            self.reservations,
+            self._assumed,
         )
-        self._waiting = WaitingPods(self.queue, self.nodes, self._assumed.holds)
+        self._waiting = WaitingPods(
+            self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds
+        )
         self._nominations = Nominations(self.nodes)
         self._preemption = Preemption(self.nodes, self.pods.records, self._budgets, self._nominations.leaving)
         admission = QuotaAdmission(
@@ -106,6 +125,7 @@ class SchedulerCore:
             self._preemption,
             self._nominations,
             within_quota,
+            for_reservations=self.config.reservation.enable_preemption,
         )
         self._placing = Placing(
             self.profile,
@@ -120,6 +140,7 @@ class SchedulerCore:
             self._waiting,
             self._nominations,
             preempting,
+            self._reserving,
             self._states,
         )
 
@@ -140,6 +161,11 @@ class SchedulerCore:
     def _look_at_pods_of(self, node: str) -> None:
         records = self.pods.records
         self._endings.look_at([records[key] for key in sorted(self.pods.on_node.get(node, ()))])
+
+    def _uid_of(self, key: PodKey) -> str:
+        """The uid of the placed pod of a name; of its object, if two are placed."""
+        record = self.pods.records[key]
+        return min(placed.data.uid for placed in record.placements.values()) if record.placements else ""
 
     def _note_changed(self, record: PodRecord) -> None:
         """Leave the rest to the next decision: a load folds most pods twice."""
@@ -162,6 +188,8 @@ class SchedulerCore:
 
     def _note_gang(self, record: PodRecord) -> None:
         """Have the gangs know of a pod."""
+        if is_reserve(record.key):
+            return
         facts = record.facts
         if facts is not None and gang_name(facts.labels, facts.annotations):
             bound = bool(facts.node_name) or any(placed.data.uid == facts.uid for placed in record.placements.values())
@@ -173,6 +201,10 @@ class SchedulerCore:
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
         assert facts is not None
+        if is_reserve(record.key):
+            return self.queue.put(record, facts, None, True)
+        owners = self.reservations.index.meaning(record, facts) if self.reservations.index else ()
+        record.ask = ask_of(facts.labels, facts.annotations, owners)
         membership = self.ledger.associate(facts.namespace, facts.labels)
         together = self._grouping.together(record.key, facts)
         return self.queue.put(record, facts, membership, is_preemptible(facts.labels), together)
@@ -195,6 +227,8 @@ class SchedulerCore:
 
     def settle(self) -> None:
         """Finish folding: what many messages share is done once."""
+        if not self.queue.classes:
+            self._owners_version = self.reservations.index.version
         self.pods.forget_selectors()
         for record in self._changed.values():
             self._note_gang(record)
@@ -215,7 +249,7 @@ class SchedulerCore:
         """Return what follows from the state at a moment."""
         self.settle()
         self.take_back()
-        if self._quotas.regroup:
+        if self._quotas.regroup or self._owners_version != self.reservations.index.version:
             self._regroup_pods()
         statuses = self._pod_groups.decide(now, STATUSES_SHARE)
         left = MAX_EVENTS_PER_DECISION - len(statuses)
@@ -234,11 +268,13 @@ class SchedulerCore:
         many nodes there are; for those by nodes also the nodes with what is counted on them and how old their reports are,
         pods that end on them, disruption budgets."""
         quotas = self.ledger.version, self.nodes.count
-        return States(quotas, (*quotas, *self.nodes.state, *self._preemption.state))
+        nodes = (*quotas, *self.nodes.state, *self._preemption.state, self.reservations.changed.position)
+        return States(quotas, nodes)
 
     def _regroup_pods(self) -> None:
-        """Which quota a pod belongs to may have changed."""
+        """Which quota a pod belongs to, or which reservations mean it, may have changed."""
         self._quotas.regroup = False
+        self._owners_version = self.reservations.index.version
         for alike in list(self.queue.classes.values()):
             for _, record in list(alike.pods()):
                 self._enqueue(record)

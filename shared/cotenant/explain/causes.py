@@ -23,6 +23,7 @@ from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.explain.sentences import figures, sentence
 from cotenant.model.subjects import tokens
 from cotenant.model.trace_context import trace_of
@@ -232,6 +233,24 @@ def explain_node(name: str, roots: Sequence[Event], walk: CauseWalk) -> Explanat
     return Explanation(
         "node", "", name, "; ".join(parts) or "nothing has been decided about it yet", links(ordered, walk), walk.cut
     )
+
+
+def explain_reservation(name: str, roots: Sequence[Event], walk: CauseWalk) -> Explanation:
+    """Explain a reservation: what it holds where, or why no node takes it, by reason; or how it ended."""
+    ordered = _newest_first(roots)
+    live = [event for event in ordered if not event.tombstone]
+    share = next((event for event in live if isinstance(event.data, ReservationShare)), None)
+    status = next((event for event in live if isinstance(event.data, ReservationStatus)), None)
+    said = share or status
+    reasons: tuple[str, ...] = ()
+    if share is not None and isinstance(share.data, ReservationShare):
+        reasons = tuple(f"used by pod {owner.namespace}/{owner.name}" for owner in share.data.owners)
+    elif status is not None and isinstance(status.data, ReservationStatus):
+        reasons = tuple(f"{reason.count or ''} {reason.detail or reason.code}".strip() for reason in status.data.reasons)
+        if status.data.wakes_on:
+            reasons += (f"what can change that: {', '.join(status.data.wakes_on)}",)
+    summary = sentence(said) if said is not None else "nothing has been decided about it yet"
+    return Explanation("reservation", "", name, summary, links(ordered, walk), walk.cut, reasons)
 
 
 def explain_quota(

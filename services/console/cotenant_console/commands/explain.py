@@ -1,4 +1,4 @@
-"""`cotenant explain pod|node|quota NAME`: from a decision back to the samples and objects that it was made from.
+"""`cotenant explain pod|node|quota|reservation NAME`: from a decision back to the samples and objects that it was made from.
 
 In: the gateway's chain of causes. Out: the answer in one line, the trace of what it rests on, then the chain as an indented
 tree: stream:sequence, time, sentence, and the figures below it. What is shown already is not walked twice; what is no longer
@@ -17,10 +17,11 @@ from cotenant_console.api.connection import with_client, with_namespace
 
 PREFIX = "/apis/cotenant.io/v1/explain"
 FIGURE_COLUMNS = 100
+KINDS = ("pod", "po", "pods", "node", "no", "nodes", "quota", "quotas", "eq", "reservation", "reservations")
 
 
 @click.command("explain")
-@click.argument("kind", type=click.Choice(["pod", "po", "pods", "node", "no", "nodes", "quota", "quotas", "eq"]))
+@click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name")
 @with_namespace
 @click.option("--depth", type=click.IntRange(1), default=12, show_default=True, help="How many steps back.")
@@ -30,6 +31,8 @@ def command(client: Client, kind: str, name: str, namespace: str, depth: int, ou
     """Walk from a decision back to the samples that caused it; for a quota say first why it has its runtime."""
     if kind.startswith("po"):
         path = f"{PREFIX}/pod/{namespace}/{name}"
+    elif kind.startswith("res"):
+        path = f"{PREFIX}/reservation/{name}"
     else:
         path = f"{PREFIX}/node/{name}" if kind.startswith("no") else f"{PREFIX}/quota/{name}"
     explanation = client.get(path)

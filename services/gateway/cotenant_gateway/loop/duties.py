@@ -18,6 +18,7 @@ from cotenant.api.edits import with_metadata
 from cotenant.api.times import rfc3339
 from cotenant.events.objects import ObjectStored
 from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.log.plans import Plan, PlannedWrite
 from cotenant_gateway.loop.waiting_pods import WaitingPods
@@ -29,6 +30,7 @@ from cotenant_gateway.planning.endings import endings, registrations
 from cotenant_gateway.planning.leftovers import ended_runs, leftovers
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD, collected_pods
 from cotenant_gateway.planning.profiled_quotas import QuotaRefused, profiled_quotas
+from cotenant_gateway.planning.reservation_collection import collected_reservations
 from cotenant_gateway.read_model.core import GatewayCore
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ BUILT_INS_EVERY = timedelta(seconds=1)
 ACCOUNTS_EVERY = timedelta(seconds=1)
 COLLECTED_EVERY = timedelta(seconds=1)
 PROFILED_EVERY = timedelta(seconds=1)
+RESERVATIONS_EVERY = timedelta(seconds=60)
 GATHERED_ENDINGS = timedelta(milliseconds=250)
 """The first thing that ends is stored at once, what ends within this time of it together: a tombstone by itself costs the
 server more than one of many."""
@@ -66,6 +69,7 @@ class Duties:
         self._waiting_pods = WaitingPods(core)
         self._ended: datetime | None = None
         self._collected: datetime | None = None
+        self._reservations_seen: datetime | None = None
         self._new_uid = new_uid
         self._budgets = budgets
         self._budgets_seen: tuple[int, datetime] | None = None
@@ -139,6 +143,9 @@ class Duties:
         waiting = self._waiting_pods.due(now)
         if waiting:
             yield waiting
+        if core.collections[RESERVATIONS].slots and not _within(self._reservations_seen, now, RESERVATIONS_EVERY):
+            self._reservations_seen = now
+            yield list(collected_reservations(core, now))
         ends, collected = core.pod_ends, self._collected
         if (ends.finished or ends.deserted or ends.outcomes) and not (
             collected is not None and collected <= now < collected + COLLECTED_EVERY
@@ -176,3 +183,7 @@ class Duties:
             payload = ObjectStored(object=with_metadata(write.payload.object, given), admission=write.payload.admission)
             writes.append(PlannedWrite(write.subject, payload, write.expected, write.tombstone, write.causes))
         return Plan(tuple(writes), plan.creates)
+
+
+def _within(seen: datetime | None, now: datetime, every: timedelta) -> bool:
+    return seen is not None and seen <= now < seen + every

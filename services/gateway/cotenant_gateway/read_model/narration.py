@@ -18,11 +18,13 @@ from cotenant.api.overlay import Overlay, head_of
 from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import derived_uid, rfc3339
+from cotenant.domain.reservations.diagnosis import reservation_message
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
 from cotenant.events.node.conditions import NodeCondition, disruption_text
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
 from cotenant.kinds.events import DEFINITION, EVENTS
 from cotenant_gateway.read_model.slots import Collection
 
@@ -103,6 +105,26 @@ def _narrate_condition(condition: NodeCondition) -> Narration:
     return Narration("Node", "", condition.node, "", condition.ready, reason, message, "descheduler-arbiter")
 
 
+def _narrate_share(share: ReservationShare) -> Narration:
+    message = f"Successfully assigned reservation {share.name} to {share.node}"
+    return Narration("Reservation", "", share.name, share.uid, True, "Scheduled", message, "scheduler")
+
+
+def _narrate_reservation(status: ReservationStatus) -> Narration:
+    if status.phase is ReservationPhase.PENDING:
+        return Narration("Reservation", "", status.name, status.uid, False, "FailedScheduling", status.message, "scheduler")
+    normal = status.phase is ReservationPhase.SUCCEEDED
+    return Narration("Reservation", "", status.name, status.uid, normal, status.reason, status.message, "scheduler")
+
+
+def _narrate_reservations(waiting: Waiting) -> Narration | None:
+    """What a pod that waits finds among reservations, by itself, as Koordinator says it."""
+    message = reservation_message(waiting.message)
+    if not message:
+        return None
+    return Narration("Pod", waiting.namespace, waiting.name, waiting.uid, False, "FailedReservation", message, "scheduler")
+
+
 # Each function takes the payload type that it is listed with.
 _NARRATORS: dict[type, Callable[[Any], Narration | None]] = {
     Placement: _narrate_placement,
@@ -111,7 +133,11 @@ _NARRATORS: dict[type, Callable[[Any], Narration | None]] = {
     RunStatus: _narrate_run,
     NodeCondition: _narrate_condition,
     Migration: _narrate_migration,
+    ReservationShare: _narrate_share,
+    ReservationStatus: _narrate_reservation,
 }
+_OF_RESERVATIONS: dict[type, Callable[[Any], Narration | None]] = {Waiting: _narrate_reservations}
+"""What else a fact says."""
 
 
 class Narrated(Snapshot, eq=False, gc=False, kw_only=True):
@@ -170,10 +196,17 @@ class Narrator(Collection):
         return changes
 
     def _narrate(self, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
-        narrator = _NARRATORS.get(type(event.data))
-        narration = None if narrator is None or event.tombstone else narrator(event.data)
-        if narration is None:
+        if event.tombstone:
             return ()
+        changes: list[tuple[Narrated | None, Narrated | None]] = []
+        for narrators in (_NARRATORS, _OF_RESERVATIONS):
+            narrator = narrators.get(type(event.data))
+            narration = None if narrator is None else narrator(event.data)
+            if narration is not None:
+                changes += self._take(narration, event)
+        return changes
+
+    def _take(self, narration: Narration, event: Event) -> Sequence[tuple[Narrated | None, Narrated | None]]:
         key = (
             narration.namespace or "default",
             f"{narration.name}.{narration.uid or narration.kind.lower()}.{narration.reason.lower()}",

@@ -11,7 +11,10 @@ from collections.abc import Iterable
 
 from opentelemetry.metrics import CallbackOptions, Observation
 
+from cotenant.domain.reservations.lifecycle import phase_figures
 from cotenant.events.envelope import Event
+from cotenant.events.reservations import ReservationShare, ReservationStatus
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.runtime.process import Host
 from cotenant_gateway.shell.durations import Series
 from cotenant_gateway.shell.gateway import Gateway
@@ -38,6 +41,9 @@ class GatewayTelemetry:
             "cotenant_gateway_request_seconds", [self._spent], unit="s", description="Time until the answer, watches included"
         )
         meter.create_observable_gauge("cotenant_gateway_objects", [self._objects], description="API objects by kind")
+        meter.create_observable_gauge(
+            "cotenant_gateway_reservations", [self._reservations], description="Reservations by phase"
+        )
         host.telemetry.figures.register(meter)
         meter.create_observable_counter(
             "cotenant_gateway_batches", [self._batches], description="Batches of object writes by outcome"
@@ -87,6 +93,17 @@ class GatewayTelemetry:
     def _objects(self, _: CallbackOptions) -> Iterable[Observation]:
         for kind, collection in self._gateway.core.collections.items():
             yield Observation(len(collection.order), {"resource": kind.plural, "group": kind.group})
+
+    def _reservations(self, _: CallbackOptions) -> Iterable[Observation]:
+        counts: dict[str, int] = {}
+        for slot in list(self._gateway.core.collections[RESERVATIONS].slots.values()):
+            live = [part.data for part in list(slot.parts.values()) if not part.tombstone]
+            found = [data.phase for data in live if isinstance(data, (ReservationShare, ReservationStatus))]
+            if slot.stored is not None:
+                for name, figure in phase_figures(found[0] if found else None).items():
+                    counts[name] = counts.get(name, 0) + figure
+        for name, count in counts.items():
+            yield Observation(count, {"phase": name})
 
     def _batches(self, _: CallbackOptions) -> Iterable[Observation]:
         writer = self._gateway.writer

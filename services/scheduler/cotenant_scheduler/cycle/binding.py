@@ -10,13 +10,15 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.events.allocations import Allocation
+from cotenant.events.allocations import Allocation, merged
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Figure, Placement
-from cotenant.model.subjects import placement_subject
+from cotenant.model.subjects import placement_subject, reservation_subject
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.cycle.reservations.events import share_of, status_ends
+from cotenant_scheduler.cycle.reservations.reserving import Choice, Reserving
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.figures import FigureCache
 from cotenant_scheduler.framework.profile import Profile
@@ -27,6 +29,8 @@ from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.reservations.cache import placement_of
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 
 class Binding:
@@ -41,6 +45,7 @@ class Binding:
         quotas: Quotas,
         assumed: Assumed,
         endings: Endings,
+        reserving: Reserving,
     ) -> None:
         self._profile = profile
         self._nodes = nodes
@@ -49,6 +54,7 @@ class Binding:
         self._quotas = quotas
         self._assumed = assumed
         self._endings = endings
+        self._reserving = reserving
         self._figures = FigureCache(profile, nodes.load.resources)
         self.ends_waiting = True
         """Whether a pod's waiting event ends in the batch of its placement."""
@@ -62,16 +68,43 @@ class Binding:
         charge: Charge,
         now: datetime,
         gang: str = "",
+        reserved: Choice | None = None,
     ) -> None:
-        """Place a pod on a row. `gang`: that it is placed with."""
+        """Place a pod on a row. `gang`: that it is placed with; `reserved`: the reservation there that it uses."""
         assert record.facts is not None
-        figures = self._figures.of_row(evaluation, row)
+        if isinstance(record, ReserveRecord):
+            self._place_reservation(bound, record, row, charge, now)
+            return
+        if reserved is None:
+            figures = self._figures.of_row(evaluation, row)
+        else:
+            figures = self._figures.of_reserved(evaluation, row, reserved.scores, reserved.weighted)
         allocation = self._profile.allocate(self._nodes, charge.shape, row)
+        used = reserved.allocation if reserved is not None else None
+        if used is not None:
+            allocation = merged([fragment for fragment in (allocation, used) if fragment is not None])
         if gang:
             allocation = msgspec.structs.replace(allocation or Allocation(), gang=gang)
-        data = self._bind(bound, record, row, figures, charge, now, allocation)
+        data = self._bind(bound, record, row, figures, charge, now, allocation, _causes(reserved))
         assigned = self._pods.assigned.of(record.facts, charge.shape, microseconds(now))
         self._assumed.place(row, record.key, charge, assigned, data)
+        if reserved is not None and self.ends_waiting:
+            bound.extend(self._reserving.used_up(reserved, record, charge.shape, now))
+
+    def _place_reservation(
+        self, bound: list[Event], record: ReserveRecord, row: int, charge: Charge, now: datetime
+    ) -> None:
+        """Give a reservation its share of a node."""
+        assert record.facts is not None
+        node = self._nodes.names[row]
+        share = share_of(record, node, now)
+        causes = (f"LOG:{record.object_sequence}", *self._node_cache.facts[node].causes)
+        bound.append(Event(subject=reservation_subject(node, record.name), data=share, causes=causes))
+        if record.status is not None:
+            bound.append(status_ends(record))
+        held = self._pods.reserve_charge(charge.shape)
+        assigned = self._pods.assigned.of(record.facts, held.shape, microseconds(now))
+        self._assumed.place(row, record.key, held, assigned, placement_of(share))
 
     def place_series(
         self,
@@ -113,6 +146,7 @@ class Binding:
         charge: Charge,
         now: datetime,
         allocation: Allocation | None,
+        reserved: tuple[str, ...] = (),
     ) -> Placement:
         """Add the events that give a pod its node; return the placement."""
         facts, document, membership = record.facts, record.document, charge.membership
@@ -120,6 +154,7 @@ class Binding:
         assert document is not None
         node = self._nodes.names[row]
         causes = (f"LOG:{record.object_sequence}", *self._node_cache.facts[node].causes)
+        causes += reserved
         if membership is not None:
             causes += self._quotas.causes(membership)
         data = Placement(
@@ -142,3 +177,10 @@ class Binding:
         if record.waiting is not None and self.ends_waiting:
             bound.append(self._endings.waiting_over(record))
         return data
+
+
+def _causes(reserved: Choice | None) -> tuple[str, ...]:
+    """The share of the reservation that a placement rests on."""
+    record = reserved.record if reserved is not None else None
+    share = record.share() if record is not None else None
+    return (f"LOG:{record.placements[share.node].sequence}",) if record is not None and share is not None else ()

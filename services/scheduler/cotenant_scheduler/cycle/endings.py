@@ -24,7 +24,7 @@ Over 300 lines: the rules look at one record and one another's results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -35,10 +35,12 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, Waiti
 from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
+from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
 from cotenant_scheduler.state.pod_records import ENDED_FOR_GOOD, PlacementRecord, PodRecord
 from cotenant_scheduler.state.reading.shapes import PodFacts
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 LAST_WORD = timedelta(seconds=60)
 """How long a silent node may take to report the end of a pod that it has to end."""
@@ -50,15 +52,18 @@ NAMED_BY_POD = "the pod names its node"
 class Endings:
     """Pods to be looked at, and what follows from each. A pod is looked at until nothing follows any more."""
 
-    def __init__(self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger) -> None:
+    def __init__(
+        self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger, reservations: ReservationEndings
+    ) -> None:
         self._nodes = nodes
         self._quotas = quotas
+        self._reservations = reservations
         self._attention: dict[PodKey, PodRecord] = {}
 
     def pod_changed(self, record: PodRecord) -> None:
         """Queue a pod for inspection, unless nothing can follow: it waits for a node, or runs where it was placed."""
         facts = record.facts
-        if facts is None:
+        if facts is None or isinstance(record, ReserveRecord):
             settled = False
         elif record.placements:
             settled = self._only_runs(record, facts)
@@ -79,7 +84,7 @@ class Endings:
             and self._declared(node)
         )
 
-    def look_at(self, records: list[PodRecord]) -> None:
+    def look_at(self, records: Sequence[PodRecord]) -> None:
         """Queue pods for inspection."""
         for record in records:
             self._attention[record.key] = record
@@ -100,6 +105,7 @@ class Endings:
     def decide(self, now: datetime, limit: int) -> list[Event]:
         """Return at most `limit` events, for the pods in the order of their names."""
         events: list[Event] = []
+        self.look_at(self._reservations.due(now))
         for key in sorted(self._attention) if self._attention else ():
             found, settled = self._look(self._attention[key], now)
             if settled and not found:
@@ -121,6 +127,8 @@ class Endings:
 
     def _look(self, record: PodRecord, now: datetime) -> tuple[list[Event], bool]:
         """Return what follows from a record, and whether that depends on nothing but changes of the record."""
+        if isinstance(record, ReserveRecord):
+            return self._reservations.look(record, now)
         events: list[Event] = []
         settled = True
         for node in sorted(record.placements):

@@ -20,6 +20,7 @@ from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.model.subjects import selecting, tokens
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.pod_groups import PodGroups
@@ -29,6 +30,8 @@ from cotenant_scheduler.state.gangs import GangCache
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.pod_records import PlacementRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.reservations.cache import ReservationCache, placement_of
+from cotenant_scheduler.state.reservations.records import reserve_key
 from cotenant_scheduler.state.stored_placements import PlacementView
 
 FILTERS = (
@@ -38,15 +41,18 @@ FILTERS = (
     "objects.scheduling%2Ek8s%2Eio.priorityclasses.>",
     "objects.policy.poddisruptionbudgets.>",
     "objects.scheduling%2Esigs%2Ek8s%2Eio.podgroups.>",
+    "objects.scheduling%2Ekoordinator%2Esh.reservations.>",
     "node.*.executor",
     "node.*.resources",
     "node.*.condition",
     "node.*.placement.>",
+    "node.*.reservation.*",
     "node.*.run.>",
     "metrics.*",
     "quotas.>",
     "waiting.>",
     "podgroups.>",
+    "reservations.*",
 )
 """What the service reads from LOG."""
 
@@ -66,9 +72,11 @@ class StateFolding:
         budgets: DisruptionBudgets,
         gangs: GangCache,
         pod_groups: PodGroups,
+        reservations: ReservationCache,
         assumed: Assumed,
     ) -> None:
         self._pods = pods
+        self._reservations = reservations
         self._nodes = nodes
         self._quotas = quotas
         self._budgets = budgets
@@ -96,6 +104,11 @@ class StateFolding:
                 if not event.tombstone and isinstance(event.data, PlacementView | Placement):
                     return self._store_placement(event.data, sequence)
                 self._pods.drop_placement(node, (namespace, name))
+            case ("node", node, "reservation", name):
+                if not event.tombstone and isinstance(event.data, ReservationShare):
+                    self._assumed.confirm(reserve_key(name), placement_of(event.data), False)
+                    return self._reservations.store_share(event.data, sequence)
+                self._reservations.drop_share(node, name)
             case ("waiting", namespace, name):
                 if not event.tombstone and isinstance(event.data, Waiting):
                     self._pods.store_waiting(event.data, event.time)
@@ -121,6 +134,16 @@ class StateFolding:
                     self._budgets.drop(namespace, name)
             case ("objects", "scheduling.sigs.k8s.io", "podgroups", namespace, name):
                 self._fold_pod_group(gang_id(namespace, name), event, sequence)
+            case ("objects", "scheduling.koordinator.sh", "reservations", _, name):
+                if not event.tombstone and isinstance(event.data, ObjectStored):
+                    self._reservations.store_object(name, event.data.object, sequence)
+                else:
+                    self._reservations.drop_object(name)
+            case ("reservations", name):
+                if not event.tombstone and isinstance(event.data, ReservationStatus):
+                    self._reservations.store_status(event.data, event.time)
+                else:
+                    self._reservations.drop_status(name)
             case ("podgroups", namespace, name):
                 status = event.data if not event.tombstone and isinstance(event.data, PodGroupStatus) else None
                 self._pod_groups.fold(gang_id(namespace, name), status, event.time)
@@ -139,6 +162,14 @@ class StateFolding:
                 record = self._pods.records.get((namespace, name))
                 if record is not None and record.waiting is not None:
                     return Event(subject=subject, data=record.waiting, time=record.waiting_at)
+            case ("node", node, "reservation", name):
+                reserve = self._reservations.by_name.get(name)
+                if reserve is not None and node in reserve.shares:
+                    return Event(subject=subject, data=reserve.shares[node], sequence=reserve.placements[node].sequence)
+            case ("reservations", name):
+                reserve = self._reservations.by_name.get(name)
+                if reserve is not None and reserve.status is not None:
+                    return Event(subject=subject, data=reserve.status, time=reserve.status_at)
             case ("podgroups", namespace, name):
                 known = self._pod_groups.last(gang_id(namespace, name))
                 if known is not None:

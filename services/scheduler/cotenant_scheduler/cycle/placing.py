@@ -20,8 +20,9 @@ from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue
+from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, events_of
 from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States, Walk
 from cotenant_scheduler.framework.evaluation import Evaluation
@@ -29,6 +30,7 @@ from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
@@ -62,8 +64,10 @@ class Placing:
         waiting: WaitingPods,
         nominations: Nominations,
         preempting: Preempting,
+        reserving: Reserving,
         states: Callable[[], States],
     ) -> None:
+        self._reserving = reserving
         self._nodes = nodes
         self._queue = queue
         self._quotas = quotas
@@ -73,7 +77,7 @@ class Placing:
         self._preempting = preempting
         self._states = states
         self._results = CachedResults(nodes, profile)
-        self._binding = Binding(profile, nodes, node_cache, pods, quotas, assumed, endings)
+        self._binding = Binding(profile, nodes, node_cache, pods, quotas, assumed, endings, reserving)
         self._groups = PlacingGroups(
             nodes,
             self._results,
@@ -83,6 +87,7 @@ class Placing:
             assumed,
             waiting,
             nominations,
+            reserving,
             GroupPreemption(nodes, self._results, admission, nominations, preempting, waiting),
             MOST_EVENTS,
             MOST_TOGETHER,
@@ -92,6 +97,7 @@ class Placing:
         """Return the placements and, if the whole queue was looked at, the waiting events; at most `limit`. What is placed
         stays assumed until it is stored or rolled back."""
         self._preempting.begin()
+        self._waiting.now = now
         self._nodes.rank()
         self._nodes.expire(microseconds(now))
         bound: list[Event] = []
@@ -104,13 +110,16 @@ class Placing:
         while (top := self._top(walk)) is not None:
             entry, alike = top
             left = limit - len(bound)
-            if left < 2 * len(entry.records) and left < entry.event_count and not _may_exceed(entry, len(bound)):
+            if left < 4 * len(entry.records) and left < entry.event_count and not _may_exceed(entry, len(bound)):
                 break
             if isinstance(alike, GroupClass):
                 previous = None
                 self._groups.decide(walk, entry, alike, now, bound)
                 continue
             record, charge = entry.records[0], alike.charge
+            if self._reserving.is_over(record):
+                walk.advance()
+                continue
             shape, membership = charge.shape, charge.membership
             if membership is not None:
                 known, refusal = alike.admitted
@@ -129,7 +138,12 @@ class Placing:
             else:
                 evaluation = self._results.evaluation(shape)
             previous, follows = alike, None
-            row = evaluation.best()
+            ask = alike.ask
+            reserved = self._reserving.choose(evaluation, ask) if isinstance(ask, Ask) else None
+            if reserved is not None:
+                row = reserved.row
+            else:
+                row = -1 if isinstance(ask, Ask) and (ask.required or ask.problem) else evaluation.best()
             if row < 0:
                 nominated = self._preempting.refused(record, alike, evaluation, now)
                 if nominated is None:
@@ -142,10 +156,11 @@ class Placing:
             walk.wake()
             alike.template = alike.stamp = None
             placed = 0
-            if len(alike.live) >= WORTHWHILE and evaluation.in_columns and not self._nodes.counters_of(shape):
+            in_series = reserved is None and evaluation.in_columns and len(alike.live) >= WORTHWHILE
+            if in_series and not self._nodes.counters_of(shape):
                 placed = self._place_run(walk, charge, evaluation, now, bound, left)
             if not placed:
-                self._binding.place(bound, record, row, evaluation, charge, now)
+                self._binding.place(bound, record, row, evaluation, charge, now, reserved=reserved)
                 placed, follows = 1, row
             self._nominations.end(record.key, self._nodes.names[row])
             walk.advance(placed)
@@ -211,7 +226,7 @@ def _fitting(run: Iterable[PodRecord], events: int) -> list[PodRecord]:
     """The first pods of a run whose placements fit into so many events. Ending a waiting event takes one more."""
     found = []
     for record in run:
-        events -= 1 if record.waiting is None else 2
+        events -= events_of(record)
         if events < 0:
             break
         found.append(record)

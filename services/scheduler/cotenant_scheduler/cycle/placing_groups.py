@@ -17,11 +17,13 @@ from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.queue import Entry, GroupClass, WaitingTemplate
 from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import Walk
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 
@@ -40,10 +42,12 @@ class PlacingGroups:
         assumed: Assumed,
         waiting: WaitingPods,
         nominations: Nominations,
+        reserving: Reserving,
         preemption: GroupPreemption,
         usual: int,
         most: int,
     ) -> None:
+        self._reserving = reserving
         self._nodes = nodes
         self._results = results
         self._binding = binding
@@ -121,7 +125,8 @@ class PlacingGroups:
         charge, gang = group.charge_of(first), group.together.gang_of(first.key)
 
         def like_first(record: PodRecord) -> bool:
-            return group.charge_of(record) == charge and group.together.gang_of(record.key) == gang
+            alike = group.charge_of(record) == charge and record.ask == first.ask
+            return alike and group.together.gang_of(record.key) == gang
 
         return list(takewhile(like_first, entry.records[index:]))
 
@@ -129,7 +134,7 @@ class PlacingGroups:
         self, group: GroupClass, alike: list[PodRecord], charge: Charge, now: datetime, bound: list[Event]
     ) -> int:
         """Place equal members at once where that pays; return how many were placed."""
-        if len(alike) < WORTHWHILE:
+        if len(alike) < WORTHWHILE or alike[0].ask is not None:
             return 0
         self._nominations.hold(charge.shape.priority, group.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
@@ -155,9 +160,14 @@ class PlacingGroups:
                 return self._waiting.refused_by_quota(group, refusal, self._quotas.causes(charge.membership))
         self._nominations.hold(charge.shape.priority, group.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
-        row = evaluation.best()
+        ask = record.ask
+        reserved = self._reserving.choose(evaluation, ask) if isinstance(ask, Ask) else None
+        if reserved is not None:
+            row = reserved.row
+        else:
+            row = -1 if isinstance(ask, Ask) and (ask.required or ask.problem) else evaluation.best()
         if row < 0:
-            return self._waiting.refused_by_nodes(group, evaluation, "")
+            return self._waiting.refused_by_nodes(group, evaluation, "", record=record)
         gang = group.together.gang_of(record.key)
-        self._binding.place(bound, record, row, evaluation, charge, now, gang)
+        self._binding.place(bound, record, row, evaluation, charge, now, gang, reserved)
         return None

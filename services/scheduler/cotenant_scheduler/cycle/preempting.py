@@ -31,7 +31,8 @@ from cotenant_scheduler.cycle.queue import EquivalenceClass, WaitingTemplate
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.plugins.reservation.matching import Ask
+from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.node_facts import NodeFacts
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
@@ -60,7 +61,10 @@ class Preempting:
         preemption: Preemption,
         nominations: Nominations,
         within_quota: QuotaPreemption,
+        *,
+        for_reservations: bool,
     ) -> None:
+        self._for_reservations = for_reservations
         self._nodes = nodes
         self._facts = facts
         self._pods = pods
@@ -88,7 +92,7 @@ class Preempting:
             line = "not eligible due to a terminating pod on the nominated node." if self.ends_on(before.node, record) else ""
             alike.template = self._waiting.refused_by_nodes(alike, evaluation, line, before)
             return None
-        if not shape.preempts or not self.preemption.may_help(shape):
+        if not shape.preempts or not self._may_preempt(record) or not self.preemption.may_help(shape):
             line = "not eligible due to preemptionPolicy=Never." if not shape.preempts else ""
             choice = None
         else:
@@ -104,6 +108,13 @@ class Preempting:
         nomination = self._nominate(record, choice, shape, before, now)
         template = self._waiting.refused_by_nodes(alike, evaluation, line, nomination)
         return self._nominated(record, alike, template, choice)
+
+    def _may_preempt(self, record: PodRecord) -> bool:
+        """Return whether room for a record may be made on nodes: not for what goes into a reservation only; for reservations
+        where that is enabled."""
+        if is_reserve(record.key):
+            return self._for_reservations
+        return not (isinstance(record.ask, Ask) and record.ask.required)
 
     def may_preempt_in_quota(self, record: PodRecord, alike: EquivalenceClass) -> bool:
         """Return whether a pod that its quota refuses is nominated, or its quota has pods that it may preempt."""

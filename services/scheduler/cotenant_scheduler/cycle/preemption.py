@@ -34,7 +34,7 @@ from cotenant_scheduler.cycle.what_if import Asking, RowPod, victims
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.preemptibility import FEW_ASKED
 from cotenant_scheduler.state.columns import BoolArray, Changes, distinct
-from cotenant_scheduler.state.counting import PodKey, is_held
+from cotenant_scheduler.state.counting import CountedPod, PodKey, is_held, is_reserve
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
@@ -254,8 +254,8 @@ class Preemption:
         node, records = self._nodes.names[row], self._records
         found = []
         for key, counted in self._nodes.pods[row].items():
-            if is_held(key):
-                continue
+            if is_held(key) or is_reserve(key) or self._uses_what_is_held(row, counted):
+                continue  # its end would give nothing to others
             record = records[key]
             placed = record.placements.get(node)
             if placed is None or placed.facts is None:
@@ -265,6 +265,12 @@ class Preemption:
             pod = RowPod(key, counted, shape, bound_us, placed.data.uid, placed.facts.labels, ending, protected)
             found.append((-shape.priority, bound_us, key, pod))
         return [entry[3] for entry in sorted(found, key=_IMPORTANCE)]
+
+    def _uses_what_is_held(self, row: int, counted: CountedPod) -> bool:
+        """Return whether a pod uses a reservation that still holds room: its end gives the room back to that."""
+        used = counted.allocation.reservation if counted.allocation is not None else None
+        use = self._nodes.held.on(row).get(used.uid) if used is not None else None
+        return use is not None and use.reserve is not None
 
     def _forget_changed_lists(self) -> None:
         nodes = self._nodes

@@ -10,7 +10,7 @@ a decision walks it (`walk`), and the folds that follow remove what was placed.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Set
+from collections.abc import Hashable, Iterator, Set
 from operator import attrgetter
 
 import msgspec
@@ -35,8 +35,14 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def event_count(self) -> int:
-        """How many events their placement takes; ending a waiting event takes one more."""
-        return sum(1 if record.waiting is None else 2 for record in self.records)
+        """How many events their placement takes at most."""
+        return sum(events_of(record) for record in self.records)
+
+
+def events_of(record: PodRecord) -> int:
+    """Return how many events placing a pod takes at most: ending a waiting event takes one more, ending a reservation that is
+    used up two."""
+    return 1 + (record.waiting is not None) + (0 if record.ask is None else 2)
 
 
 _place = attrgetter("order")
@@ -44,9 +50,9 @@ _place = attrgetter("order")
 State = tuple[int, ...]
 """Versions of everything that decides, besides a class's key, whether its pods are refused and with which message."""
 
-ClassKey = tuple[Shape, Membership | None, bool, PodKey | None] | str
-"""What the outcome for a pod depends on: shape, quota, whether it is preemptible. A nominated pod has a key of its own, as its
-room is its own; the key of a group is its name."""
+ClassKey = tuple[Shape, Membership | None, bool, PodKey | None, Hashable] | str
+"""What the outcome for a pod depends on: shape, quota, whether it is preemptible, what it asks of reservations. A nominated pod
+has a key of its own, as its room is its own; the key of a group is its name."""
 
 LATE_INSERTS = 64
 """Entries that arrive out of order are inserted one by one up to this many; beyond, the class is sorted once."""
@@ -67,6 +73,7 @@ class EquivalenceClass:
         "_head",
         "_late",
         "admitted",
+        "ask",
         "charge",
         "key",
         "live",
@@ -78,8 +85,12 @@ class EquivalenceClass:
         "template",
     )
 
-    def __init__(self, key: ClassKey, charge: Charge, nominated: PodKey | None = None) -> None:
+    def __init__(
+        self, key: ClassKey, charge: Charge, nominated: PodKey | None = None, ask: Hashable = None
+    ) -> None:
         self.key = key
+        self.ask = ask
+        """What its pods ask of reservations; None for nothing, and for a group."""
         self.charge = charge
         """What each pod is charged with; for a group, what its first pod is charged with."""
         self.own_rooms: Set[PodKey] = frozenset() if nominated is None else frozenset((nominated,))
@@ -138,6 +149,11 @@ class EquivalenceClass:
         """Walk the pods in queue order."""
         for entry in iter(Cursor(self).take, None):
             yield entry.order, entry.records[0]
+
+    def first(self) -> Entry | None:
+        """Return the first entry; None if there is none to try."""
+        entries, head = self.in_order()
+        return entries[head] if head < len(entries) else None
 
     def in_order(self) -> tuple[list[Entry], int]:
         """Return the entries in queue order, and the index at which they begin. Entries that are no longer `live` must be
@@ -220,13 +236,13 @@ class GroupClass(EquivalenceClass):
             entry = Entry(members[0][0], tuple(record for _, record, _ in members))
             self.live.update(dict.fromkeys(self._members, entry))
             self._entries = [entry]
+            self.own_rooms = frozenset(self._members)
         return ([], 0) if self.missing else (self._entries, 0)
 
     def _changed(self) -> None:
         """A group of thousands changes as often as it has pods: it is sorted when it is next looked at."""
         self.reported = self.template = self.stamp = self.refused_in = None
         self._sorted = False
-        self.own_rooms = self._members.keys()
 
 
 _UNSORTED = Entry((0, "", "", ""), ())
@@ -259,7 +275,7 @@ class PodQueue:
         waiting = record.waiting
         nominated = waiting is not None and waiting.nomination is not None and waiting.uid == facts.uid
         own = record.key if nominated else None
-        key: ClassKey = together.name if together is not None else (facts.shape, membership, preemptible, own)
+        key: ClassKey = together.name if together is not None else (facts.shape, membership, preemptible, own, record.ask)
         order = (-facts.priority, facts.created, facts.namespace, facts.name)
         known = record.queued_in
         if isinstance(known, EquivalenceClass):
@@ -269,7 +285,7 @@ class PodQueue:
         charge = Charge(facts.shape, membership, preemptible)
         alike = self.classes.get(key)
         if alike is None:
-            alike = EquivalenceClass(key, charge, own) if together is None else GroupClass(together, charge)
+            alike = EquivalenceClass(key, charge, own, record.ask) if together is None else GroupClass(together, charge)
             self.classes[key] = alike
         record.queued_in = alike
         alike.add(order, record, charge)

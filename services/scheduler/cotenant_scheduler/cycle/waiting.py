@@ -18,12 +18,17 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination, Waiting, WaitingReason
 from cotenant.model.subjects import waiting_subject
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, WaitingTemplate
+from cotenant_scheduler.cycle.reservations.events import waits
+from cotenant_scheduler.cycle.reservations.reserving import WAKES_ON, Reserving, reasons_of
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.explanation import explain
+from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
+from cotenant_scheduler.state.reservations.cache import ReservationCache
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 WAITING_PAUSE = timedelta(seconds=30)
 """An event that differs only in its figures is stored again only after this time."""
@@ -38,19 +43,36 @@ _FAR_US = 1 << 62
 class WaitingPods:
     """Templates, and the events made of them."""
 
-    def __init__(self, queue: PodQueue, nodes: NodeTable, placed: Callable[[PodKey], bool]) -> None:
+    def __init__(
+        self,
+        queue: PodQueue,
+        nodes: NodeTable,
+        reservations: ReservationCache,
+        reserving: Reserving,
+        placed: Callable[[PodKey], bool],
+    ) -> None:
         self._queue = queue
+        self._reservations = reservations
+        self._reserving = reserving
+        self.now: datetime | None = None
+        """The time of the decision that is being made."""
         self._nodes = nodes
         self._placed = placed
         """Whether the current decision has placed a pod that stays in its class until the placement is stored."""
 
     def refused_by_nodes(
-        self, alike: EquivalenceClass, evaluation: Evaluation, preemption: str, nomination: Nomination | None = None
+        self,
+        alike: EquivalenceClass,
+        evaluation: Evaluation,
+        preemption: str,
+        nomination: Nomination | None = None,
+        record: PodRecord | None = None,
     ) -> WaitingTemplate:
         """Return why the pods of a class wait that no node can take. `preemption` is kube-scheduler's message on why preemption
-        does not help; it is empty if there is none."""
+        does not help; it is empty if there is none. `record`: of a member of a group."""
         known = alike.template
-        stamp = (evaluation.stamp, preemption, nomination)
+        ask = alike.ask if record is None else record.ask
+        stamp = (evaluation.stamp, preemption, nomination, self._reservations.changed.position if ask is not None else 0)
         if known is not None and alike.stamp == stamp:
             return known
         alike.stamp = stamp
@@ -65,7 +87,15 @@ class WaitingPods:
             )
             for entry in found
         )
-        texts = ", ".join(f"{entry.count} {entry.refusal.text}" for entry in found)
+        listed = [f"{entry.count} {entry.refusal.text}" for entry in found]
+        wakes_on = explanation.wakes_on
+        if isinstance(ask, Ask):
+            refused = self._reserving.refused(evaluation, ask)
+            more, lines = reasons_of(refused)
+            reasons = tuple(more) if refused.required else (*reasons, *more)
+            listed = lines if refused.required else [*listed, *lines]
+            wakes_on = tuple(sorted({*wakes_on, *WAKES_ON}))
+        texts = ", ".join(listed)
         total = self._nodes.count
         message = f"0/{total} nodes are available: {texts}." if texts else "no nodes available to schedule pods"
         waiting = Waiting(
@@ -74,7 +104,7 @@ class WaitingPods:
             uid="",
             nodes=total,
             reasons=reasons,
-            wakes_on=explanation.wakes_on,
+            wakes_on=wakes_on,
             message=f"{message} preemption: {preemption}" if preemption else message,
             priority=evaluation.shape.priority,
             nomination=nomination,
@@ -188,6 +218,9 @@ class WaitingPods:
     def event(self, record: PodRecord, template: WaitingTemplate, nomination: Nomination | None) -> Event:
         """Return the waiting event of a pod."""
         assert record.facts is not None
+        if isinstance(record, ReserveRecord):
+            assert self.now is not None
+            return waits(record, template.waiting, template.causes, self.now)
         namespace, name = record.key
         return Event(
             subject=waiting_subject(namespace, name),

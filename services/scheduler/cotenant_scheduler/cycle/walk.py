@@ -18,8 +18,8 @@ class States(msgspec.Struct, frozen=True):
     nodes: State
 
 
-_Open = tuple[QueueKey, Entry, EquivalenceClass, Cursor]
-"""The next entry of a class, with its place in the queue."""
+_Open = tuple[QueueKey, Entry, EquivalenceClass, Cursor | None]
+"""The next entry of a class, with its place in the queue; None stands for a cursor behind the first one."""
 
 
 class Walk:
@@ -65,10 +65,9 @@ class Walk:
                 alike.refused_in = states.nodes if by_nodes else states.quotas
 
     def _open(self, alike: EquivalenceClass, behind: QueueKey | None = None) -> None:
-        cursor = Cursor(alike)
-        head = cursor.take()
+        head = alike.first()
         if head is not None and (behind is None or head.order > behind):
-            self._heap.append((head.order, head, alike, cursor))
+            self._heap.append((head.order, head, alike, None))
 
     def wake(self) -> None:
         """Announce that the top entry is about to be placed or nominated: from now on no class behind it is skipped, and those
@@ -88,14 +87,16 @@ class Walk:
     def run(self, most: int) -> list[PodRecord]:
         """Return at most this many pods of the top entry's class that precede every other class's pods."""
         heap = self._heap
-        _, entry, _, cursor = heap[0]
+        _, entry, alike, known = heap[0]
+        cursor = known or _behind_first(alike)
         until = min(heap[1:3])[0] if len(heap) > 1 else None
         return [entry.records[0], *cursor.look(most - 1, until)]
 
     def advance(self, count: int = 1) -> None:
         """Continue behind the first entries of the top entry's class, which were placed."""
         heap = self._heap
-        _, _, alike, cursor = heap[0]
+        _, _, alike, known = heap[0]
+        cursor = known or _behind_first(alike)
         if count > 1:
             cursor.skip(count - 1)
         head = cursor.take()
@@ -133,3 +134,9 @@ class Walk:
                 self._closed.append(entry)
             else:
                 heapq.heappush(self._heap, entry)
+
+
+def _behind_first(alike: EquivalenceClass) -> Cursor:
+    cursor = Cursor(alike)
+    cursor.take()
+    return cursor

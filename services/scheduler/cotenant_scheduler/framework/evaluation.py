@@ -204,6 +204,42 @@ class Evaluation:
             scores.append(values.item(row))
         return scores
 
+    def judged(self, row: int) -> tuple[int, list[int]]:
+        """Return the code of a row, and its weighted scores by plugin if that is 0, as the row is now; nothing is kept. Scores
+        that are normalised, or about other pods, are those of the last refresh."""
+        code = self._codes[row]
+        if not code:
+            for base, refuses in self._filter_rows:
+                if found := refuses(row):
+                    return base + found, []
+            for base, plugin in self._spanning_filters:
+                if found := filter_of_row(plugin, self.nodes, self.shape)(row):
+                    return base + found, []
+        if code:
+            return code, []
+        scores = self._static.scores(row, self._highest)
+        for i, score in self._scores_of(row).items():
+            scores[i] = score
+        scores.extend(values.item(row) for values in self._scores_by_others)
+        return 0, scores
+
+    def refusal_text(self, row: int, code: int) -> str:
+        """Return why a row refuses, in words."""
+        if code <= 0:
+            return "node(s) had no such node"
+        index, own = divmod(code, CODES_PER_FILTER)
+        return self.profile.filters[index].reason(self.nodes, self.shape, own, np.array([row])).text
+
+    @property
+    def highest(self) -> tuple[int, ...]:
+        """The highest raw scores that scores are normalised to."""
+        return self._highest
+
+    def best_key(self) -> int:
+        """Return the highest key: the total score and the tie-break; below 0 if no node can take the shape."""
+        row = self.best()
+        return self._cells[row] if row >= 0 else -1
+
     def _recompute(self) -> None:
         nodes, shape = self.nodes, self.shape
         self._version = nodes.version

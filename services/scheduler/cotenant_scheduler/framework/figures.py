@@ -53,6 +53,16 @@ class FigureCache:
         # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
         return tuple([figure for figure in figures if figure.value or figure.name not in self._of_relations])
 
+    def of_reserved(self, evaluation: Evaluation, row: int, scores: list[int], weighted: int) -> tuple[Figure, ...]:
+        """Return the figures of a row that takes a pod into a reservation; `scores` by plugin, `weighted` the reservation's."""
+        load = evaluation.nodes.load.figures(row)
+        total = sum(scores) + weighted
+        values = (total, *scores, *load)
+        names = self._plain if len(values) == len(self._plain) else self._relational
+        found = map(getitem, names, values)
+        shown = [figure for figure in found if figure.value or figure.name not in self._of_relations]
+        return (*shown, Figure(name="score.Reservation", value=weighted))
+
     def of_columns(self, totals: IntArray, scores: IntArray, load: IntArray) -> Iterator[tuple[Figure, ...]]:
         """Walk the figures of many rows for a shape without relations. `scores`: by plugin; `load`: used and capacity in turn
         by resource."""

@@ -13,6 +13,8 @@ from cotenant_scheduler.plugins.load_aware import LoadAwareScheduling
 from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
 from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
 from cotenant_scheduler.plugins.pod_relations import PodRelations
+from cotenant_scheduler.plugins.reservation.args import ReservationArgs
+from cotenant_scheduler.plugins.reservation.reserve_pods import ReservePods
 from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit, ScoringStrategy
 from cotenant_scheduler.plugins.taints import TaintToleration
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
@@ -32,6 +34,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     """A quota limits by its runtime; false: by its max."""
     quota_check_ancestors: bool = True
     coscheduling: CoschedulingArgs = CoschedulingArgs()
+    reservation: ReservationArgs = ReservationArgs()
     disable_default_quota_preemption: bool = True
     """Pods of the default quota are not preempted for other pods of it that the quota has no room for."""
 
@@ -41,12 +44,13 @@ def default_profile(config: SchedulerConfig) -> Profile:
     fit = NodeResourcesFit(config.scoring_strategy)
     affinity, taints, load = NodeAffinityMatch(), TaintToleration(), LoadAwareScheduling()
     balanced, images = NodeResourcesBalancedAllocation(), ImageLocality()
-    ports, relations = NodePorts(), PodRelations()
+    ports, relations, reserve_pods = NodePorts(), PodRelations(), ReservePods()
     spread, together = PodTopologySpread(relations), InterPodAffinity(relations)
     return Profile(
-        filters=(NodeUnschedulable(), taints, affinity, ports, fit, spread, together, load),
+        filters=(NodeUnschedulable(), taints, affinity, ports, fit, spread, together, load, reserve_pods),
         scores=(taints, affinity, fit, balanced, images, load),
         spanning_scores=(spread, together),
         counters=(ports, relations),
+        readers=(reserve_pods,),
         weights=config.weights,
     )

@@ -15,6 +15,7 @@ import numpy as np
 from cotenant.events.allocations import Allocation
 from cotenant_scheduler.state.columns import Cells, Changes, IntArray
 from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey
+from cotenant_scheduler.state.held_rooms import HeldRooms
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import AssignedPod
 from cotenant_scheduler.state.node_columns import SHAPES_CACHED, NodeColumns
@@ -42,6 +43,8 @@ class CountedRows(NodeColumns):
         """How many pods of each priority are counted on all rows."""
         self.changes = Changes()
         """Rows that changed in what placements and reports change."""
+        self.held = HeldRooms()
+        """What reservations hold."""
         self._last_pod: CountedPod | None = None
         """What pods that are counted one after the other share."""
         self._adds: dict[Shape, Adds] = {}
@@ -67,6 +70,8 @@ class CountedRows(NodeColumns):
         """Count a pod on a row; `retract` undoes it exactly."""
         pod = self._put(row, key, shape, assigned, allocation)
         self._count(row, key, shape, 1)
+        if allocation is not None and allocation.reservation is not None:
+            self.held.count(row, key, pod, 1, self.dims, self.requested, self.nonzero)
         for counter in self.counters_of(shape):
             counter.count(row, key, pod)
 
@@ -74,7 +79,8 @@ class CountedRows(NodeColumns):
         self, row: int, key: PodKey, shape: Shape, assigned: AssignedPod, allocation: Allocation | None
     ) -> None:
         """Count a pod on a row no later than the next `settle`: many at once, if possible."""
-        if self.counters_of(shape) or self.load.reports(row, key):
+        reserved = allocation is not None and allocation.reservation is not None
+        if reserved or self.counters_of(shape) or self.load.reports(row, key):
             self.assume(row, key, shape, assigned, allocation)
             return
         self._put(row, key, shape, assigned, allocation)
@@ -99,6 +105,8 @@ class CountedRows(NodeColumns):
         """Stop counting a pod on a row; the row stays."""
         pod = self.pods[row].pop(key)
         self._count(row, key, pod.shape, -1)
+        if pod.allocation is not None and pod.allocation.reservation is not None:
+            self.held.count(row, key, pod, -1, self.dims, self.requested, self.nonzero)
         for counter in self.counters_of(pod.shape):
             counter.uncount(row, key, pod)
 
@@ -120,7 +128,9 @@ class CountedRows(NodeColumns):
         """Undo many `assume` at once: sums per shape over arrays if the node's report does not include the pod."""
         by_shape: dict[Shape, list[int]] = {}
         for row, key, shape in reversed(assumed):
-            if self.counters_of(shape) or self.load.reports(row, key):
+            given = self.pods[row][key].allocation
+            reserved = given is not None and given.reservation is not None
+            if reserved or self.counters_of(shape) or self.load.reports(row, key):
                 self.retract(row, key)
             else:
                 del self.pods[row][key]

@@ -29,6 +29,15 @@ def is_held(key: PodKey) -> bool:
     return not key[0]
 
 
+RESERVE_NAMESPACE = "~reservation"
+"""In place of a namespace in the keys of reserve pods, which is no name of one; then comes the reservation's name."""
+
+
+def is_reserve(key: PodKey) -> bool:
+    """Return whether a key is that of a reserve pod."""
+    return key[0] == RESERVE_NAMESPACE
+
+
 class CountedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod on a row; equal pods share one."""
 

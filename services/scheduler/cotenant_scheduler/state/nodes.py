@@ -236,4 +236,6 @@ class NodeTable(CountedRows):
         for row in self.rows.values():
             for pod in self.pods[row].values():
                 self.requested[dim, row] += pod.shape.requests.get(name, 0)
+        for row, amount in self.held.covered_of(name).items():
+            self.requested[dim, row] -= amount
 

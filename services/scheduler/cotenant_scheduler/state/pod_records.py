@@ -5,6 +5,7 @@ A `PlacementRecord` is the last message of a placement, with what the node and t
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from datetime import datetime
 
 import msgspec
@@ -47,6 +48,7 @@ class PodRecord:
     """Everything about the pods of one name; normally one pod, two while one replaces the other."""
 
     __slots__ = (
+        "ask",
         "document",
         "facts",
         "key",
@@ -70,6 +72,8 @@ class PodRecord:
         self.runs: dict[str, tuple[RunStatus, int]] = {}
         self.waiting: Waiting | None = None
         self.waiting_at: datetime | None = None
+        self.ask: Hashable = None
+        """What it asks of reservations while it is queued; None for nothing."""
         self.queued_in: object | None = None
         """The queue's mark: the equivalence class that the pod waits in."""
 

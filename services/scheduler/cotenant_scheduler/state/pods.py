@@ -22,7 +22,7 @@ from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant_scheduler.state.assigned_pods import AssignedPods
 from cotenant_scheduler.state.charged_pods import ChargedPods
-from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PlacementRecord, PodRecord
@@ -85,6 +85,16 @@ class PodCache:
         except msgspec.DecodeError as error:
             record.facts = self._instead(record.facts, None)
             record.unreadable = f"the pod's object at LOG:{sequence} cannot be read: {error}"
+        self._changed(record)
+        self._hold_against_new_selectors()
+
+    def describe(self, record: PodRecord, document: msgspec.Raw | None) -> None:
+        """Give a reserve pod its document; None: it has none. Raises DecodeError."""
+        record.document = document
+        record.facts = self._instead(record.facts, None if document is None else self._reader.read(document, self.priorities))
+
+    def record_changed(self, record: PodRecord) -> None:
+        """Take over that a reserve pod's record changed."""
         self._changed(record)
         self._hold_against_new_selectors()
 
@@ -289,6 +299,8 @@ class PodCache:
             run = record.run_of(node, data.uid)
             if run is not None and run[0].phase.terminal:
                 return None
+        if is_reserve(record.key):
+            return self.reserve_charge(facts.shape)
         preemptible = is_preemptible(facts.labels)
         key = (facts.shape, data.quota, data.quota_tree, preemptible)
         known = self._charges.get(key)
@@ -298,6 +310,10 @@ class PodCache:
             membership = Membership(data.quota, data.quota_tree) if data.quota else None
             known = self._charges[key] = Charge(facts.shape, membership, preemptible)
         return known
+
+    def reserve_charge(self, shape: Shape) -> Charge:
+        """Return what a reserve pod is charged with: no quota, and no load, which is measured."""
+        return Charge(self._reader.without_load(shape), None, True)
 
     def _give_back(self, record: PodRecord, node: str, placed: PlacementRecord) -> None:
         charge = placed.charge

@@ -6,9 +6,19 @@ from datetime import datetime, timedelta
 
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_verification.harness.harness import Harness
-from cotenant_verification.workload.manifests import budget, move, node_config, pod, profile, quota, quota_patch
+from cotenant_verification.workload.manifests import (
+    budget,
+    move,
+    node_config,
+    pod,
+    profile,
+    quota,
+    quota_patch,
+    reservation,
+)
 from cotenant_verification.workload.schedule import Entry, located
 
+RESERVATIONS = ("scheduling.koordinator.sh", "reservations")
 QUOTAS = ("scheduling.sigs.k8s.io", "elasticquotas")
 CONFIG_MAPS = ("", "configmaps")
 PODS = ("", "pods")
@@ -54,6 +64,18 @@ def update_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
 def delete_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
     """An administrator deletes a quota; refused while it holds pods or other quotas."""
     harness.gateway().request_deletion(now, QUOTAS, "default", entry.target, None)
+    return True
+
+
+def create_reservation(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A user has room kept."""
+    harness.gateway().request_creation(now, reservation(entry.target, entry.args))
+    return True
+
+
+def delete_reservation(harness: Harness, entry: Entry, now: datetime) -> bool:
+    """A user gives it up."""
+    harness.gateway().request_deletion(now, RESERVATIONS, "", entry.target, None)
     return True
 
 
@@ -112,6 +134,8 @@ ACTIONS = {
     "create-quota": create_quota,
     "update-quota": update_quota,
     "delete-quota": delete_quota,
+    "create-reservation": create_reservation,
+    "delete-reservation": delete_reservation,
     "create-move": create_move,
     "delete-move": delete_move,
     "profile": change_profile,

@@ -52,6 +52,13 @@ command.add_command(leader_kills)
     show_default=True,
     help="Percent of pods with constraints: spread, affinity, host ports, tolerations, batch, mid, tight quota, ...",
 )
+@click.option(
+    "--reservations",
+    type=click.IntRange(0, 100_000),
+    default=0,
+    show_default=True,
+    help="Reservations on nodes, which a third of the pods may use, one each.",
+)
 @click.option("--gang", type=click.IntRange(0, 7_749), default=0, show_default=True, help="Pods of a gang; 0: no gangs.")
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
 @click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
@@ -63,6 +70,7 @@ def schedule(
     rate: float,
     shapes: int,
     mix: int,
+    reservations: int,
     openb_folder: str | None,
     gang: int,
     core_only: bool,
@@ -82,7 +90,10 @@ def schedule(
         )
     try:
         folder = Path(openb_folder) if openb_folder else None
-        workload = openb(nodes, pods, folder, mix, gang) if folder else synthetic(nodes, pods, shapes, mix, gang)
+        if folder is not None:
+            workload = openb(nodes, pods, folder, mix, gang, reservations)
+        else:
+            workload = synthetic(nodes, pods, shapes, mix, gang, reservations)
     except WorkloadError as error:
         raise click.ClickException(str(error)) from error
     if core_only:

@@ -19,7 +19,7 @@ from cotenant.runtime.process import GC_THRESHOLDS
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_verification.bench.figures import BenchResult
 from cotenant_verification.bench.verification import verify
-from cotenant_verification.bench.workload import Workload, node_events, pod_event, quota_events
+from cotenant_verification.bench.workload import Workload, node_events, pod_event, quota_events, reserved_events
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -80,7 +80,7 @@ def _carry_out(workload: Workload, log: list[Event]) -> _Times:
         core.settle()
         return clock() - started
 
-    fold(stored([*node_events(workload, START), *quota_events(workload, START)]))
+    fold(stored([*node_events(workload, START), *quota_events(workload, START), *reserved_events(workload, START)]))
     times.folding = fold(stored(pod_event(workload, i, START) for i in range(workload.pods)))
     now = START
     while True:

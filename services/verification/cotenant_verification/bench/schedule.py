@@ -21,7 +21,7 @@ from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import Testbed
 from cotenant_verification.bench.verification import verify
 from cotenant_verification.bench.watcher import Watch
-from cotenant_verification.bench.workload import Workload, node_events, quota_events, stack_events
+from cotenant_verification.bench.workload import Workload, node_events, quota_events, reserved_events, stack_events
 
 LIMIT_SECONDS = 600.0
 SAMPLE_SECONDS = 0.2
@@ -46,6 +46,7 @@ async def run(
         if stack:
             await testbed.write(stack_events(now))
         await testbed.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now, runtime=not stack)])
+        await testbed.write(reserved_events(workload, now))
         gateway = await start_stack(testbed, simulated, say) if stack else None
         testbed.start_scheduler()
         await testbed.scheduler_loaded()

@@ -38,6 +38,7 @@ from cotenant_verification.bench.constraints import (
     constraints,
     how_many,
 )
+from cotenant_verification.bench.reserved import CLAIM, claim_of, reservation_events, takes_reservations
 
 NAMESPACE = "bench"
 MIB = 1 << 20
@@ -62,13 +63,15 @@ class Workload(msgspec.Struct, frozen=True):
     pod_kinds: tuple[dict[str, str], ...]
     mix: int = 0
     gang: int = 0
+    reservations: int = 0
+    """Reservations that a third of the pods may use (`reserved`)."""
 
     def constrained(self, upto: int) -> int:
         """How many of the first `upto` pods carry constraints; they are spread evenly."""
         return upto * self.mix // 100
 
 
-def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0, gang: int = 0) -> Workload:
+def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0, gang: int = 0, reservations: int = 0) -> Workload:
     """Equal nodes of 64 cores; pods of `shapes` different requests in turn."""
     return Workload(
         nodes,
@@ -77,10 +80,11 @@ def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0, gang: int = 0) -
         tuple({"cpu": f"{100 + shape}m", "memory": "256Mi"} for shape in range(shapes)),
         mix,
         gang,
+        reservations,
     )
 
 
-def openb(nodes: int, pods: int, folder: Path, mix: int = 0, gang: int = 0) -> Workload:
+def openb(nodes: int, pods: int, folder: Path, mix: int = 0, gang: int = 0, reservations: int = 0) -> Workload:
     """The nodes and pods of openb in their order; whole GPUs are a resource, shares of one count as one. Raises WorkloadError
     where the tables are not there or not openb's."""
     node_kinds = tuple(
@@ -95,7 +99,7 @@ def openb(nodes: int, pods: int, folder: Path, mix: int = 0, gang: int = 0) -> W
         }
         for row in _table(folder / "openb_pod_list_default.csv", ("cpu_milli", "memory_mib", "num_gpu"))
     )
-    return Workload(nodes, pods, node_kinds, pod_kinds, mix, gang)
+    return Workload(nodes, pods, node_kinds, pod_kinds, mix, gang, reservations)
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
@@ -166,6 +170,13 @@ def node_events(workload: Workload, now: datetime, *, lent: bool = True) -> Iter
             yield _event(resources_subject(name), resources, now)
 
 
+def reserved_events(workload: Workload, now: datetime) -> Iterator[Event]:
+    """The reservations, with the shares of nodes that they have."""
+    nodes = [node_name(i) for i in range(workload.nodes) if takes_reservations(i)]
+    for subject, data in reservation_events(nodes, workload.pod_kinds, workload.reservations, now):
+        yield _event(subject, data, now)
+
+
 def quota_limits(workload: Workload) -> dict[str, dict[str, int]]:
     """Max of each quota, cpu in milli-cores: room for every pod, and for half of those of the tight one."""
     most = {"cpu": UNLIMITED, "memory": UNLIMITED}
@@ -216,6 +227,8 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
         "image": wants.image,
         "resources": {"requests": resources, "limits": resources},
     }
+    claim = claim_of(i, workload.reservations)
+    labels = wants.labels if claim is None else {**wants.labels, CLAIM: claim}
     if wants.host_port:
         container["ports"] = [{"containerPort": 8080, "hostPort": wants.host_port, "protocol": "TCP"}]
     document = {
@@ -226,7 +239,7 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
             "namespace": NAMESPACE,
             "uid": f"00000000-0000-0000-0000-{i:012}",
             "creationTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "labels": {"app": NAMESPACE, LABEL_QOS_CLASS: wants.qos, LABEL_QUOTA: wants.quota, **wants.labels},
+            "labels": {"app": NAMESPACE, LABEL_QOS_CLASS: wants.qos, LABEL_QUOTA: wants.quota, **labels},
             **({"annotations": _gang(workload, i)} if workload.gang else {}),
         },
         "spec": {

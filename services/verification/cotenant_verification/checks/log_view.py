@@ -29,6 +29,7 @@ from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import QuotaRuntime
+from cotenant.events.reservations import ReservationShare
 from cotenant.log.contract import LOG
 from cotenant.log.plans import Plan
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
@@ -63,6 +64,8 @@ class LogView:
         """`last` by sequence: causes that are still current are known however old they are."""
         self.placed: dict[str, dict[tuple[str, str], Event]] = defaultdict(dict)
         """Node to pod to the placement that holds a place."""
+        self.shares: dict[str, dict[str, Event]] = defaultdict(dict)
+        """Node to reservation to the share that it holds."""
         self.places: dict[str, set[str]] = defaultdict(set)
         """Pod's uid to the nodes that hold a place for it."""
         self.ended_runs: dict[tuple[str, str], int] = {}
@@ -127,6 +130,11 @@ class LogView:
         data = event.data
         if isinstance(data, Placement):
             self._see_placement(event, data)
+        elif isinstance(data, ReservationShare):
+            if event.tombstone:
+                self.shares[data.node].pop(data.name, None)
+            else:
+                self.shares[data.node][data.name] = event
         elif isinstance(data, RunStatus):
             if data.phase.terminal and not event.tombstone:
                 self._see_end(event, data)

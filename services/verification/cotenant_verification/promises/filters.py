@@ -15,6 +15,7 @@ from functools import cache, partial
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectStored
@@ -88,7 +89,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = _now_and_before(moment)
-    promised = _promised(view)
+    promised = _promised(view) | {node for node, shares in view.shares.items() if shares}
     used = cache(partial(used_by, view))
     for (namespace, name), head in sorted(view.pods.items()):
         uid = head.metadata.uid
@@ -120,6 +121,9 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
             continue
         if gang_of(stored.object)[0]:
             moment.counts["waiting for its gang"] += 1
+            continue
+        if ANNOTATION_AFFINITY in pod.metadata.annotations:
+            moment.counts["waiting for a reservation"] += 1
             continue
         if pod.metadata.labels.get(LABEL_QUOTA) and left:
             moment.counts["waiting while others move"] += 1

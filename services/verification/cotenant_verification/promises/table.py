@@ -17,6 +17,7 @@ from cotenant_verification.promises import placements as p
 from cotenant_verification.promises import preemption as v
 from cotenant_verification.promises import quotas as q
 from cotenant_verification.promises import replay as f
+from cotenant_verification.promises import reservations as rs
 from cotenant_verification.promises import suppression as s
 from cotenant_verification.promises import yarn_capacity as y
 
@@ -118,6 +119,12 @@ PROMISES: tuple[Invariant, ...] = (
         at_rest=(n.tainted_nodes_are_left,),
     ),
     Invariant(number=21, name="gangs_are_placed_whole", on_commit=(g.no_half_gang_is_placed,)),
+    Invariant(
+        number=22,
+        name="no_reservation_is_over_allocated_or_leaked",
+        on_commit=(rs.no_reservation_is_over_allocated,),
+        when_idle=(rs.no_reservation_leaks,),
+    ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides
 (`replay.deciding_changes_nothing`)."""

@@ -9,6 +9,7 @@ others' seeds as they are.
 | `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
 | `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
 | `gangs` | jobs whose pods are placed together or not at all |
+| `reservations` | room kept for pods with a label, that expires, is deleted, is used once or often |
 | `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |
 | `administration` | the node configuration, invalid ones among them; a budget; users' migration jobs |
 | `memory` | in every second run: pods that leak, outgrow what they borrowed, or take what their machine has |
@@ -27,6 +28,7 @@ from cotenant_verification.workload.memory import memory
 from cotenant_verification.workload.pods import pods
 from cotenant_verification.workload.profiles import profiles
 from cotenant_verification.workload.quotas import quotas
+from cotenant_verification.workload.reservations import reservations
 from cotenant_verification.workload.schedule import Entry, Header
 from cotenant_verification.workload.yarn import yarn
 
@@ -38,6 +40,7 @@ def workload(header: Header) -> list[Entry]:
         quotas(header, capacity),
         pods(header, capacity),
         gangs(header, capacity),
+        reservations(header, capacity),
         constraints(header, capacity),
         memory(header),
         administration(header),

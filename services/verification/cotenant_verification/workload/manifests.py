@@ -21,6 +21,8 @@ USAGE = "cotenant.io/simulated-usage"
 DURATION = "cotenant.io/simulated-duration"
 PROFILE_REVISION = "chaos.cotenant.io/profile-revision"
 EXIT_CODE = "cotenant.io/simulated-exit-code"
+CLAIM = "chaos.cotenant.io/claim"
+SCHEDULING = "scheduling.koordinator.sh"
 Args = Mapping[str, int | str]
 
 
@@ -37,9 +39,13 @@ def pod(target: str, args: Args) -> Document:
         labels[REVISION_LABEL] = str(args["revision"])
     if "quota" in args:
         labels[f"{QUOTA}/name"] = str(args["quota"])
+    if "claim" in args:
+        labels[CLAIM] = str(args["claim"])
     annotations: Document = {USAGE: _usage(args)} if "period" in args else {}
     if "lasts" in args:
         annotations |= {DURATION: f"{args['lasts']}s", EXIT_CODE: str(args.get("exit", 0))}
+    if args.get("reserved_only"):
+        annotations[f"{SCHEDULING}/reservation-affinity"] = json.dumps({"reservationSelector": {}})
     if "gang" in args:
         annotations |= {
             f"{GANG}/name": str(args["gang"]),
@@ -155,6 +161,25 @@ def move(name: str, args: Args) -> Document:
         "kind": "PodMigrationJob",
         "metadata": {"name": name},
         "spec": spec,
+    }
+
+
+def reservation(name: str, args: Args) -> Document:
+    """Room for pods that claim it."""
+    requests: Document = {"cpu": f"{args['cpu']}m", "memory": f"{args['memory_mib']}Mi"}
+    containers: list[Json] = [{"name": "main", "resources": {"requests": requests}}]
+    owners: list[Json] = [{"labelSelector": {"matchLabels": {CLAIM: name}}}]
+    return {
+        "apiVersion": f"{SCHEDULING}/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name},
+        "spec": {
+            "template": {"spec": {"containers": containers, "priority": 9500}},
+            "owners": owners,
+            "ttl": f"{args['ttl']}s",
+            "allocateOnce": bool(args["once"]),
+            "allocatePolicy": str(args["policy"]),
+        },
     }
 
 

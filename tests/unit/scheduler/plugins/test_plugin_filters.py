@@ -283,7 +283,7 @@ def test_whose_refusals_the_end_of_pods_can_lift() -> None:
     filters = default_profile(SchedulerConfig()).filters
     lifted = {PORTS, FIT, "PodTopologySpread", "InterPodAffinity"}
     assert {f.name for f in filters if f.preemptible} == lifted
-    assert {f.name for f in filters if not f.preemptible} == {AFFINITY, TAINTS, CORDON, LOAD}
+    assert {f.name for f in filters if not f.preemptible} == {AFFINITY, TAINTS, CORDON, LOAD, "Reservation"}
 
 
 def test_what_filters_and_scores_look_at() -> None:
@@ -293,7 +293,7 @@ def test_what_filters_and_scores_look_at() -> None:
     assert {name for name, plugin in plugins.items() if plugin.static} == {AFFINITY, TAINTS, CORDON, "ImageLocality"}
     among_pods = {"PodTopologySpread", "InterPodAffinity"}
     assert {f.name for f in profile.filters if f.spanning} == among_pods
-    assert {name for name, plugin in plugins.items() if not plugin.in_columns} == {PORTS, *among_pods}
+    assert {name for name, plugin in plugins.items() if not plugin.in_columns} == {PORTS, "Reservation", *among_pods}
 
 
 def test_taints_cordons_and_room_concern_every_pod() -> None:

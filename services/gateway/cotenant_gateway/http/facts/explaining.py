@@ -1,4 +1,4 @@
-"""`explain/...`: the chain of causes of a pod, a node, a quota, back to samples and objects.
+"""`explain/...`: the chain of causes of a pod, a node, a quota, a reservation, back to samples and objects.
 
 In: a name. Out: an `Explanation` as JSON. At most MAX_LOOKUPS causes are looked up, LOOKUPS_AT_ONCE at a time.
 """
@@ -22,9 +22,11 @@ from cotenant.explain.causes import (
     explain_node,
     explain_pod,
     explain_quota,
+    explain_reservation,
 )
 from cotenant.explain.quotas import runtime_reasons
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS, published_quota
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant.log.contract import LOG
@@ -97,6 +99,14 @@ class Explainer:
             roots += await self._events_at([node.stored.sequence])
         explanation: Explanation = explain_node(name, roots, await self._walk(roots))
         return json_response(msgspec.json.encode(explanation))
+
+    async def reservation(self, name: str) -> web.Response:
+        """Answer with the chain of causes of a reservation."""
+        found = self._gateway.core.get(RESERVATIONS, "", name)
+        if found is None or found.stored is None:
+            raise not_found(RESERVATIONS, name)
+        roots = [*found.parts.values(), *await self._events_at([found.stored.sequence])]
+        return json_response(msgspec.json.encode(explain_reservation(name, roots, await self._walk(roots))))
 
     async def quota(self, name: str) -> web.Response:
         """Answer with the chain of causes of a quota, which is known by its name alone."""

@@ -73,6 +73,8 @@ class FactHandlers:
                 return await self._explainer.pod(parts[2], parts[3])
             if len(parts) == 3 and parts[:2] == ["explain", "node"]:
                 return await self._explainer.node(parts[2])
+            if len(parts) == 3 and parts[:2] == ["explain", "reservation"]:
+                return await self._explainer.reservation(parts[2])
             if len(parts) == 3 and parts[:2] == ["explain", "quota"]:
                 return await self._explainer.quota(parts[2])
         raise no_such_path()

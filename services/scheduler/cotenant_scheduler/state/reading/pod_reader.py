@@ -24,7 +24,7 @@ from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.domain.tolerations import effective_tolerations
-from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS
+from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
@@ -239,6 +239,7 @@ class PodReader:
         pod = decode_pod(document)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
         requests = pod_requests(pod)
+        requests.pop(PODS, None)  # a pod is one, whatever it says
         negative = sorted(name for name, amount in requests.items() if amount < 0)
         if negative:
             raise ShapeError(f"the request of {negative[0]} is negative")
@@ -267,7 +268,14 @@ class PodReader:
             relations=self.selectors.relations(pod),
             selected_by=self.selectors.selecting(pod.metadata.namespace, pod.metadata.labels),
         )
+        return self._shape_of(key)
+
+    def _shape_of(self, key: ShapeKey) -> Shape:
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._shapes[key] = Shape(key)
         return shape
+
+    def without_load(self, shape: Shape) -> Shape:
+        """Return the shape of what requests the same and is not expected to use anything."""
+        return self._shape_of(msgspec.structs.replace(shape.key, estimate=(0,) * len(shape.key.estimate)))

@@ -56,6 +56,7 @@ class Shape:
         "held",
         "host_ports",
         "images",
+        "key",
         "needs",
         "node_selector",
         "nonzero_column",
@@ -75,6 +76,7 @@ class Shape:
     )
 
     def __init__(self, key: ShapeKey) -> None:
+        self.key = key
         self.requests = dict(key.requests)
         self.needs = ((PODS, 1), *((name, amount) for name, amount in key.requests if amount))
         """What must fit, in the order in which a shortage is reported: pods, then by name."""

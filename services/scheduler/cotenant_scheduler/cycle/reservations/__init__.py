@@ -1,0 +1,1 @@
+"""Placing pods in reservations, and what becomes of reservations."""

@@ -1,0 +1,336 @@
+"""The reservations that pods of one shape and ask may use, and what each node that has some is worth to them.
+
+In: the records of reservations, the node table with what they hold, the results of the shape. Out: per row the room that a pod
+gets there with the scores of the other plugins, or why it gets none. Other filters and scores see a row on which every matched
+reservation is free: its reserve pods are taken away, the row is judged, and they are put back (Koordinator's restore); the
+plugin's own check frees one reservation at a time (`plugins.reservation.fitting`).
+
+Only rows that changed are judged again. Cost: some 20 us a row. Bounds: one entry a row that has a reservation for the ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from cotenant.domain.reservations.diagnosis import Diagnosis
+from cotenant.domain.reservations.lifecycle import allocates_once
+from cotenant.domain.reservations.options import restricted_resources
+from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, Room, judged, may_be_nominated
+from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
+from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, nominated, normalised, preferring, room_score
+from cotenant_scheduler.state.columns import IntArray
+from cotenant_scheduler.state.held_rooms import Use
+from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
+from cotenant_scheduler.state.reading.shapes import Shape
+from cotenant_scheduler.state.reservations.cache import ReservationCache
+from cotenant_scheduler.state.reservations.records import ReserveRecord
+
+FEW_ROWS = 4
+"""Up to this many rows are judged again whenever anything has changed."""
+
+_NO_ORDER = 1 << 62
+
+
+class Found(msgspec.Struct, frozen=True, eq=False):
+    """A row that takes a pod. `record` and `room` None: the pod owns nothing of what is reserved there."""
+
+    row: int
+    scores: list[int]
+    """Weighted, by plugin."""
+    record: ReserveRecord | None = None
+    room: Room | None = None
+
+
+class Candidates:
+    """Rows with reservations for one shape and ask."""
+
+    def __init__(self, nodes: NodeTable, cache: ReservationCache, shape: Shape, ask: Ask, ignored: Ignored) -> None:
+        self._nodes = nodes
+        self._cache = cache
+        self._shape = shape
+        self._ask = ask
+        self._ignored = ignored
+        self._stamp: tuple[object, ...] = ()
+        self._positions = (-1, -1, -1)
+        self._row_of: dict[str, int] = {}
+        self._members: dict[int, dict[str, ReserveRecord]] = {}
+        """By row, the reservations whose owners mean the pods."""
+        self.found: dict[int, Found] = {}
+        self.diagnoses: dict[int, Diagnosis] = {}
+        self.reasons: dict[int, tuple[str, ...]] = {}
+        """By row, why a pod gets no room there."""
+        self._index: dict[int, int] = {}
+        self._rows: list[int] = []
+        self._only = (-1, _NO_ORDER, -1)
+        """The first entry: raw score (-1: none), order, key without the reservation's score."""
+        self._columns: IntArray = np.zeros((3, 0), dtype=np.int64)
+        """The same of all entries, once there are several."""
+
+    def refresh(self, evaluation: Evaluation) -> None:
+        """Bring everything up to the state."""
+        nodes, cache = self._nodes, self._cache
+        stamp = (nodes.version, evaluation.highest, evaluation.counted_version())
+        positions = (nodes.changes.position, nodes.static_changes.position, cache.changed.position)
+        if stamp == self._stamp and positions == self._positions:
+            return
+        names = cache.changed.since(self._positions[2]) if self._stamp else None
+        logs = (nodes.changes, nodes.static_changes)
+        changed = [log.since(position) for log, position in zip(logs, self._positions, strict=False)]
+        same = stamp == self._stamp and names is not None and all(rows is not None for rows in changed)
+        self._stamp, self._positions = stamp, positions
+        if not same:
+            self._reset()
+            rows: set[int] = set(self._members)
+        else:
+            assert names is not None
+            rows = self._relist(names)
+            if len(self._members) <= FEW_ROWS:
+                rows |= self._members.keys()
+            else:
+                for log in changed:
+                    assert log is not None
+                    rows |= self._members.keys() & set(log.tolist())
+        for row in sorted(rows):
+            self._judge(row, evaluation)
+
+    def _reset(self) -> None:
+        self._row_of, self._members = {}, {}
+        self.found, self.diagnoses, self.reasons = {}, {}, {}
+        self._index, self._rows = {}, []
+        self._columns = np.zeros((3, 0), dtype=np.int64)
+        lists = self._cache.by_owners
+        for number in sorted(lists) if self._ask.ignored else self._ask.owners:
+            for name, record in lists.get(number, {}).items():
+                self._list(name, record)
+
+    def _list(self, name: str, record: ReserveRecord) -> None:
+        share = record.share()
+        row = self._nodes.rows.get(share.node) if share is not None else None
+        if row is not None:
+            self._row_of[name] = row
+            self._members.setdefault(row, {})[name] = record
+
+    def _relist(self, names: list[str]) -> set[int]:
+        """Take over which of some reservations are there now; return the rows that this concerns."""
+        rows: set[int] = set()
+        for name in dict.fromkeys(names):
+            row = self._row_of.pop(name, None)
+            if row is not None:
+                del self._members[row][name]
+                rows.add(row)
+            record = self._cache.by_name.get(name)
+            if record is None or not record.owners:
+                continue
+            if name in self._cache.by_owners.get(record.owners, {}) and (
+                self._ask.ignored or record.owners in self._ask.owners
+            ):
+                self._list(name, record)
+                if name in self._row_of:
+                    rows.add(self._row_of[name])
+        return rows
+
+    # -- judging a row -------------------------------------------------------------------------------------------
+
+    def _judge(self, row: int, evaluation: Evaluation) -> None:
+        self.found.pop(row, None)
+        self.diagnoses.pop(row, None)
+        self.reasons.pop(row, None)
+        matched = self._matched(row)
+        if matched:
+            self._judge_matched(row, matched, evaluation)
+        elif row in self.diagnoses:
+            self.reasons[row] = (NO_MATCH,) if self._ask.required else ()
+        if not self._members.get(row):
+            self._members.pop(row, None)
+        self._enter(row)
+
+    def _matched(self, row: int) -> list[tuple[ReserveRecord, Use]]:
+        matched = []
+        found = Diagnosis(taint_counts={})
+        uses = self._nodes.held.on(row)
+        for name, record in sorted(self._members.get(row, {}).items()):
+            share = record.share()
+            use = uses.get(record.uid)
+            if share is None or use is None or use.reserve is None or name in self._cache.over:
+                continue
+            assert record.reservation is not None
+            if allocates_once(record.reservation.spec) and use.owners:
+                continue
+            if self._ask.ignored:
+                found.ignored += 1
+                matched.append((record, use))
+                continue
+            found.owner_matched += 1
+            miss = missed(
+                self._ask, self._shape.requests, record.reservation, share.allocatable, self._nodes.labels[row]
+            )
+            if miss is None:
+                matched.append((record, use))
+                affinity = self._ask.wanted
+                if affinity is not None and affinity.name:
+                    found.name_matched += 1
+            else:
+                _note(found, *miss)
+        if found.owner_matched or found.ignored:
+            self.diagnoses[row] = found
+        return matched
+
+    def _judge_matched(self, row: int, matched: list[tuple[ReserveRecord, Use]], evaluation: Evaluation) -> None:
+        requests, ask = self._shape.requests, self._ask
+        records = {record.uid: record for record, _ in matched}
+        record, room = None, None
+        if not ask.ignored:
+            rooms = [room_of(record, use) for record, use in matched]
+            free = {name: self._free(row, name) for name in requests}
+            affinity = ask.wanted
+            verdict = judged(
+                requests,
+                free,
+                self._free(row, PODS) + len(matched),
+                rooms,
+                required=ask.required,
+                name=affinity.name if affinity is not None else "",
+                ignored=self._ignored,
+            )
+            taking = [each for each in verdict.rooms if not may_be_nominated(requests, each, required=ask.required)]
+            room = nominated(requests, taking)
+            if room is None:
+                self.reasons[row] = verdict.reasons
+                return
+            record = records[room.uid]
+        uses = [use for _, use in matched]
+        lift(self._nodes, row, uses, -1)
+        try:
+            code, scores = evaluation.judged(row)
+        finally:
+            lift(self._nodes, row, uses, 1)
+        if code:
+            self.reasons[row] = (evaluation.refusal_text(row, code),)
+        else:
+            self.found[row] = Found(row, scores, record, room)
+
+    def _free(self, row: int, name: str) -> int:
+        nodes = self._nodes
+        dim = nodes.dims.get(name, -1)
+        return nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim >= 0 else 0
+
+    # -- choosing a row ------------------------------------------------------------------------------------------
+
+    def _enter(self, row: int) -> None:
+        found = self.found.get(row)
+        index = self._index.get(row)
+        if index is None:
+            if found is None:
+                return
+            index = self._index[row] = len(self._rows)
+            self._rows.append(row)
+        entry = self._entry(row, found)
+        if index == 0:
+            self._only = entry
+        if len(self._rows) > 1:
+            if index >= self._columns.shape[1]:
+                wider = np.full((3, max(8, 2 * index)), -1, dtype=np.int64)
+                wider[:, : self._columns.shape[1]] = self._columns
+                wider[:, 0] = self._only
+                self._columns = wider
+            self._columns[:, index] = entry
+
+    def _entry(self, row: int, found: Found | None) -> tuple[int, int, int]:
+        if found is None:
+            return -1, _NO_ORDER, -1
+        room = found.room
+        key = sum(found.scores) << TIE_BITS | self._nodes.tie.item(row)
+        score = room_score(self._shape.requests, room) if room is not None else 0
+        return score, room.order if room is not None and room.order else _NO_ORDER, key
+
+    def best(self, weight: int, instead: Callable[[int], int]) -> tuple[int, Found] | None:
+        """Return the row with the highest key, with the reservation's weighted score there; None if no row takes a pod.
+        `instead` may return another row, given that key; None is returned if no reservation takes a pod there."""
+        if not self.found:
+            return None
+        if len(self._rows) == 1:
+            score, order, key = self._only
+            weighted = weight * MAX_SCORE if score > 0 or order != _NO_ORDER else 0
+            other = instead(key + (weighted << TIE_BITS))
+            return (weighted, self.found[self._rows[0]]) if other in (-1, self._rows[0]) else None
+        raw, orders, keys = self._columns[:, : len(self._rows)]
+        first = int(orders.min())
+        totals = weight * normalised(preferring(raw, self._preferred(first) if first != _NO_ORDER else -1))
+        whole = np.where(keys >= 0, keys + (totals << TIE_BITS), -1)
+        index: int | None = int(whole.argmax())
+        assert index is not None
+        other = instead(int(whole[index]))
+        if other >= 0:
+            index = self._index.get(other)
+            if index is None or keys[index] < 0:
+                return None
+        return int(totals[index]), self.found[self._rows[index]]
+
+    def _preferred(self, order: int) -> int:
+        """The entry with the smallest order; of several, that of the oldest reservation."""
+        entries: list[int] = np.flatnonzero(self._columns[1, : len(self._rows)] == order).tolist()
+        return min(entries, key=self._seniority)
+
+    def _seniority(self, index: int) -> tuple[str, str]:
+        room = self.found[self._rows[index]].room
+        return (room.created, room.name) if room is not None else ("", "")
+
+
+def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
+    """Take matched reservations off a row (-1), or put them back (1): exactly, and without a trace."""
+    versions = [(counter, counter.version) for counter in nodes.counters]
+    for use in uses:
+        assert use.reserve is not None
+        left = use.left()
+        left[PODS] = 1
+        for name, amount in left.items():
+            dim = nodes.dims.get(name, -1)
+            if dim >= 0:
+                nodes.requested[dim, row] += sign * amount
+        nodes.nonzero[0, row] += sign * left.get(CPU, 0)
+        nodes.nonzero[1, row] += sign * left.get(MEMORY, 0)
+        for counter in nodes.counters_of(use.reserve.shape):
+            (counter.count if sign > 0 else counter.uncount)(row, use.reserve_key, use.reserve)
+    for counter, version in versions:
+        counter.version = version
+
+
+def room_of(record: ReserveRecord, use: Use) -> Room:
+    """Return a reservation as filters and scores see it."""
+    share, reservation = record.share(), record.reservation
+    assert share is not None
+    assert reservation is not None
+    spec = reservation.spec
+    return Room(
+        name=record.name,
+        uid=record.uid,
+        policy=spec.allocate_policy,
+        names=restricted_resources(share.allocatable, record.restricted),
+        allocatable=share.allocatable,
+        allocated=use.allocated,
+        reserved=record.inside,
+        pods=len(use.owners),
+        allocate_once=allocates_once(spec),
+        order=record.order,
+        created=reservation.metadata.creation_timestamp or "",
+    )
+
+
+def _note(found: Diagnosis, miss: Miss, taint: str) -> None:
+    match miss:
+        case Miss.NAME:
+            found.name_unmatched += 1
+        case Miss.UNSCHEDULABLE:
+            found.unschedulable += 1
+        case Miss.AFFINITY:
+            found.affinity_unmatched += 1
+        case Miss.EXACT:
+            found.not_exact += 1
+        case Miss.TAINTS:
+            found.taints += 1
+            found.taint_counts[taint] = found.taint_counts.get(taint, 0) + 1

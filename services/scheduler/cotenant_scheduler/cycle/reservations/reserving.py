@@ -1,0 +1,150 @@
+"""Choosing a reservation for a pod, and why none takes it.
+
+In: the results of the pod's shape, what it asks of reservations. Out: a `Choice` of a node and a reservation there; or the
+reasons. A pod goes to the row with the highest sum of scores, of which that of the reservation has the weight 5000: so it goes
+to a reservation that takes it, if any does; a pod with reservation affinity goes nowhere else.
+
+Candidates are cached by shape and ask. Bound: CANDIDATES_CACHED of them; the least recently used go first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from cotenant.domain.reservations.diagnosis import counted, reservation_reasons
+from cotenant.events.allocations import Allocation, ReservationUsed
+from cotenant.events.envelope import Event
+from cotenant.events.placements import WaitingReason
+from cotenant.events.reservations import ReservationOwner
+from cotenant_scheduler.cycle.reservations.candidates import Candidates
+from cotenant_scheduler.cycle.reservations.events import used_up_by
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.plugins.reservation.args import ReservationArgs
+from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, Room, allocated_of
+from cotenant_scheduler.plugins.reservation.matching import Ask
+from cotenant_scheduler.plugins.reservation.scoring import WEIGHT
+from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
+from cotenant_scheduler.state.reading.shapes import Shape
+from cotenant_scheduler.state.reservations.cache import ReservationCache
+from cotenant_scheduler.state.reservations.records import ReserveRecord
+
+CANDIDATES_CACHED = 1024
+NAME = "Reservation"
+WAKES_ON = ("node.*.reservation.*", "objects.scheduling%2Ekoordinator%2Esh.reservations.>")
+
+
+class Choice(msgspec.Struct, frozen=True, eq=False):
+    """Where a pod goes, with the weighted scores by plugin and the reservation's. `record` None: it owns nothing there."""
+
+    row: int
+    scores: list[int]
+    weighted: int
+    record: ReserveRecord | None
+    room: Room | None
+
+    @property
+    def total(self) -> int:
+        """The sum of the scores."""
+        return sum(self.scores) + self.weighted
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """What the placement says of it."""
+        record = self.record
+        return Allocation(reservation=ReservationUsed(name=record.name, uid=record.uid)) if record is not None else None
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why no reservation takes a pod: by reason, nodes; and lines about reservations. `required`: nothing else would do."""
+
+    nodes: Mapping[str, int]
+    lines: tuple[str, ...]
+    required: bool
+
+
+class Reserving:
+    """Chooses; see the module."""
+
+    def __init__(
+        self, nodes: NodeTable, cache: ReservationCache, args: ReservationArgs, weights: Mapping[str, int]
+    ) -> None:
+        self._nodes = nodes
+        self._cache = cache
+        self._ignored = Ignored(frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups))
+        self._weight = weights.get(NAME, WEIGHT)
+        self._candidates: OrderedDict[tuple[Shape, Ask], Candidates] = OrderedDict()
+
+    def is_over(self, record: PodRecord) -> bool:
+        """Return whether a record is that of a reservation whose time is over."""
+        return isinstance(record, ReserveRecord) and record.name in self._cache.over
+
+    def choose(self, evaluation: Evaluation, ask: Ask) -> Choice | None:
+        """Return where a pod goes because of a reservation; None if it uses none."""
+        if ask.problem or not self._cache.by_owners:
+            return None
+        candidates = self._refreshed(evaluation, ask)
+
+        def better(key: int) -> int:
+            return evaluation.best() if not ask.required and evaluation.best_key() > key else -1
+
+        best = candidates.best(self._weight, better)
+        if best is None:
+            return None
+        weighted, found = best
+        return Choice(found.row, found.scores, weighted, found.record, found.room)
+
+    def _refreshed(self, evaluation: Evaluation, ask: Ask) -> Candidates:
+        key = (evaluation.shape, ask)
+        known = self._candidates.get(key)
+        if known is None:
+            known = self._candidates[key] = Candidates(self._nodes, self._cache, evaluation.shape, ask, self._ignored)
+            if len(self._candidates) > CANDIDATES_CACHED:
+                self._candidates.popitem(last=False)
+        else:
+            self._candidates.move_to_end(key)
+        known.refresh(evaluation)
+        return known
+
+    def used_up(self, choice: Choice, record: PodRecord, shape: Shape, now: datetime) -> tuple[Event, ...]:
+        """Return the events that end a reservation which its first owner uses up."""
+        reserve, room = choice.record, choice.room
+        if reserve is None or room is None or not room.allocate_once:
+            return ()
+        share, facts = reserve.share(), record.facts
+        assert share is not None
+        assert facts is not None
+        owner = ReservationOwner(namespace=facts.namespace, name=facts.name, uid=facts.uid)
+        allocated = allocated_of((shape.requests,), tuple(share.allocatable))
+        return used_up_by(reserve, share, owner, allocated, now)
+
+    def refused(self, evaluation: Evaluation, ask: Ask) -> Refused:
+        """Return why no reservation takes a pod."""
+        total = self._nodes.count
+        if ask.problem:
+            return Refused({ask.problem: total}, (), True)
+        candidates = self._refreshed(evaluation, ask)
+        names = self._nodes.names
+        diagnoses = {names[row]: found for row, found in candidates.diagnoses.items()}
+        reasons = {names[row]: found for row, found in candidates.reasons.items() if found != (NO_MATCH,)}
+        lines = reservation_reasons(diagnoses, reasons, required=ask.required)
+        nodes = counted(text for found in reasons.values() for text in found)
+        without = total - sum(1 for found in reasons.values() if found)
+        if without > 0:
+            nodes[NO_MATCH] = without
+        return Refused(nodes if ask.required else {}, tuple(lines), ask.required)
+
+
+def reasons_of(refused: Refused) -> tuple[list[WaitingReason], list[str]]:
+    """Return the reasons and the texts of a waiting event for why no reservation takes a pod."""
+    reasons = [
+        WaitingReason(code="reservation", count=count, detail=text.removeprefix("node(s) "))
+        for text, count in sorted(refused.nodes.items(), key=lambda entry: (-entry[1], entry[0]))
+    ]
+    texts = [f"{count} {text}" for text, count in sorted(refused.nodes.items(), key=lambda entry: (-entry[1], entry[0]))]
+    reasons += [WaitingReason(code="reservation", count=0, detail=line) for line in refused.lines]
+    return reasons, [*texts, *refused.lines]

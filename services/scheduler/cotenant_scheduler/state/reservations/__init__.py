@@ -1,0 +1,1 @@
+"""What reservations hold, and whom they are for."""

@@ -1,0 +1,86 @@
+"""Reservations in a benchmark: a third of the pods may use one each.
+
+In: the workload, how many reservations. Out: events of Reservations and of the shares of nodes that they were given before; the
+labels by which pods are their owners. Every reservation has a list of owners of its own; every second one is used once, the
+others often; each holds what four pods of the largest kind request. Pod 3 i may use reservation i, modulo their number. Nodes
+that are cordoned or dedicated have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from cotenant.api.objects.reservation import decode_reservation
+from cotenant.domain.reservations.reserve_pod import reserve_pod_document
+from cotenant.events.envelope import Payload
+from cotenant.events.objects import ObjectStored
+from cotenant.events.reservations import ReservationShare
+from cotenant.model.quantities import format_amount, resource_amount
+from cotenant.model.subjects import object_subject, reservation_subject
+
+CLAIM = "bench.cotenant.io/claim"
+EVERY = 3
+"""One pod in so many may use a reservation."""
+PODS_EACH = 4
+_GROUP = "scheduling.koordinator.sh"
+
+
+def claim_of(i: int, reservations: int) -> str | None:
+    """Return the label value of the i-th pod; None: it may use no reservation."""
+    return str(i // EVERY % reservations) if reservations and i % EVERY == 0 else None
+
+
+def held_by_each(kinds: tuple[dict[str, str], ...]) -> dict[str, int]:
+    """Return what a reservation holds, in milli-cores and units."""
+    names = sorted({name for kind in kinds for name in kind})
+    return {name: PODS_EACH * max(resource_amount(name, kind.get(name, "0")) for kind in kinds) for name in names}
+
+
+def takes_reservations(node: int) -> bool:
+    """Return whether the i-th node has reservations."""
+    return node % 50 != 49 and node % 100 != 37
+
+
+def reservation_events(
+    nodes: list[str], kinds: tuple[dict[str, str], ...], reservations: int, now: datetime
+) -> Iterator[tuple[str, Payload]]:
+    """Yield subjects and payloads: each Reservation, and the share of a node that it has; nodes in turn."""
+    held = held_by_each(kinds)
+    for i in range(reservations):
+        document = _document(i, held, now)
+        raw = msgspec.Raw(msgspec.json.encode(document))
+        name, node = document["metadata"]["name"], nodes[i % len(nodes)]
+        yield object_subject(_GROUP, "reservations", "", name), ObjectStored(object=raw)
+        share = ReservationShare(
+            node=node,
+            name=name,
+            uid=document["metadata"]["uid"],
+            allocatable=held,
+            bound_at=now,
+            updated_at=now,
+            pod=reserve_pod_document(raw, decode_reservation(raw), node),
+        )
+        yield reservation_subject(node, name), share
+
+
+def _document(i: int, held: dict[str, int], now: datetime) -> dict[str, Any]:
+    requests = {name: format_amount(name, amount) for name, amount in held.items()}
+    return {
+        "apiVersion": f"{_GROUP}/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {
+            "name": f"reservation-{i:06}",
+            "uid": f"10000000-0000-0000-0000-{i:012}",
+            "creationTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        },
+        "spec": {
+            "template": {"spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}},
+            "owners": [{"labelSelector": {"matchLabels": {CLAIM: str(i)}}}],
+            "ttl": "24h",
+            "allocateOnce": i % 2 == 0,
+        },
+    }

@@ -1,0 +1,197 @@
+"""Promise 22: no reservation is over-allocated, or leaks.
+
+Read from shares, statuses, placements and the Reservations' documents, by code that shares nothing with the scheduler's: chaos
+runs state owners by labels.
+
+    a commit    places pods in shares of their node alone, in those of their own; one that is allocated once has one owner; a
+                Restricted one gives no more than it holds; pods and what is left of reservations fit into what the node offers
+    afterwards  a share has its object and its node, nothing that has expired is held, and a reservation says where it stands
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from cotenant.events.objects import ObjectStored
+from cotenant.events.placements import Placement
+from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
+from cotenant.model.names import PODS
+from cotenant.model.subjects import node_subject, object_subject, reservation_status_subject, reservation_subject
+from cotenant_verification.checks.invariants import Moment, Wrong
+from cotenant_verification.checks.log_view import TRACKED, LogView
+from cotenant_verification.checks.records import CommitSeen
+from cotenant_verification.promises.placements import new_placements
+
+GROUP = "scheduling.koordinator.sh"
+RESTRICTED = "Restricted"
+LATE = timedelta(seconds=30)
+"""How long the end of a reservation may take once nothing is at fault any more."""
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    creation_timestamp: datetime | None = None
+
+
+class _Selector(msgspec.Struct, frozen=True, rename="camel"):
+    match_labels: dict[str, str] = {}
+
+
+class _Owner(msgspec.Struct, frozen=True, rename="camel"):
+    label_selector: _Selector = _Selector()
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    owners: tuple[_Owner, ...] = ()
+    ttl: str = "24h"
+    allocate_once: bool = True
+    allocate_policy: str = ""
+
+
+class Stated(msgspec.Struct, frozen=True):
+    """What a Reservation's document states, as chaos runs write it."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+_STATED = msgspec.json.Decoder(Stated)
+_POD = msgspec.json.Decoder(_Pod)
+
+
+def stated(view: LogView, name: str) -> Stated | None:
+    """Return the Reservation of a name; None if there is none."""
+    event = view.last.get(object_subject(GROUP, "reservations", "", name))
+    return _STATED.decode(event.data.object) if event is not None and isinstance(event.data, ObjectStored) else None
+
+
+def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
+    """What a commit places in reservations, and on nodes that have some."""
+    if seen.service != "scheduler":
+        return
+    before = {(e.data.node, e.data.uid) for e in seen.events if isinstance(e.data, ReservationShare)}
+    touched: set[str] = {e.data.node for e in seen.events if isinstance(e.data, ReservationShare) and not e.tombstone}
+    ended = [event.data for event in seen.events if isinstance(event.data, ReservationStatus)]
+    for event in new_placements(seen):
+        data = event.data
+        assert isinstance(data, Placement)
+        touched.add(data.node)
+        used = data.allocation.reservation if data.allocation is not None else None
+        if used is None:
+            continue
+        held = [share.data for share in view.shares[data.node].values() if isinstance(share.data, ReservationShare)]
+        if used.uid not in {share.uid for share in held} and (data.node, used.uid) not in before:
+            yield event.subject, f"{event.ref} uses reservation {used.name}, which holds nothing on {data.node}"
+        document = stated(view, used.name)
+        if document is not None and document.metadata.uid == used.uid and not _means(document, data):
+            yield event.subject, f"{event.ref} uses reservation {used.name}, which is for others"
+        if document is not None and document.metadata.uid == used.uid and document.spec.allocate_once:
+            owners = sum(_uses(placed, used.uid) for placed in _placed(view, data.node))
+            if owners > 1 or not any(status.uid == used.uid for status in ended):
+                yield event.subject, f"{event.ref}: reservation {used.name} is allocated once, and has {owners} owners"
+    for node in sorted(touched):
+        yield from _on_node(view, seen, node)
+
+
+def _means(document: Stated, placed: Placement) -> bool:
+    labels = _POD.decode(placed.pod).metadata.labels
+    return any(
+        all(labels.get(key) == value for key, value in owner.label_selector.match_labels.items())
+        for owner in document.spec.owners
+    )
+
+
+def _placed(view: LogView, node: str) -> Iterator[Placement]:
+    for event in view.placed[node].values():
+        data = event.data
+        if isinstance(data, Placement) and (node, data.uid) not in view.ended_runs:
+            yield data
+
+
+def _uses(placed: Placement, uid: str) -> bool:
+    used = placed.allocation.reservation if placed.allocation is not None else None
+    return used is not None and used.uid == uid
+
+
+def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
+    shares = [event.data for event in view.shares[node].values() if isinstance(event.data, ReservationShare)]
+    if not shares:
+        return
+    taken: Counter[str] = Counter()
+    for placed in view.held(node, seen.commit.folded):
+        taken.update(placed.requests)
+        taken[PODS] += 1
+    for share in shares:
+        owned: Counter[str] = Counter()
+        for placed in view.held(node, seen.commit.folded):
+            if _uses(placed, share.uid):
+                owned.update(placed.requests)
+        document = stated(view, share.name)
+        for resource, held in share.allocatable.items():
+            taken[resource] += max(0, held - owned[resource])
+            restricted = document is not None and document.spec.allocate_policy == RESTRICTED
+            if restricted and owned[resource] > held:
+                subject = reservation_subject(node, share.name)
+                yield subject, f"{seen.record.ref}: owners take {owned[resource]} {resource} of the {held} that it holds"
+    offered = view.offer(node, seen.commit.folded)
+    for resource in TRACKED:
+        asked = any(resource in share.allocatable for share in shares)
+        if asked and resource != PODS and taken[resource] > offered.get(resource, 0):
+            yield (
+                node_subject(node),
+                f"{seen.record.ref}: pods and reservations take {taken[resource]} {resource} of node {node}, which offered "
+                f"{offered.get(resource, 0)} at LOG:{seen.commit.folded}",
+            )
+
+
+def no_reservation_leaks(moment: Moment) -> Wrong:
+    """In the idle phase: what is held belongs to somebody, and has not expired."""
+    view = moment.view
+    for node, shares in sorted(view.shares.items()):
+        for name, event in sorted(shares.items()):
+            share = event.data
+            assert isinstance(share, ReservationShare)
+            moment.counts["shares of nodes"] += 1
+            document = stated(view, name)
+            if document is None or document.metadata.uid != share.uid:
+                yield event.subject, f"reservation {name} ({share.uid}) holds room on {node}, and was deleted"
+            elif _over(document, moment.now):
+                yield event.subject, f"reservation {name} holds room on {node}, and has expired"
+            if node_subject(node) not in view.last:
+                yield event.subject, f"reservation {name} holds room on {node}, which was deleted"
+    for subject, event in sorted(view.last.items()):
+        if not subject.startswith(f"objects.{GROUP.replace('.', '%2E')}.reservations.") or not isinstance(
+            event.data, ObjectStored
+        ):
+            continue
+        document = _STATED.decode(event.data.object)
+        name, uid = document.metadata.name, document.metadata.uid
+        status = view.last.get(reservation_status_subject(name))
+        said = status is not None and isinstance(status.data, ReservationStatus) and status.data.uid == uid
+        held = any(
+            isinstance(share.data, ReservationShare) and share.data.uid == uid
+            for shares in view.shares.values()
+            for share in shares.values()
+        )
+        fresh = event.time is not None and moment.now - event.time < LATE
+        if said == held and not fresh:
+            yield subject, f"reservation {name} has {'a share and a status' if said else 'neither share nor status'}"
+        if said and status is not None and isinstance(status.data, ReservationStatus):
+            moment.counts[f"reservations {status.data.phase.value}"] += 1
+            if status.data.phase is ReservationPhase.PENDING and _over(document, moment.now):
+                yield subject, f"reservation {name} waits, and has expired"
+
+
+def _over(document: Stated, now: datetime) -> bool:
+    created, ttl = document.metadata.creation_timestamp, int(document.spec.ttl.removesuffix("s"))
+    return created is not None and ttl > 0 and now > created + timedelta(seconds=ttl) + LATE

@@ -1,0 +1,97 @@
+"""What reservations mean, plainly: recomputed from the log's last messages, by none of the scheduler's code.
+
+For nodes that offer cpu and memory, pods that request both, reservations without affinity, taints or options; all policies.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cotenant.events.node.runs import RunStatus
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.reservations import ReservationShare
+from tests.unit.scheduler.builders_reservations import ReservedStory
+
+RESOURCES = ("cpu", "memory")
+
+
+def placements(story: ReservedStory) -> list[Placement]:
+    """The placements that hold something: those whose run has not ended."""
+    ended = {
+        (event.data.node, event.data.uid)
+        for event in story.last.values()
+        if isinstance(event.data, RunStatus) and not event.tombstone and event.data.phase.terminal
+    }
+    return [
+        event.data
+        for event in story.last.values()
+        if isinstance(event.data, Placement)
+        and not event.tombstone
+        and event.data.phase is not PlacementPhase.GONE
+        and (event.data.node, event.data.uid) not in ended
+    ]
+
+
+def shares(story: ReservedStory) -> list[ReservationShare]:
+    """The shares that nodes have given away."""
+    return [
+        event.data for event in story.last.values() if isinstance(event.data, ReservationShare) and not event.tombstone
+    ]
+
+
+def reservation_of(placement: Placement) -> str:
+    """The uid of the reservation that a pod uses."""
+    allocation = placement.allocation
+    return allocation.reservation.uid if allocation is not None and allocation.reservation is not None else ""
+
+
+def allocated(story: ReservedStory, uid: str, resource: str) -> int:
+    """What the owners of a reservation request."""
+    return sum(placed.requests.get(resource, 0) for placed in placements(story) if reservation_of(placed) == uid)
+
+
+def taken(story: ReservedStory, node: str, resource: str) -> int:
+    """What pods and what is left of reservations take of a node."""
+    pods = sum(placed.requests.get(resource, 0) for placed in placements(story) if placed.node == node)
+    left = sum(
+        max(0, share.allocatable.get(resource, 0) - allocated(story, share.uid, resource))
+        for share in shares(story)
+        if share.node == node
+    )
+    return pods + left
+
+
+def usable(
+    story: ReservedStory, objects: dict[str, dict[str, Any]], offered: dict[str, dict[str, int]], pod: dict[str, Any]
+) -> dict[str, tuple[str, int]]:
+    """By reservation that a pod may use now: its node and how full it is with the pod (MostAllocated)."""
+    wanted = pod_requests(pod)
+    found: dict[str, tuple[str, int]] = {}
+    for share in shares(story):
+        document = objects.get(share.name)
+        if document is None or document["metadata"]["uid"] != share.uid or share.node not in offered:
+            continue
+        spec = document["spec"]
+        app = spec["owners"][0]["labelSelector"]["matchLabels"]["app"]
+        owners = [placed for placed in placements(story) if reservation_of(placed) == share.uid]
+        if pod["metadata"]["labels"].get("app") != app or (spec["allocateOnce"] and owners):
+            continue
+        fits = True
+        score = 0
+        for resource in RESOURCES:
+            held, used = share.allocatable[resource], allocated(story, share.uid, resource)
+            left = max(0, held - used)
+            free = offered[share.node][resource] - taken(story, share.node, resource)
+            fits &= wanted[resource] <= free + left
+            if spec.get("allocatePolicy") == "Restricted":
+                fits &= wanted[resource] <= held - used
+            score += 100 * (wanted[resource] + used) // held if wanted[resource] + used <= held else 0
+        if fits:
+            found[share.name] = (share.node, score // len(RESOURCES))
+    return found
+
+
+def pod_requests(pod: dict[str, Any]) -> dict[str, int]:
+    """Milli-cores and bytes that a pod of the tests requests."""
+    requests = pod["spec"]["containers"][0]["resources"]["requests"]
+    return {"cpu": 1000 * int(requests["cpu"]), "memory": int(requests["memory"].removesuffix("Gi")) << 30}
