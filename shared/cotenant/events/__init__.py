@@ -10,6 +10,7 @@ from cotenant.events.audit import Audited
 from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceStarted
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
+from cotenant.events.descheduling import DeschedulingCycle
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
 from cotenant.events.execution import Execution
 from cotenant.events.gangs import PodGroupStatus
@@ -30,6 +31,7 @@ __all__ = [
     "Commit",
     "CommitRefused",
     "DeadLetter",
+    "DeschedulingCycle",
     "Event",
     "EvictionOutcome",
     "EvictionRequest",

@@ -13,6 +13,9 @@ from cotenant.model.subjects import encode_token
 EVICT_ENDPOINT = "cotenant.gateway.evict.*"
 """The micro endpoint that takes an `EvictionRequest` as JSON; what it decides comes back as an `EvictionOutcome` event. The
 last token names who asks: NATS tells the gateway nothing else of them, and lets each user publish its own name only."""
+EVICTION_POLICY, DELETE_POLICY, SOFT_EVICTION_POLICY = "Eviction", "Delete", "SoftEviction"
+EVICT_POLICIES = (EVICTION_POLICY, DELETE_POLICY, SOFT_EVICTION_POLICY)
+"""How a pod is ended. Source of the names: koord-descheduler's evictors."""
 USER_PREFIX = "system:cotenant:"
 """Users on NATS are called so where roles are given."""
 
@@ -96,6 +99,15 @@ class Migration(Payload, frozen=True, kw_only=True):
     workload_retry_at: datetime | None = None
     """No further move of the workload before this time."""
 
+    labels: dict[str, str] = {}
+    """Of a job without an object."""
+    annotations: dict[str, str] = {}
+    """Of a job without an object."""
+    grace_period_seconds: Seconds | None = None
+    """How long the pod may take to end; None: what the pod itself says."""
+    evict_policy: str = ""
+    """How the pod is ended (Eviction, Delete, SoftEviction), decided when its eviction is ordered; empty: Eviction."""
+
     @property
     def finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed", "Aborted")
@@ -105,6 +117,8 @@ class EvictionRequest(Part, frozen=True, kw_only=True):
     """Body of a request to `EVICT_ENDPOINT`: end this pod, if its budgets allow it.
 
     Idempotent by uid: a pod that is terminating already is answered as allowed. `ignore_budgets` is for pods of lost nodes.
+    `policy`: Eviction; Delete, which no budget holds back; SoftEviction, which only writes the annotation
+    `scheduling.koordinator.sh/soft-eviction` on the pod and leaves its end to whoever reads that.
     """
 
     namespace: str
@@ -115,12 +129,14 @@ class EvictionRequest(Part, frozen=True, kw_only=True):
     reason: str = ""
     grace_period_seconds: Seconds | None = None
     ignore_budgets: bool = False
+    policy: str = EVICTION_POLICY
 
 
 class EvictionOutcome(Payload, frozen=True, kw_only=True):
     """Subject `evictions.<namespace>.<pod>`, written by the gateway: the answer to an eviction request.
 
     `allowed` false: `reason` and `message` say which budget refused, with its figures. `job` names the asking migration job.
+    `soft`: the pod was only asked to go, by its annotation.
     """
 
     TYPE = "cotenant.eviction.v1"
@@ -134,6 +150,12 @@ class EvictionOutcome(Payload, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     budget: str = ""
+    soft: bool = False
+
+    @property
+    def ends_pod(self) -> bool:
+        """Whether the pod is ending, or has ended."""
+        return self.allowed and not self.soft
 
 
 class DetectorState(StrEnum):

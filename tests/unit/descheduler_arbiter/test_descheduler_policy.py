@@ -34,7 +34,7 @@ def test_arguments_of_low_node_load_that_cannot_be_meant(load: dict[str, object]
 @pytest.mark.parametrize(
     ("jobs", "message"),
     [
-        ({"evictionPolicy": "Explode"}, "'Explode' is not supported"),
+        ({"evictionPolicy": "Explode"}, "'Explode' is none of Eviction, Delete, SoftEviction"),
         ({"evictQPS": "0"}, "is not above 0"),
         ({"evictQPS": "many"}, "is not a number"),
         ({"defaultJobMode": "Later"}, "is none of EvictDirectly, ReservationFirst"),

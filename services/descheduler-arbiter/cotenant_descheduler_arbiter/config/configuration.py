@@ -216,7 +216,7 @@ class MigrationControllerArgs(Args, frozen=True, kw_only=True):
     object_limiters: dict[str, ObjectLimiter] | None = None
     default_job_mode: str = "EvictDirectly"
     default_job_ttl: str = msgspec.field(default="5m", name="defaultJobTTL")
-    scheduler_names: tuple[str, ...] = ("koord-scheduler",)
+    scheduler_names: tuple[str, ...] = ()
     evict_qps: str | int | float = msgspec.field(default=10, name="evictQPS")
     evict_burst: int = 1
     eviction_policy: str = "Eviction"

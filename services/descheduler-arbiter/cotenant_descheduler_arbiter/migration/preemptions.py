@@ -21,7 +21,7 @@ from cotenant.events.migrations import Migration
 from cotenant.events.placements import Victim, Waiting
 from cotenant.model.subjects import migration_subject
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
-from cotenant_descheduler_arbiter.migration.reconcile import arbitrated_job
+from cotenant_descheduler_arbiter.migration.new_jobs import arbitrated_job
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known

@@ -24,7 +24,6 @@ asynchronous.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from hashlib import blake2b
 
 import msgspec
 
@@ -56,31 +55,6 @@ class JobView(msgspec.Struct, frozen=True):
     pod: PodFacts | None
     answer: Answer | None = None
     hold: str | None = None
-
-
-def job_name(pod: PodFacts, cause: str) -> str:
-    """Return the name of a job created by this service, deterministic for one pod and one cause."""
-    return f"{pod.name[:52]}-{blake2b(cause.encode(), digest_size=5).hexdigest()}"
-
-
-def arbitrated_job(
-    pod: PodFacts, trigger: str, cause: str, reason: str, now: datetime, *, ignore_budgets: bool
-) -> Migration:
-    """Return the job of a pod that moves without arbitration. `cause`: identifies the job."""
-    return Migration(
-        job=job_name(pod, f"{trigger}/{pod.uid}/{cause}"),
-        namespace=pod.namespace,
-        pod=pod.name,
-        uid=pod.uid,
-        node=pod.node,
-        trigger=trigger,
-        evict_reason=reason,
-        ignore_budgets=ignore_budgets,
-        passed_arbitration=True,
-        workload=pod.workload,
-        created_at=now,
-        updated_at=now,
-    )
 
 
 def condition_of(job: Migration, kind: str) -> JobCondition | None:

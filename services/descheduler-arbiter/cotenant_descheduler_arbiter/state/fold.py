@@ -13,6 +13,7 @@ from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.objects.policies import PodMigrationJob, PriorityClassObject
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.conditions import NodeCondition
+from cotenant.events.descheduling import DeschedulingCycle
 from cotenant.events.envelope import Event
 from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
@@ -57,6 +58,8 @@ class ClusterFold:
         self.metrics: dict[str, Known[NodeMetricComputed]] = {}
         self.conditions: dict[str, Known[NodeCondition]] = {}
         self.judged: dict[str, Known[NodeLoadJudged]] = {}
+        self.cycles: dict[str, Known[DeschedulingCycle]] = {}
+        """The last cycle of each profile."""
         self.outcomes: dict[str, Known[EvictionOutcome]] = {}
         self.jobs: dict[str, Known[Migration]] = {}
         self.job_objects: dict[str, Known[PodMigrationJob]] = {}
@@ -118,6 +121,8 @@ class ClusterFold:
                     self._migration(event, parts)
                 case ("descheduling", _):
                     self._judgement(event, parts)
+                case ("descheduling", "cycles", _):
+                    keep(self.cycles, parts[2], event.data if isinstance(event.data, DeschedulingCycle) else None, event)
         except (msgspec.DecodeError, ValueError) as error:
             # The gateway refuses such an object; one from another writer must not block all other moves.
             self._refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
