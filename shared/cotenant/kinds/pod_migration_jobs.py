@@ -25,6 +25,7 @@ from cotenant.api.splices import raw
 from cotenant.api.times import derived_uid, go_duration, rfc3339
 from cotenant.api.validation.fields import FieldError, not_supported, required
 from cotenant.events.migrations import JobCondition, Migration
+from cotenant.model.names import ANNOTATION_EVICT_REASON, ANNOTATION_EVICT_TRIGGER
 
 MIGRATION_JOBS = Kind("scheduling.koordinator.sh", "v1alpha1", "podmigrationjobs", "PodMigrationJob", False, ("pmj",), True)
 MIGRATION_MODES = ("ReservationFirst", "EvictDirectly")
@@ -65,10 +66,17 @@ def compose_migration(snapshot: Snapshot) -> Overlay:
         metadata: dict[str, str | int] = {"name": job.job, "uid": uid}
         if job.created_at is not None:
             metadata["creationTimestamp"] = rfc3339(job.created_at)
+        if job.grace_period_seconds is not None:
+            spec["deleteOptions"] = {"gracePeriodSeconds": job.grace_period_seconds}
+        annotations = {"cotenant.io/trigger": job.trigger} if job.trigger else {}
+        for name, text in ((ANNOTATION_EVICT_TRIGGER, job.trigger), (ANNOTATION_EVICT_REASON, job.evict_reason)):
+            if text:
+                annotations[name] = text
         return Overlay(
             head=head_of(MIGRATION_JOBS.api_version, "PodMigrationJob", spec),
             metadata=metadata,
-            annotations={"cotenant.io/trigger": job.trigger} if job.trigger else {},
+            labels=job.labels,
+            annotations={**annotations, **job.annotations},
             status=status,
             conditions=conditions,
             uid=uid,

@@ -7,9 +7,20 @@ from typing import Any
 
 import msgspec
 
+from cotenant.api.objects.metadata import ObjectMeta
 from cotenant.api.objects.pod import Pod
+from cotenant.api.snapshots import Address, Snapshot
+from cotenant.events.envelope import Event
 from cotenant.events.migrations import JobCondition, Migration
+from cotenant.kinds.pod_migration_jobs import MIGRATION_JOBS, compose_migration
+from cotenant.model.durations import parse_duration
+from cotenant.model.subjects import migration_subject
+from cotenant_descheduler_arbiter.config.delete_options import grace_period
+from cotenant_descheduler_arbiter.config.policy import CycleLimits, JobDefaults
+from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
+from cotenant_descheduler_arbiter.migration.new_jobs import JobContext, new_job
 from cotenant_descheduler_arbiter.migration.reconcile import EVICTION_REFUSED, Answer, JobView, reconcile
+from cotenant_descheduler_arbiter.plugins.cycle_evictor import CycleEvictor
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from tests.conformance.mended import mended
 
@@ -46,6 +57,46 @@ def migration_job(given: Json, *, name: str) -> object:
     if not waited or asked <= 1:
         return result
     return mended(result, "$.afterEachReconcile[[]*].requeueAfterSeconds", trap="nothing is polled: the pod's end is an event")
+
+
+def pmj_create(given: Json, *, name: str) -> object:
+    args, context, pod = given["args"], given["context"], PodFacts(pod=msgspec.convert(given["pod"], Pod))
+    options = msgspec.Raw(msgspec.json.encode(args.get("defaultDeleteOptions")))
+    defaults = JobDefaults(
+        mode=args["defaultJobMode"],
+        ttl=timedelta(seconds=args["defaultJobTTLSeconds"]),
+        grace_period_seconds=grace_period(options),
+    )
+    said = JobContext(
+        labels=context.get("labels", {}),
+        annotations=context.get("annotations", {}),
+        mode=context.get("mode", ""),
+        ttl=timedelta(seconds=context["timeoutSeconds"]) if "timeoutSeconds" in context else None,
+    )
+    wanted = given["options"]
+    job = new_job(given["generatedName"], pod, wanted["pluginName"], wanted["reason"], defaults, said, START)
+    address = Address(MIGRATION_JOBS, "", job.job)
+    event = Event(subject=migration_subject(job.job), data=job, sequence=1)
+    snapshot = Snapshot(address, None, {event.subject: event}, event.sequence, compose_migration)
+    shown = msgspec.json.decode(snapshot.document)
+    shown["spec"]["ttlSeconds"] = int(parse_duration(shown["spec"]["ttl"]).total_seconds())
+    return mended(
+        {"job": shown},
+        "$.job.metadata.annotations.koordinator.sh/job-created-by",
+        trap="a restarted process goes on with all jobs, so none is marked with the process that made it",
+    )
+
+
+def pmj_evict(given: Json, *, name: str) -> object:
+    evictor = CycleEvictor(
+        lambda _: None if given["filterPasses"] else "filtered",
+        CycleCounts(CycleLimits()),
+        (),
+        node_fit=False,
+        dry_run=given["args"].get("dryRun", False),
+    )
+    pod = PodFacts(pod=Pod(metadata=ObjectMeta(name="test-pod", namespace="default")))
+    return {"result": evictor.evict(pod, "test"), "jobsCreated": len(evictor.jobs)}
 
 
 def _job(document: Json) -> Migration:

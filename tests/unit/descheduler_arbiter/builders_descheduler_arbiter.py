@@ -187,6 +187,7 @@ class Cluster:
         *,
         namespace: str = "default",
         uid: str = "",
+        labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         **spec: object,
     ) -> None:
@@ -196,6 +197,7 @@ class Cluster:
                 "name": name,
                 "uid": f"uid-job-{name}",
                 "creationTimestamp": self.now.isoformat(),
+                "labels": dict(labels or {}),
                 "annotations": dict(annotations or {}),
             },
             "spec": {"podRef": {"namespace": namespace, "name": pod, "uid": uid}, **spec},

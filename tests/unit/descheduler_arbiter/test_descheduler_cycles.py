@@ -36,7 +36,8 @@ def profile(
     **more: object,
 ) -> Profile:
     """A profile that runs these plugins with these arguments; budgets are loose unless `jobs` says otherwise."""
-    plugins, args = {}, [{"name": "MigrationController", "args": {**LOOSE, **(jobs or {})}}]
+    plugins: dict[str, object] = {}
+    args: list[dict[str, object]] = [{"name": "MigrationController", "args": {**LOOSE, **(jobs or {})}}]
     for point, given in (("deschedule", deschedule or {}), ("balance", balance or {})):
         plugins[point] = {"enabled": [{"name": each} for each in given]}
         args += [{"name": each, "args": value} for each, value in given.items()]

@@ -20,6 +20,7 @@ from cotenant_descheduler_arbiter.config.checks import (
     check_scaled,
     checked_selector,
     duration,
+    eviction_gates,
     evictions_per_second,
     namespace_rule,
     node_eviction_rates,
@@ -81,7 +82,7 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
     balances = loading is not None or not profiles
     load = args_once(document, LOW_NODE_LOAD, LowNodeLoadArgs) or (LowNodeLoadArgs() if profiles else _EXAMPLE)
     jobs = args_once(document, MIGRATION_CONTROLLER, MigrationControllerArgs) or MigrationControllerArgs()
-    gates = frozenset(jobs.skip_eviction_gates)
+    gates = eviction_gates(jobs.skip_eviction_gates)
     threshold = jobs.priority_threshold
     expiration = load.node_metric_expiration_seconds
     check(expiration > 0, "LowNodeLoad.nodeMetricExpirationSeconds", f"{expiration} is not above 0")
@@ -160,6 +161,6 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
         default_toleration=timedelta(seconds=document.node_lifecycle.default_toleration_seconds),
         node_evictions=node_eviction_rates(document.node_lifecycle),
         profiles=tuple(plan for plan in profiles if plan.runs_plugins),
-        node_fit=jobs.node_fit,
+        node_fit=jobs.node_fit and "NodeFit" not in gates,
         fit_selector=checked_selector("MigrationController.nodeSelector", fit_selector),
     )

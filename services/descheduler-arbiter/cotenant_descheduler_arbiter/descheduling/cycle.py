@@ -85,7 +85,13 @@ class _ProfileCycle:
         self.view = ClusterView(nodes, pods, now)
         self.ran: list[PluginCycle] = []
         self.evictor = CycleEvictor(
-            why_not, movable.counts, fitting, node_fit=policy.node_fit, let_go=movable.count, most=most
+            why_not,
+            movable.counts,
+            fitting,
+            node_fit=policy.node_fit,
+            let_go=movable.count,
+            most=most,
+            dry_run=policy.dry_run,
         )
 
     def run(self, plugins: Sequence[PluginRun]) -> None:
@@ -124,8 +130,7 @@ class Descheduling:
         events: list[Event] = []
         for cycle in cycles:
             events.append(self._record(cycle))
-            if not self.policy.dry_run:
-                events += [self._job(cycle.plan.name, each) for each in cycle.evictor.evicted]
+            events += [self._job(cycle.plan.name, each) for each in cycle.evictor.jobs]
         return events
 
     def _record(self, cycle: _ProfileCycle) -> Event:

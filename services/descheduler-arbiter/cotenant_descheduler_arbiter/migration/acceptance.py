@@ -13,6 +13,7 @@ import msgspec
 from cotenant.api.objects.policies import PodMigrationJob
 from cotenant.events.migrations import Migration
 from cotenant.model.durations import DurationError, parse_duration
+from cotenant.model.names import ANNOTATION_EVICT_REASON, ANNOTATION_EVICT_TRIGGER
 from cotenant_descheduler_arbiter.config.delete_options import grace_period
 from cotenant_descheduler_arbiter.config.policy import MODES, Policy
 from cotenant_descheduler_arbiter.eviction.order import creation_seconds
@@ -21,8 +22,6 @@ from cotenant_descheduler_arbiter.migration.reconcile import fail
 
 LONGEST_TTL = timedelta(days=3650)
 USER = "User"
-ANNOTATION_REASON = "koordinator.sh/evict-reason"
-ANNOTATION_TRIGGER = "koordinator.sh/evict-trigger"
 
 
 def job_of_object(name: str, declared: PodMigrationJob, filters: JobFilters, policy: Policy, now: datetime) -> Migration:
@@ -40,8 +39,8 @@ def job_of_object(name: str, declared: PodMigrationJob, filters: JobFilters, pol
         object_uid=declared.metadata.uid,
         mode=declared.spec.mode or policy.job_defaults.mode,
         paused=declared.spec.paused,
-        trigger=annotations.get(ANNOTATION_TRIGGER, USER),
-        evict_reason=annotations.get(ANNOTATION_REASON, ""),
+        trigger=annotations.get(ANNOTATION_EVICT_TRIGGER, USER),
+        evict_reason=annotations.get(ANNOTATION_EVICT_REASON, ""),
         grace_period_seconds=policy.job_defaults.grace_period_seconds,
         created_at=datetime.fromtimestamp(created, now.tzinfo) if created else now,
         updated_at=now,

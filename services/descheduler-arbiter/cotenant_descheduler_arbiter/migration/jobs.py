@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import Migration
+from cotenant.events.migrations import EVICTION_POLICY, Migration
 from cotenant.model.subjects import migration_subject
 from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
@@ -29,7 +29,7 @@ from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR, 
 from cotenant_descheduler_arbiter.eviction.order import sort_pods
 from cotenant_descheduler_arbiter.migration.acceptance import job_of_object
 from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, run_round
-from cotenant_descheduler_arbiter.migration.evictions import answer_to
+from cotenant_descheduler_arbiter.migration.evictions import answer_to, evict_policy
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, job_facts
 from cotenant_descheduler_arbiter.migration.job_order import arbitration_order
 from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
@@ -155,12 +155,23 @@ class JobDecisions:
         changed = reconcile(job, JobView(pod, answer, self._hold(job, pod, ordered)), self.now)
         if changed.ordered_at is not None and job.ordered_at is None:
             ordered.append(self.now)
+            changed = self._by_policy(changed, pod)
             self.filters.ordered(changed)
         if changed.evicted_at is not None and job.evicted_at is None:
             changed = self._counted(changed)
         if changed != known.value:
             pod_known = self.fold.pods.objects.get(f"{job.namespace}/{job.pod}")
             yield self._event(known, changed, *causes, *((pod_known.ref,) if pod_known is not None else ()))
+
+    def _by_policy(self, job: Migration, pod: PodFacts | None) -> Migration:
+        """Return the job with how its pod is ended. Taints and preemption end it in any case."""
+        if pod is None or job.trigger in (TAINT_EVICTION, PREEMPTION):
+            return job
+        known = self.fold.job_objects.get(job.job)
+        declared = known is not None and known.value.metadata.uid == job.object_uid
+        labels = known.value.metadata.labels if known is not None and declared else job.labels
+        policy = evict_policy(pod, labels, self.policy.job_defaults.evict_policy)
+        return msgspec.structs.replace(job, evict_policy="" if policy == EVICTION_POLICY else policy)
 
     def _hold(self, job: Migration, pod: PodFacts | None, ordered: list[datetime]) -> str | None:
         if self.policy.dry_run:

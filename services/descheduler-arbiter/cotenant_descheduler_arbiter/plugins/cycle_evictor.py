@@ -49,9 +49,11 @@ class CycleEvictor:
         node_fit: bool,
         let_go: Callable[[PodFacts], None] = lambda _: None,
         most: int = MAX_EVICTIONS,
+        dry_run: bool = False,
     ) -> None:
         """`let_go` is called for each pod that goes, before the next one is asked for; at most `most` go."""
         self._most = most
+        self._dry_run = dry_run
         self.plugin = ""
         self.evicted: list[Evicted] = []
         self.kept: list[Kept] = []
@@ -62,6 +64,11 @@ class CycleEvictor:
         self._node_fit = node_fit
         self._let_go = let_go
         self._going: set[str] = set()
+
+    @property
+    def jobs(self) -> Sequence[Evicted]:
+        """The pods that get a job: none in a dry run, which counts them all the same."""
+        return () if self._dry_run else self.evicted
 
     def why_not(self, pod: PodFacts) -> str | None:
         """Return why the pod stays, or None."""

@@ -94,8 +94,8 @@ ROLES: dict[str, tuple[Rule, ...]] = {
         _paths("/metrics"),
     ),
     "cotenant-view": (_resources(_READ, ("", *_OTHER_GROUPS), _ANY), _paths("/metrics")),
-    # Deletes where budgets do not count: the taints of a lost node.
-    EVICTOR: (_resources(("create",), ("",), ("pods/eviction",)), _resources(("delete",), ("",), ("pods",))),
+    # Deletes where budgets do not count: the taints of a lost node, the policy Delete. Patches for the policy SoftEviction.
+    EVICTOR: (_resources(("create",), ("",), ("pods/eviction",)), _resources(("delete", "patch"), ("",), ("pods",))),
     REVOKER: (_resources(("create",), ("",), ("pods/eviction",)),),
     "cotenant-node": (
         _resources(_READ, ("",), ("nodes", "pods", "configmaps")),
