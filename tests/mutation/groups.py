@@ -49,8 +49,12 @@ _SCHEDULER_SLOW = tuple(f"unit/scheduler/test_scheduler_{name}.py" for name in _
 GROUPS = (
     Group("batch-formulas", (f"{_CALCULATOR}/formulas/*.py",), ("unit/batch_resource_calculator",)),
     Group("batch-config", (f"{_CALCULATOR}/config/*.py",), ("unit/batch_resource_calculator",)),
-    Group("executor-strategies", (f"{_EXECUTOR}/strategies/*.py",), ("unit/node_executor",)),
-    Group("executor-convert", (f"{_EXECUTOR}/targets/convert.py",), ("unit/node_executor_kernel", "unit/node_executor")),
+    Group(
+        "executor-strategies",
+        tuple(f"{_EXECUTOR}/strategies/{below}*.py" for below in ("", "pods/", "cpu/", "cpu/identity/", "cpu/suppression/")),
+        ("unit/node_executor",),
+    ),
+    Group("executor-convert", (f"{_EXECUTOR}/targets/convert.py",), ("unit/node_executor",)),
     Group(
         "quota-formulas",
         (f"{_QUOTA}/share.py", f"{_QUOTA}/scale_min.py", f"{_QUOTA}/runtime.py", f"{_QUOTA}/totals.py"),

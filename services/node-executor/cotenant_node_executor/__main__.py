@@ -32,9 +32,9 @@ from cotenant_node_executor.shell import ExecutorShell, adopt_handler
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES, GATES, parse_gates
 from cotenant_node_executor.strategies.registry import strategies_of
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.cgroup.driver import open_driver
+from cotenant_node_executor.targets.cgroup.knobs import probe
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Knob
-from cotenant_node_executor.targets.knobs import probe
 
 logger = logging.getLogger("cotenant_node_executor")
 

@@ -18,7 +18,7 @@ from cotenant_node_executor.sampling.given import GivenMachine, given_machine
 from cotenant_node_executor.sampling.machine import machine_cpus, processors_of
 from cotenant_node_executor.sampling.proc import parse_busy_ticks_per_cpu, parse_node_meminfo
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor, ResctrlFacts
-from cotenant_node_executor.targets.hierarchy import Hierarchies, read_hierarchies
+from cotenant_node_executor.targets.cgroup.hierarchy import Hierarchies, read_hierarchies
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
 
 

@@ -27,6 +27,8 @@ from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.strategy import Reclaim
+from cotenant_node_executor.targets.cgroup.reclaim import Reclaimer
+from cotenant_node_executor.targets.cgroup.writer import Writer
 from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
@@ -42,8 +44,6 @@ from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.host import host_accessors
 from cotenant_node_executor.targets.other.storage import read_storage
 from cotenant_node_executor.targets.other.writer import OtherWriter
-from cotenant_node_executor.targets.reclaim import Reclaimer
-from cotenant_node_executor.targets.writer import Writer
 
 logger = logging.getLogger(__name__)
 

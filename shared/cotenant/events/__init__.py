@@ -20,6 +20,7 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.predictions import PredictionState
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
+from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.events.topology import MachineTopology
@@ -53,6 +54,8 @@ __all__ = [
     "PredictionState",
     "ProfiledQuota",
     "QuotaRuntime",
+    "ReservationShare",
+    "ReservationStatus",
     "RunStatus",
     "ServiceStarted",
     "UsageSample",

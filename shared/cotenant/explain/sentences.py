@@ -23,6 +23,7 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.predictions import PredictionState
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
+from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.events.resources import NodeResources, NodeSLORendered
 from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.events.topology import MachineTopology
@@ -93,6 +94,20 @@ def _pod_group(data: PodGroupStatus, event: Event) -> str:
         return f"PodGroup {data.namespace}/{data.name} is gone"
     counts = f"{data.scheduled} of at least {data.min_member} pods have a node, {data.running} run"
     return f"PodGroup {data.namespace}/{data.name} is {data.phase}: {counts}"
+
+
+def _share(data: ReservationShare, event: Event) -> str:
+    if event.tombstone:
+        return f"Reservation {data.name} holds nothing on {data.node} any more" + (f": {data.reason}" if data.reason else "")
+    used = f"{data.owner_count} pods use {amounts(data.allocated)} of it" if data.owner_count else "no pod uses it"
+    return f"Reservation {data.name} holds {amounts(data.allocatable)} on {data.node}; {used}"
+
+
+def _reservation(data: ReservationStatus, event: Event) -> str:
+    if event.tombstone:
+        return f"Reservation {data.name} waits no longer" if not data.ended else f"Reservation {data.name} is gone"
+    why = f": {data.message}" if data.message else f" ({data.reason})" if data.reason else ""
+    return f"Reservation {data.name} is {data.phase.value}{why}"
 
 
 def _run(data: RunStatus, event: Event) -> str:
@@ -231,6 +246,8 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     Placement: _placement,
     Waiting: _waiting,
     PodGroupStatus: _pod_group,
+    ReservationShare: _share,
+    ReservationStatus: _reservation,
     RunStatus: _run,
     ExecutorStatus: _executor,
     MachineTopology: _topology,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from cotenant.api.definitions import Registry
 from cotenant.kinds import (
-    carried,
     cluster_colocation_profiles,
     config_maps,
     devices,
@@ -21,6 +20,7 @@ from cotenant.kinds import (
     pod_migration_jobs,
     pods,
     priority_classes,
+    reservations,
     reviews,
     runtime_classes,
     service_accounts,
@@ -41,7 +41,7 @@ REGISTRY = Registry(
         node_metrics.DEFINITION,
         node_slos.DEFINITION,
         pod_migration_jobs.DEFINITION,
-        carried.RESERVATION,
+        reservations.DEFINITION,
         devices.DEFINITION,
         elastic_quotas.DEFINITION,
         pod_groups.DEFINITION,

@@ -19,9 +19,12 @@ from cotenant.model.names import (
     LABEL_QOS_CLASS,
 )
 from cotenant.model.quantities import parse_milli, parse_value
-from cotenant_node_executor.strategies import batch_values as batch
-from cotenant_node_executor.strategies import group_identity as identity
-from cotenant_node_executor.strategies import pod_view, situation, suppress_cfs, suppress_cpuset, suppress_quantity
+from cotenant_node_executor.strategies import pod_view, situation
+from cotenant_node_executor.strategies.cpu.identity import group_identity as identity
+from cotenant_node_executor.strategies.cpu.suppression import cfs_quota as suppress_cfs
+from cotenant_node_executor.strategies.cpu.suppression import cpu_set as suppress_cpuset
+from cotenant_node_executor.strategies.cpu.suppression import quantity as suppress_quantity
+from cotenant_node_executor.strategies.pods import batch_values as batch
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
 
 

@@ -13,14 +13,13 @@ from cotenant.domain.qos import QoSClass, qos_raw
 from cotenant.model.names import BATCH_CPU, CPU, LABEL_QOS_CLASS
 from cotenant.model.quantities import parse_milli, parse_value
 from cotenant_node_executor.sampling.usage import best_effort_real_limit_milli
-from cotenant_node_executor.strategies import cpu_normalization as normalization
-from cotenant_node_executor.strategies import cpuset_rule
 from cotenant_node_executor.strategies.allocation import resource_status
-from cotenant_node_executor.strategies.core_sched import rule as core_sched_rules
-from cotenant_node_executor.strategies.cpu_burst import config as burst
-from cotenant_node_executor.strategies.cpu_burst import kernel_burst, quota_burst, share_pool, token_bucket
-from cotenant_node_executor.strategies.cpu_evict import satisfaction, victims
-from cotenant_node_executor.targets import knobs
+from cotenant_node_executor.strategies.cpu import cpuset_rule, normalization
+from cotenant_node_executor.strategies.cpu.burst import config as burst
+from cotenant_node_executor.strategies.cpu.burst import kernel_burst, quota_burst, share_pool, token_bucket
+from cotenant_node_executor.strategies.cpu.core_sched import rule as core_sched_rules
+from cotenant_node_executor.strategies.cpu.evict import satisfaction, victims
+from cotenant_node_executor.targets.cgroup import knobs
 from cotenant_node_executor.targets.cpulist import smallest_cpu_list
 from cotenant_node_executor.targets.other import cookies
 

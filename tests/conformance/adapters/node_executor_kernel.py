@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cotenant_node_executor.targets import convert, paths
-from cotenant_node_executor.targets.files import kernel_text, own_value
+from cotenant_node_executor.targets import convert
+from cotenant_node_executor.targets.cgroup import paths
+from cotenant_node_executor.targets.cgroup.files import kernel_text, own_value
+from cotenant_node_executor.targets.cgroup.levels import level_values
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, Layout
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
-from cotenant_node_executor.targets.levels import level_values
-from cotenant_node_executor.targets.paths import HostApplicationPath, Layout
 
 
 def cgroup_convert(given: dict[str, Any], *, name: str) -> object:

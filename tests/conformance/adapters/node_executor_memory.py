@@ -18,8 +18,8 @@ from cotenant_node_executor.strategies.disk import blkio_plan
 from cotenant_node_executor.strategies.memory import evict, qos_config, victims
 from cotenant_node_executor.strategies.memory import qos as memory
 from cotenant_node_executor.strategies.situation import ResctrlFacts
+from cotenant_node_executor.targets.cgroup.files import holds
 from cotenant_node_executor.targets.disks import Storage
-from cotenant_node_executor.targets.files import holds
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from cotenant_node_executor.targets.other.resctrl import new_tasks
 

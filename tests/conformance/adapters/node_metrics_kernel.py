@@ -12,10 +12,11 @@ import msgspec
 from cotenant.model.quantities import parse_value
 from cotenant_node_executor.sampling import idle_pages, proc, usage
 from cotenant_node_executor.sampling.slow import cpi as counters
-from cotenant_node_executor.targets import convert, parse, paths
+from cotenant_node_executor.targets import convert, parse
+from cotenant_node_executor.targets.cgroup import paths
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeQoS, Layout
 from cotenant_node_executor.targets.cpulist import parse_cpu_list, smallest_cpu_list
 from cotenant_node_executor.targets.interface import CgroupVersion
-from cotenant_node_executor.targets.paths import HostApplicationPath, KubeQoS, Layout
 from cotenant_node_executor.targets.psi import PressureLine, parse_pressure
 from tests.conformance.mended import mended
 

@@ -22,7 +22,7 @@ from cotenant.kinds.pods import PODS
 from cotenant.kinds.priority_classes import PRIORITY_CLASSES
 from cotenant.model.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, ANNOTATION_SKIP_UPDATE_RESOURCES
 from cotenant.model.subjects import object_subject
-from cotenant_gateway.admission.extended_resources import write_extended_resource_spec
+from cotenant_gateway.admission.pods.extended_resources import write_extended_resource_spec
 from cotenant_gateway.admission.profiles.applying import changed_by_profiles
 from cotenant_gateway.admission.profiles.selection import draw, ready_profiles
 from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree

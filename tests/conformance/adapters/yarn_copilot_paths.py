@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cotenant_node_executor.targets import paths
-from cotenant_node_executor.targets.paths import HostApplicationPath, Layout
+from cotenant_node_executor.targets.cgroup import paths
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, Layout
 
 
 def host_app_cgroup_path(given: dict[str, Any], *, name: str) -> object:

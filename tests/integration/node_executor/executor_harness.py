@@ -26,7 +26,7 @@ from cotenant.events.runs import ContainerRun, ExecutorStatus, RunStatus
 from cotenant.log.contract import EXECUTION, LOG, TOMBSTONE_TTL_SECONDS, USAGE, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.model.subjects import placement_subject, slo_subject
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.interface import CgroupDriver, Knob
 from tests.builders import container, pod_document
 

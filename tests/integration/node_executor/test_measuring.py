@@ -12,7 +12,7 @@ import pytest
 
 from cotenant.events.topology import MachineTopology
 from cotenant.events.usage import UsageSample
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.interface import CgroupDriver
 from tests.integration.node_executor.executor_harness import NODE, Harness
 from tests.integration.node_kernel.waiting import until

@@ -184,7 +184,7 @@ def test_the_servers_configuration_states_its_limits() -> None:
     text = configuration(Member("nats-server", 4222), Path('/a "b"/store'), 1 << 30)
     assert 'store_dir: "/a \\"b\\"/store"' in text
     assert "sync_interval: always" in text
-    assert "max_msgs: 1000" in text
+    assert "max_msgs: 8000" in text
     assert 'listen: "127.0.0.1:4222"' in text
     assert "cluster" not in text
 

@@ -10,7 +10,7 @@ import pytest
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.domain.colocation import colocation_errors
-from cotenant_gateway.admission.pods import REMEMBERED_LABELS
+from cotenant_gateway.admission.pods.rules import REMEMBERED_LABELS
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import MAX_OBJECT_BYTES, TooNew

@@ -16,8 +16,8 @@ from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.pods import PODS
 from cotenant.model.subjects import object_subject
 from cotenant.model.tiers import PriorityClass
+from cotenant_gateway.admission.pods.tier_resources import translated_spec
 from cotenant_gateway.admission.profiles.selection import draw
-from cotenant_gateway.admission.tier_resources import translated_spec
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.updates import plan_patch

@@ -17,7 +17,8 @@ from cotenant.engine.commit import Identity
 from cotenant.log.memory import MemoryLog
 from cotenant_gateway.http.app import answer_errors
 from cotenant_gateway.http.bodies import read_body
-from cotenant_gateway.http.clients.connections import LOOK_SECONDS, Connections, connection_of, sent_in_pieces
+from cotenant_gateway.http.clients.connections import LOOK_SECONDS, Connections, connection_of
+from cotenant_gateway.http.clients.large_answers import sent_in_pieces
 from cotenant_gateway.http.clients.limits import MIB, ByteBudget, Limits, StreamKind
 from cotenant_gateway.http.clients.streams import OpenStream, OpenStreams
 from cotenant_gateway.http.serving import made_runner

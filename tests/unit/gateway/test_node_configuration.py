@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
-from cotenant_gateway.admission.node_configuration import MAX_ERRORS, MAX_SAMPLE_NODES, overlap
-from cotenant_gateway.admission.node_configuration_ranges import MAX_ENTRIES, SECTIONS
+from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS
+from cotenant_gateway.admission.node_configuration.rules import MAX_ERRORS, MAX_SAMPLE_NODES, overlap
 from cotenant_gateway.planning.updates import plan_patch
 from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, as_json, causes, kind

@@ -21,11 +21,12 @@ def profile(name: str = "batch", **spec: object) -> dict[str, object]:
 
 def reservation(spec: object = None, **labels: str) -> dict[str, Any]:
     template = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+    owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
         "metadata": {"name": "kept", "labels": labels},
-        "spec": {"template": template, "owners": []} if spec is None else spec,
+        "spec": {"template": template, "owners": owners} if spec is None else spec,
     }
 
 
@@ -63,7 +64,8 @@ def test_a_reservation_gets_what_its_pods_would_get_but_resources_stay() -> None
 def test_one_that_no_profile_matches_stays_as_it_is() -> None:
     document = reservation(app="other")
     shown = created(document, profile(selector={"matchLabels": {"app": "web"}}, labels={"colocated": "yes"}))
-    assert (shown["spec"], shown["metadata"]["labels"]) == (document["spec"], {"app": "other"})
+    defaulted = {**document["spec"], "ttl": "24h", "allocateOnce": True}
+    assert (shown["spec"], shown["metadata"]["labels"]) == (defaulted, {"app": "other"})
     assert "annotations" not in shown["metadata"]
 
 

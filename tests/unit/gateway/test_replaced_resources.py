@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant_gateway.admission.replaced_resources import ANNOTATION, read_pairs
+from cotenant_gateway.admission.pods.replaced_resources import ANNOTATION, read_pairs
 from cotenant_gateway.planning.updates import plan_replacement
 from cotenant_gateway.statuses import ApiError
 from tests.builders import container

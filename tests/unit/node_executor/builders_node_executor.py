@@ -18,8 +18,8 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
-from cotenant_node_executor.strategies.pod_values import burstable_milli
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, pod_view
+from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor, Situation, best_effort_tree, holding_cpus
 from cotenant_node_executor.strategies.strategy import Strategy

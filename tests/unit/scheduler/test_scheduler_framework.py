@@ -228,14 +228,32 @@ def test_pods_behind_a_group_that_does_not_fit_are_placed() -> None:
     assert set(story.placed()) == {"g0", "g1"}
 
 
-def test_a_group_that_no_batch_holds_says_so() -> None:
+def test_a_group_larger_than_a_usual_decision_is_one_batch() -> None:
+    """It waits first, each pod with an event: those end behind it."""
+    story = story_with(ticket_node("a", 900, pods="2000", cpu="400"))
+    story.pods(*(asking(f"g{i:04}", 1, group="big/1200") for i in range(1200)), asking("p", 1))
+    story.settle()
+    assert set(story.placed()) == {"p"}
+    assert story.waiting("g1199") is not None
+    story.later(60)
+    story.settle()
+    story.node(ticket_node("a", 1300, pods="2000", cpu="400"))
+    batch = story.decide()
+    assert len([event for event in batch if isinstance(event.data, Placement)]) == 1200
+    story.settle()
+    assert len(story.placed()) == 1201
+    assert all(story.waiting(f"g{i:04}") is None for i in range(1200))
+
+
+def test_a_group_that_no_batch_holds_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing.MOST_TOGETHER", 850)
     story = story_with(ticket_node("a", 2000, pods="2000", cpu="400"))
     story.pods(*(asking(f"g{i:04}", 1, group="big/900") for i in range(900)), asking("p", 1))
     story.settle()
     assert set(story.placed()) == {"p"}
     waiting = story.waiting("g0000")
     assert waiting is not None
-    assert "takes 900 events, and one batch holds 749" in waiting.message
+    assert "the group has 900 pods, and one batch holds the placements of 850" in waiting.message
     assert [(reason.code, reason.count) for reason in waiting.reasons] == [("group", 0)]
 
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
-from cotenant.kinds.carried import RESERVATIONS
 from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
 from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
@@ -21,15 +20,20 @@ from cotenant.kinds.node_metrics import NODE_METRICS
 from cotenant.kinds.node_slos import NODE_SLOS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
-from cotenant_gateway.admission.enhanced_rules import enhanced_rules_are_valid, has_required_labels
-from cotenant_gateway.admission.extended_resources import renew_extended_resource_spec, write_extended_resource_spec
+from cotenant.kinds.reservations import RESERVATIONS
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
-from cotenant_gateway.admission.node_configuration import node_configuration_is_valid, node_configuration_warnings
-from cotenant_gateway.admission.node_rules import new_node_warnings, node_figures_are_valid, one_entry_selects_node
+from cotenant_gateway.admission.node_configuration.rules import node_configuration_is_valid, node_configuration_warnings
+from cotenant_gateway.admission.nodes.of_nodes import node_exists, rendered_members_warnings
+from cotenant_gateway.admission.nodes.raw_allocatable import keep_raw_allocatable
+from cotenant_gateway.admission.nodes.rules import new_node_warnings, node_figures_are_valid, one_entry_selects_node
 from cotenant_gateway.admission.objects_rules import object_is_valid
-from cotenant_gateway.admission.of_nodes import node_exists, rendered_members_warnings
-from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
-from cotenant_gateway.admission.priority import resolve_priority
+from cotenant_gateway.admission.pods.enhanced_rules import enhanced_rules_are_valid, has_required_labels
+from cotenant_gateway.admission.pods.extended_resources import renew_extended_resource_spec, write_extended_resource_spec
+from cotenant_gateway.admission.pods.priority import resolve_priority
+from cotenant_gateway.admission.pods.replaced_resources import replace_resources
+from cotenant_gateway.admission.pods.rules import pod_is_valid, pod_update_is_allowed
+from cotenant_gateway.admission.pods.runtime_class import merge_runtime_class
+from cotenant_gateway.admission.pods.unresolved import unresolved_classes
 from cotenant_gateway.admission.profiles.applying import (
     apply_colocation_profiles,
     reapply_colocation_profiles,
@@ -40,11 +44,7 @@ from cotenant_gateway.admission.profiles.rules import colocation_profile_is_vali
 from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree, name_tree
 from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree, quota_is_valid
-from cotenant_gateway.admission.raw_allocatable import keep_raw_allocatable
-from cotenant_gateway.admission.replaced_resources import replace_resources
 from cotenant_gateway.admission.review import Mutator, Review, Validator, Warner
-from cotenant_gateway.admission.runtime_class import merge_runtime_class
-from cotenant_gateway.admission.unresolved import unresolved_classes
 
 
 class Rules(NamedTuple):

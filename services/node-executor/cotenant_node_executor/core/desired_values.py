@@ -28,8 +28,8 @@ from cotenant_node_executor.core.observation import NO_STORAGE, Observation
 from cotenant_node_executor.core.plan import Problems
 from cotenant_node_executor.core.rehearsal import Rehearsal, Rehearsed
 from cotenant_node_executor.sampling.snapshot import Snapshot
-from cotenant_node_executor.strategies.pod_values import burstable_milli
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
+from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.sections import is_dry_run
 from cotenant_node_executor.strategies.situation import (

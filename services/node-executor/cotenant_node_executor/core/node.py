@@ -110,7 +110,7 @@ class ExecutorNode:
 
     def take_log(self, why_unknown: str) -> None:
         """Set whether LOG is the one that placed the pods here. Until it is, those without a placement run on."""
-        self.core.keeps_orphans = bool(why_unknown)
+        self.core.keep_orphans(bool(why_unknown))
         self._status = msgspec.structs.replace(self._status, unknown_log=why_unknown)
 
     def restarted(self) -> ExecutorNode:

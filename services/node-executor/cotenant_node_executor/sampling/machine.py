@@ -33,7 +33,7 @@ from cotenant_node_executor.sampling.disks import (
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.kubelet import parse_kubelet_config
 from cotenant_node_executor.sampling.proc import HUGEPAGE_KB, hugepages_bytes, parse_numa_meminfo_kb
-from cotenant_node_executor.targets.tree import read_file
+from cotenant_node_executor.targets.cgroup.tree import read_file
 
 DISKS, KUBELET = "disks", "kubelet"
 """What may be unavailable."""

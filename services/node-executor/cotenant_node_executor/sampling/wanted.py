@@ -12,7 +12,7 @@ import msgspec
 
 from cotenant.events.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.targets.paths import HostApplicationPath
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath
 
 MOST_APPLICATIONS = 32
 OWN_TIERS = {"Kubepods": "", "KubepodsBurstable": "burstable", "KubepodsBesteffort": "besteffort"}

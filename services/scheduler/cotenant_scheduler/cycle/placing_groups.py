@@ -1,7 +1,8 @@
 """Placing a group of pods: as much of it as its rules ask for in one batch, or nothing.
 
 In: the entry of a group at the head of the queue. Out: the events of its placements, or why it waits: its members are tried in
-queue order under a savepoint. Groups do not preempt.
+queue order under a savepoint. Groups do not preempt. Waiting events of a group that a decision of usual size cannot hold end in
+the decisions behind it (`cycle.endings`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from cotenant_scheduler.state.pod_records import Charge, PodRecord
 
 
 class PlacingGroups:
-    """Places groups; see the module. `most`: events that a batch always has for one."""
+    """Places groups; see the module. `usual`: events that a decision has for one together with the ends of its waiting events;
+    `most`: members that it may have in any case."""
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class PlacingGroups:
         assumed: Assumed,
         waiting: WaitingPods,
         nominations: Nominations,
+        usual: int,
         most: int,
     ) -> None:
         self._nodes = nodes
@@ -48,14 +51,20 @@ class PlacingGroups:
         self._assumed = assumed
         self._waiting = waiting
         self._nominations = nominations
+        self._usual = usual
         self._most = most
 
     def decide(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
         """Place as much of a group as its rules ask for, in one batch, or record why it waits."""
-        if entry.event_count > self._most:
-            group.template = self._waiting.group_too_large(group, entry.event_count, self._most)
+        if len(entry.records) > self._most:
+            group.template = self._waiting.group_too_large(group, len(entry.records), self._most)
             walk.close()
             return
+        self._binding.ends_waiting = entry.event_count <= self._usual
+        self._try(walk, entry, group, now, bound)
+        self._binding.ends_waiting = True
+
+    def _try(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
         savepoint, begun = self._assumed.savepoint(), len(bound)
         members = [record.key for record in entry.records]
         placed: list[PodKey] = []

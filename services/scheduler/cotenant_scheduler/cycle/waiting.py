@@ -102,9 +102,9 @@ class WaitingPods:
         waiting = msgspec.structs.replace(found.waiting, message=message)
         return self._template(group, waiting, found.causes)
 
-    def group_too_large(self, group: GroupClass, events: int, most: int) -> WaitingTemplate:
+    def group_too_large(self, group: GroupClass, members: int, most: int) -> WaitingTemplate:
         """Return why the pods of a group wait that is too large for one decision."""
-        return self._of_group(group, f"placing the group's pods takes {events} events, and one batch holds {most}")
+        return self._of_group(group, f"the group has {members} pods, and one batch holds the placements of {most}")
 
     def _of_group(self, group: GroupClass, detail: str) -> WaitingTemplate:
         group.stamp = None

@@ -50,6 +50,7 @@ command.add_command(leader_kills)
     show_default=True,
     help="Percent of pods with constraints: spread, affinity, host ports, tolerations, batch, mid, tight quota, ...",
 )
+@click.option("--gang", type=click.IntRange(0, 7_749), default=0, show_default=True, help="Pods of a gang; 0: no gangs.")
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
 @click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
 @click.option("--replicas", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Servers that hold the log.")
@@ -61,6 +62,7 @@ def schedule(
     shapes: int,
     mix: int,
     openb_folder: str | None,
+    gang: int,
     core_only: bool,
     stack: bool,
     replicas: str,
@@ -77,7 +79,8 @@ def schedule(
             f"{MAX_SUBMIT_SECONDS} s, so fewer --pods or a higher --rate"
         )
     try:
-        workload = openb(nodes, pods, Path(openb_folder), mix) if openb_folder else synthetic(nodes, pods, shapes, mix)
+        folder = Path(openb_folder) if openb_folder else None
+        workload = openb(nodes, pods, folder, mix, gang) if folder else synthetic(nodes, pods, shapes, mix, gang)
     except WorkloadError as error:
         raise click.ClickException(str(error)) from error
     if core_only:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from cotenant.domain.gangs import ANNOTATION_GANG_MIN, ANNOTATION_GANG_NAME
 from cotenant.domain.quota.names import LABEL_QUOTA, ROOT
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.metrics import NodeMetricComputed, Usage
@@ -53,20 +54,21 @@ class WorkloadError(ValueError):
 
 class Workload(msgspec.Struct, frozen=True):
     """Rows of allocatable (nodes) and requests (pods), as Kubernetes writes them; both are repeated in turn. `mix` percent of
-    the pods carry constraints."""
+    the pods carry constraints; every `gang` pods, one after the other, are a gang."""
 
     nodes: int
     pods: int
     node_kinds: tuple[dict[str, str], ...]
     pod_kinds: tuple[dict[str, str], ...]
     mix: int = 0
+    gang: int = 0
 
     def constrained(self, upto: int) -> int:
         """How many of the first `upto` pods carry constraints; they are spread evenly."""
         return upto * self.mix // 100
 
 
-def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0) -> Workload:
+def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0, gang: int = 0) -> Workload:
     """Equal nodes of 64 cores; pods of `shapes` different requests in turn."""
     return Workload(
         nodes,
@@ -74,10 +76,11 @@ def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0) -> Workload:
         ({"cpu": "64", "memory": "256Gi", "pods": "250"},),
         tuple({"cpu": f"{100 + shape}m", "memory": "256Mi"} for shape in range(shapes)),
         mix,
+        gang,
     )
 
 
-def openb(nodes: int, pods: int, folder: Path, mix: int = 0) -> Workload:
+def openb(nodes: int, pods: int, folder: Path, mix: int = 0, gang: int = 0) -> Workload:
     """The nodes and pods of openb in their order; whole GPUs are a resource, shares of one count as one. Raises WorkloadError
     where the tables are not there or not openb's."""
     node_kinds = tuple(
@@ -92,7 +95,7 @@ def openb(nodes: int, pods: int, folder: Path, mix: int = 0) -> Workload:
         }
         for row in _table(folder / "openb_pod_list_default.csv", ("cpu_milli", "memory_mib", "num_gpu"))
     )
-    return Workload(nodes, pods, node_kinds, pod_kinds, mix)
+    return Workload(nodes, pods, node_kinds, pod_kinds, mix, gang)
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
@@ -224,6 +227,7 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
             "uid": f"00000000-0000-0000-0000-{i:012}",
             "creationTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "labels": {"app": NAMESPACE, LABEL_QOS_CLASS: wants.qos, LABEL_QUOTA: wants.quota, **wants.labels},
+            **({"annotations": _gang(workload, i)} if workload.gang else {}),
         },
         "spec": {
             "containers": [container],
@@ -234,6 +238,12 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
         },
     }
     return msgspec.json.encode(document)
+
+
+def _gang(workload: Workload, i: int) -> dict[str, str]:
+    """What the i-th pod says about its gang; the last gang is as large as what is left."""
+    number, size = i // workload.gang, min(workload.gang, workload.pods - i // workload.gang * workload.gang)
+    return {ANNOTATION_GANG_NAME: f"gang-{number:07}", ANNOTATION_GANG_MIN: str(size)}
 
 
 def pod_event(workload: Workload, i: int, now: datetime) -> Event:

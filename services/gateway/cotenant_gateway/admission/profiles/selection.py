@@ -30,11 +30,9 @@ from cotenant.model.names import (
     LABEL_PRIORITY,
     LABEL_QOS_CLASS,
 )
+from cotenant_gateway.admission.namespaces import LABEL_CONTROL_PLANE
 from cotenant_gateway.admission.profiles.rules import profile_errors
 from cotenant_gateway.admission.review import ObjectSource, type_error
-
-LABEL_CONTROL_PLANE = "control-plane"
-"""On a namespace, whatever its value: Koordinator's pod webhooks leave it alone."""
 
 
 class ReadyProfile(msgspec.Struct, frozen=True):
