@@ -13,7 +13,8 @@ events. Out, in this order:
     descheduling.<node>     hot nodes with their streaks, each followed by
     migrations.<job>        the moves that relieve it                      (balancing)
 
-and, as requests to the gateway, the evictions that are ordered and not answered. A decision has at most 999 events: the next
+and, as requests to the gateway, the evictions that are ordered and not answered, and the reservations of pods that move only to
+a place that is held. A decision has at most 999 events: the next
 one returns the rest from the same state; a judgement and its moves are never separated.
 
 An empty decision is not computed again until an event arrives or time changes the result: the next cycle's slot begins, a
@@ -41,6 +42,7 @@ from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
 from cotenant_descheduler_arbiter.migration.evictions import outstanding_evictions
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.jobs import JobDecisions
+from cotenant_descheduler_arbiter.migration.places import outstanding_places
 from cotenant_descheduler_arbiter.migration.preemptions import decide_preemptions
 from cotenant_descheduler_arbiter.migration.slots import slot_of, start_of_slot
 from cotenant_descheduler_arbiter.node_lifecycle.eviction_jobs import Occupied
@@ -94,8 +96,8 @@ class DeschedulerArbiterCore:
         return self.fold.version + self.fold.pods.version if self._pods_matter else self.fold.version
 
     def requests(self, now: datetime) -> Sequence[Request]:
-        """Return the ordered and unanswered evictions, by job name."""
-        return outstanding_evictions(self.fold, self.policy, now)
+        """Return the ordered and unanswered evictions, then the reservations to be created or deleted, each by job name."""
+        return [*outstanding_evictions(self.fold, self.policy, now), *outstanding_places(self.fold, self.policy, now)]
 
     def _note_changes(self) -> None:
         changed, pods_on = self.fold.take_changed_nodes(), self.fold.pods.take_changed()

@@ -30,6 +30,7 @@ GATES = (
     "NodeFit",
 )
 """Filters that `skipEvictionGates` may name. Source: koord-descheduler 1.8."""
+WITHOUT_CLAIMS = "DisablePVCReservation"
 LOWEST_NODE_RATE = 0.00001
 """Nodes a second: one in 28 hours."""
 
@@ -75,6 +76,13 @@ def check_scaled(field: str, value: IntOrPercent) -> None:
         scaled(value, 100)
     except ValueError as error:
         raise PolicyError(f"{field}: {error}") from error
+
+
+def feature_gates(given: dict[str, bool]) -> dict[str, bool]:
+    """Return the feature gates. Raises PolicyError for an unknown name."""
+    for name in given:
+        check(name == WITHOUT_CLAIMS, "featureGates", f"{name!r} is not known; {WITHOUT_CLAIMS} is")
+    return given
 
 
 def eviction_gates(given: tuple[str, ...]) -> frozenset[str]:

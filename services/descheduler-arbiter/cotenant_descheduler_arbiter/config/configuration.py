@@ -114,6 +114,8 @@ class DeschedulerConfiguration(Document, frozen=True, kw_only=True):
     max_no_of_pods_to_evict_per_node: int | None = None
     max_no_of_pods_to_evict_per_namespace: int | None = None
     max_no_of_pods_to_evict_total: int | None = None
+    feature_gates: dict[str, bool] = {}
+    """As `--feature-gates` of koord-descheduler."""
     profiles: tuple[Profile, ...] = ()
     node_lifecycle: NodeLifecycleConfiguration = NodeLifecycleConfiguration()
     workload_back_off: BackOffConfiguration = BackOffConfiguration()

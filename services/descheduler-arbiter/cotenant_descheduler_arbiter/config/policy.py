@@ -173,6 +173,8 @@ class Policy(msgspec.Struct, frozen=True):
     job_defaults: JobDefaults
     scheduler_names: frozenset[str]
     """Whose pods can get a reservation; empty: everybody's."""
+    without_claims: bool
+    """Whether reservations leave out the volumes of claims (feature gate DisablePVCReservation)."""
     evict_qps: float
     evict_burst: int
     back_off_base: timedelta

@@ -15,6 +15,7 @@ import msgspec
 
 from cotenant.events.migrations import EVICT_POLICIES
 from cotenant_descheduler_arbiter.config.checks import (
+    WITHOUT_CLAIMS,
     PolicyError,
     check,
     check_scaled,
@@ -22,6 +23,7 @@ from cotenant_descheduler_arbiter.config.checks import (
     duration,
     eviction_gates,
     evictions_per_second,
+    feature_gates,
     namespace_rule,
     node_eviction_rates,
 )
@@ -152,6 +154,7 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
             evict_policy=jobs.eviction_policy,
             grace_period_seconds=_grace_period(jobs.default_delete_options),
         ),
+        without_claims=feature_gates(document.feature_gates).get(WITHOUT_CLAIMS, False),
         scheduler_names=frozenset(jobs.scheduler_names),
         evict_qps=evictions_per_second(jobs.evict_qps),
         evict_burst=jobs.evict_burst,

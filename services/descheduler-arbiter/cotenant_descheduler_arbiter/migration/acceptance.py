@@ -17,8 +17,8 @@ from cotenant.model.names import ANNOTATION_EVICT_REASON, ANNOTATION_EVICT_TRIGG
 from cotenant_descheduler_arbiter.config.delete_options import grace_period
 from cotenant_descheduler_arbiter.config.policy import MODES, Policy
 from cotenant_descheduler_arbiter.eviction.order import creation_seconds
+from cotenant_descheduler_arbiter.migration.conditions import fail
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
-from cotenant_descheduler_arbiter.migration.reconcile import fail
 
 LONGEST_TTL = timedelta(days=3650)
 USER = "User"
@@ -39,6 +39,8 @@ def job_of_object(name: str, declared: PodMigrationJob, filters: JobFilters, pol
         object_uid=declared.metadata.uid,
         mode=declared.spec.mode or policy.job_defaults.mode,
         paused=declared.spec.paused,
+        reservation=declared.spec.reservation_options.reservation_ref.name,
+        reservation_given=bool(declared.spec.reservation_options.reservation_ref.name),
         trigger=annotations.get(ANNOTATION_EVICT_TRIGGER, USER),
         evict_reason=annotations.get(ANNOTATION_EVICT_REASON, ""),
         grace_period_seconds=policy.job_defaults.grace_period_seconds,

@@ -15,8 +15,8 @@ import msgspec
 
 from cotenant.engine.core import Request
 from cotenant.events.migrations import EVICT_POLICIES, EVICTION_POLICY, EvictionRequest, Migration, evict_subject
-from cotenant_descheduler_arbiter.config.policy import Policy
-from cotenant_descheduler_arbiter.migration.reconcile import Answer
+from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, Policy
+from cotenant_descheduler_arbiter.migration.job_view import Answer
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
@@ -66,6 +66,7 @@ def outstanding_evictions(fold: ClusterFold, policy: Policy, now: datetime) -> l
             ignore_budgets=job.ignore_budgets,
             grace_period_seconds=job.grace_period_seconds,
             policy=job.evict_policy or EVICTION_POLICY,
+            reservation=job.reservation if job.mode == RESERVATION_FIRST else "",
         )
         requests.append(
             Request(

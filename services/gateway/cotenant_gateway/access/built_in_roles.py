@@ -23,6 +23,7 @@ from cotenant.api.splices import raw
 from cotenant.events.migrations import USER_PREFIX
 from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS
 from cotenant.kinds.rbac.roles import CLUSTER_ROLES
+from cotenant.kinds.reservations import RESERVATIONS
 from cotenant.kinds.reviews import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP
 from cotenant_gateway.access.attributes import FACTS_GROUP
 from cotenant_gateway.access.tokens.account_keys import CONFIGURATION_PATH, JWKS_PATH
@@ -95,7 +96,12 @@ ROLES: dict[str, tuple[Rule, ...]] = {
     ),
     "cotenant-view": (_resources(_READ, ("", *_OTHER_GROUPS), _ANY), _paths("/metrics")),
     # Deletes where budgets do not count: the taints of a lost node, the policy Delete. Patches for the policy SoftEviction.
-    EVICTOR: (_resources(("create",), ("",), ("pods/eviction",)), _resources(("delete", "patch"), ("",), ("pods",))),
+    # Reservations: the next places of pods that migrate.
+    EVICTOR: (
+        _resources(("create",), ("",), ("pods/eviction",)),
+        _resources(("delete", "patch"), ("",), ("pods",)),
+        _resources(("create", "delete"), (RESERVATIONS.group,), (RESERVATIONS.plural,)),
+    ),
     REVOKER: (_resources(("create",), ("",), ("pods/eviction",)),),
     "cotenant-node": (
         _resources(_READ, ("",), ("nodes", "pods", "configmaps")),

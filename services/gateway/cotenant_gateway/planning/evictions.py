@@ -3,8 +3,9 @@
 In: the read model and an EvictionRequest. Out: one plan that holds the budgets' statuses, the pod's deletion and the
 outcome, so that two gateways cannot overshoot a budget; or, refused, the outcome alone, which is an event too.
 
-With the policy Delete no budget is asked. With SoftEviction the plan holds the outcome and the pod with the annotation
-`scheduling.koordinator.sh/soft-eviction`: whoever reads that ends the pod.
+A request that names a reservation is refused unless that holds a place on another node; the outcome names the share of that
+node as a cause. With the policy Delete no budget is asked. With SoftEviction the plan holds the outcome and the pod with the
+annotation `scheduling.koordinator.sh/soft-eviction`: whoever reads that ends the pod.
 
 Source of the policies and of the annotation: koord-descheduler's evictors.
 """
@@ -33,6 +34,7 @@ from cotenant.log.plans import Plan, PlannedWrite, object_write, outcome_write
 from cotenant.model.names import ANNOTATION_EVICTED_BY, ANNOTATION_SOFT_EVICTION
 from cotenant_gateway.planning.budgets import EvictionVerdict, charged_status, judge
 from cotenant_gateway.planning.endings import deletion
+from cotenant_gateway.planning.migration_places import node_of, share_elsewhere
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import bad_request
 
@@ -59,6 +61,13 @@ def plan_eviction(core: GatewayCore, request: EvictionRequest, now: datetime) ->
     if pod.meta.deletion_timestamp is not None:
         ending = _outcome(request, pod.uid, True, "Terminating", f"pod {request.namespace}/{request.name} is ending already")
         return EvictionPlanned(Plan((outcome_write(ending, causes),)) if request.job else None, ending)
+    if request.reservation:
+        held = share_elsewhere(core, request.reservation, node_of(pod))
+        if not held:
+            lost = f"Reservation {request.reservation} holds no place on another node"
+            refused = _outcome(request, pod.uid, False, "ReservationMissing", lost)
+            return EvictionPlanned(Plan((outcome_write(refused, causes),)), refused)
+        causes = (*causes, f"LOG:{held}")
     if request.policy == SOFT_EVICTION_POLICY:
         return _asked_to_go(pod, request, causes, now)
     unasked = request.ignore_budgets or request.policy == DELETE_POLICY
