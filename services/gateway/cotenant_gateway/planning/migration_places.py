@@ -28,15 +28,15 @@ REFUSED = "ReservationRefused"
 _NAME_TAKEN = "a Reservation of this name is there already, and was not made for this job"
 
 
-class _Options(msgspec.Struct):
+class _Options(msgspec.Struct, frozen=True):
     template: dict[str, Any] | None = None
 
 
-class _JobSpec(msgspec.Struct, rename="camel"):
+class _JobSpec(msgspec.Struct, frozen=True, rename="camel"):
     reservation_options: _Options | None = None
 
 
-class _Job(msgspec.Struct):
+class _Job(msgspec.Struct, frozen=True):
     spec: _JobSpec = _JobSpec()
 
 
