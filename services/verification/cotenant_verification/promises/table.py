@@ -12,6 +12,7 @@ from cotenant_verification.promises import filters as t
 from cotenant_verification.promises import gangs as g
 from cotenant_verification.promises import memory as d
 from cotenant_verification.promises import metrics as m
+from cotenant_verification.promises import migrations as j
 from cotenant_verification.promises import node_lifecycle as n
 from cotenant_verification.promises import placements as p
 from cotenant_verification.promises import preemption as v
@@ -114,6 +115,12 @@ PROMISES: tuple[Invariant, ...] = (
         at_rest=(n.tainted_nodes_are_left,),
     ),
     Invariant(number=21, name="gangs_are_placed_whole", on_commit=(g.no_half_gang_is_placed,)),
+    Invariant(
+        number=23,
+        name="moved_pods_have_a_place",
+        on_event=(j.a_place_is_held_first,),
+        at_rest=(j.places_are_given_back,),
+    ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides
 (`replay.deciding_changes_nothing`)."""
