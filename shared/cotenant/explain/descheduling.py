@@ -16,7 +16,12 @@ from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudge
 def _migration(data: Migration, _: Event) -> str:
     pod = f"{data.namespace}/{data.pod}"
     said = data.message or data.evict_reason
-    return f"migration {data.job} of pod {pod}: {data.phase.lower()}" + (f": {said}" if said else "")
+    place = ""
+    if data.reservation and not data.finished:
+        held = f"holds its next place on node {data.reservation_node}" if data.reservation_node else "is to hold its next place"
+        place = f"; Reservation {data.reservation} {held}"
+    waits = f" ({data.reason})" if data.reason and not data.message else ""
+    return f"migration {data.job} of pod {pod}: {data.phase.lower()}{waits}" + (f": {said}" if said else "") + place
 
 
 def _eviction(data: EvictionOutcome, event: Event) -> str:

@@ -104,6 +104,9 @@ def test_the_whole_way_from_the_job_to_the_pod_that_takes_the_place() -> None:
     cluster.decide()
     assert conditions(cluster) == {"ReservationCreated": "True", "ReservationScheduled": "True"}
     assert job_of(cluster).reservation_node == "b"
+    assert sentence(cluster.last["migrations.move"]) == (
+        f"migration move of pod default/web-0: running; Reservation {NAME} holds its next place on node b"
+    )
     (eviction,) = evictions(cluster)
     assert (eviction.name, eviction.reservation) == ("web-0", NAME)
     cluster.answer("move")
@@ -113,6 +116,7 @@ def test_the_whole_way_from_the_job_to_the_pod_that_takes_the_place() -> None:
     cluster.decide()
     assert conditions(cluster)["Eviction"] == "True"
     assert (job_of(cluster).phase, job_of(cluster).reason) == ("Running", "WaitForPodBindReservation")
+    assert "running (WaitForPodBindReservation); Reservation" in sentence(cluster.last["migrations.move"])
     cluster.pod("web-9", "b", ready=False)
     cluster.hold_place(NAME, "b", "web-9")
     cluster.decide()
