@@ -3,7 +3,7 @@
 In: the state, the policy, the time. Out: for each profile with plugins a DeschedulingCycle, and the jobs of the pods that go,
 all in one batch; nothing if the cycle of this interval has run. LowNodeLoad has its own events (`low_node_load`).
 
-    1  nodes of a profile: ready and selected; with fewer than two nothing runs
+    1  nodes of a profile: ready and selected; with fewer than two nothing runs, without any nothing is recorded
     2  the deschedule plugins of all profiles, in the order of the document and of their lists
     3  the balance plugins of all profiles
     limits   per node, namespace and in all, counted over the whole cycle
@@ -45,6 +45,8 @@ from cotenant_descheduler_arbiter.state.node_views import cycle_nodes, node_fact
 
 MAX_NAMED = 100
 """Of the pods that a dry run would move."""
+MAX_CAUSES = 10
+"""Of the nodes that a cycle names as its causes, beside the cycle before."""
 _FEW_NODES = "fewer than two nodes are ready and selected: no plugin ran"
 
 
@@ -129,6 +131,8 @@ class Descheduling:
             cycle.run(cycle.plan.balance)
         events: list[Event] = []
         for cycle in cycles:
+            if not cycle.view.nodes:
+                continue
             events.append(self._record(cycle))
             events += [self._job(cycle.plan.name, each) for each in cycle.evictor.jobs]
         return events
@@ -153,7 +157,8 @@ class Descheduling:
             kept_count=evictor.kept_count,
             message="; ".join(said),
         )
-        causes = (known.ref,) if known is not None else ()
+        nodes = (self.fold.nodes[node.name].ref for node in cycle.view.nodes[:MAX_CAUSES])
+        causes = (*((known.ref,) if known is not None else ()), *nodes)
         return Event(subject=descheduling_cycle_subject(cycle.plan.name), data=record, causes=causes)
 
     def _job(self, profile: str, evicted: Evicted) -> Event:
