@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from cotenant.events.envelope import Event, decode_event, encode_event
+from cotenant.events.node.usage import PodUsage, Series, UsageSample
 from cotenant.events.objects import ObjectStored
-from cotenant.events.usage import PodUsage, Series, UsageSample
 from cotenant.log.contract import USAGE
 from cotenant.model.subjects import node_subject, usage_subject
 from cotenant_metrics_ingest.config import MetricsConfig

@@ -12,7 +12,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.events import Event, NodeMetricComputed
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.log.contract import LOG, Stored, Write
 from cotenant_verification.bench.testbed import Testbed
 

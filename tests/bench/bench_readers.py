@@ -31,7 +31,7 @@ from cotenant.log.contract import LOG, Reader, Stored, Write, ending
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.storing import store_batch
 from cotenant.model.subjects import placement_subject, resources_subject
-from cotenant.runtime import follower
+from cotenant.runtime.reading import PULL_SECONDS
 from tests.nats_server import NatsServer
 
 BATCH = MAX_EVENTS_PER_DECISION + 1
@@ -88,7 +88,7 @@ async def read(arguments: argparse.Namespace) -> None:
         )
         read = 0
         while True:
-            events = await reader.pull(PULL_LIMIT, follower.PULL_SECONDS)
+            events = await reader.pull(PULL_LIMIT, PULL_SECONDS)
             now = time.monotonic_ns()
             before, read = read, read + len(events)
             if before < SUBJECTS_A_NODE <= read:

@@ -83,7 +83,7 @@ def defined(module: str, name: str) -> Definition:
 def test_adapters_call_only_what_a_service_runs() -> None:
     offenders = {
         f"{module}.{name}"
-        for path in sorted(ADAPTERS.glob("*.py"))
+        for path in sorted(ADAPTERS.rglob("*.py"))
         for module, name in called(path)
         if (module, name) not in running()
     }

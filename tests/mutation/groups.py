@@ -42,8 +42,12 @@ _ARBITER = "services/descheduler-arbiter/cotenant_descheduler_arbiter"
 _METRICS = "services/metrics-ingest/cotenant_metrics_ingest"
 _SCHEDULER = "services/scheduler/cotenant_scheduler"
 
-_PROPERTIES = "being_stored", "simulated", "reference", "preemption_reference", "relations", "series", "plugins", "evaluation"
-_SCHEDULER_SLOW = tuple(f"unit/scheduler/test_scheduler_{name}.py" for name in _PROPERTIES)
+_PROPERTIES = (
+    *("test_scheduler_simulated", "framework/test_scheduler_evaluation", "framework/test_scheduler_series"),
+    *("cycle/test_scheduler_being_stored", "cycle/test_scheduler_preemption_reference", "cycle/test_scheduler_reference"),
+    *("plugins/test_scheduler_plugins", "plugins/test_scheduler_relations"),
+)
+_SCHEDULER_SLOW = tuple(f"unit/scheduler/{name}.py" for name in _PROPERTIES)
 """Properties: a survivor costs minutes with them, and what they alone would notice is a missing example."""
 
 GROUPS = (

@@ -12,7 +12,7 @@ from typing import Any
 from cotenant.domain.amplification import amplified as amplified_by
 from cotenant.domain.amplification import format_ratios
 from cotenant.domain.reservation import kubelet_reserved
-from cotenant.events.resources import NodeResources, Term, ZoneResources
+from cotenant.events.node.resources import NodeResources, Term, ZoneResources
 from cotenant.model.bounds import saturated
 from cotenant.model.quantities import format_milli
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping

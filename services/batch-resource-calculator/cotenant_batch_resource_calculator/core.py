@@ -27,13 +27,13 @@ from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.topology import MachineTopology
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeResources, NodeSLORendered
-from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.events.topology import MachineTopology
-from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import ending
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.subjects import object_subject, resources_subject, slo_subject, tokens

@@ -24,7 +24,7 @@ import msgspec
 
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.events.envelope import Event
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant.model.bounds import saturated
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError

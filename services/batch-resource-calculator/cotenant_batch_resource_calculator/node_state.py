@@ -12,11 +12,11 @@ from cotenant.api.objects.node import Node
 from cotenant.domain.node import estimate_node_allocatable
 from cotenant.domain.reservation import Reservation, kubelet_reserved, parse_reservation
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed, Usage
-from cotenant.events.resources import NodeResources, NodeSLORendered
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.topology import CpuBasicInfo, MachineTopology
-from cotenant.events.yarn import YarnNode
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.topology import CpuBasicInfo, MachineTopology
+from cotenant.events.node.yarn import YarnNode
 from cotenant.model.bounds import saturated
 from cotenant.model.names import LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, resource_amount

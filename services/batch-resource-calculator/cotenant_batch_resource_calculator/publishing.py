@@ -5,7 +5,7 @@ In: the last event, the desired one, the strategy's threshold. Out: a boolean. A
 
 from __future__ import annotations
 
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant_batch_resource_calculator.formulas.normalization import ratio_moved
 from cotenant_batch_resource_calculator.formulas.synchronise import any_differs
 

@@ -32,12 +32,12 @@ from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.usage import UsageSample
 from cotenant.events.objects import ObjectStored
-from cotenant.events.predictions import PredictionState
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.usage import UsageSample
 from cotenant.log.contract import USAGE, ending
 from cotenant.model.subjects import PREDICTIONS, metrics_subject, predictions_subject, tokens
 from cotenant.model.times import NEVER

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.events.metrics import MeanDigest, Usage
+from cotenant.events.node.metrics import MeanDigest, Usage
 from cotenant_metrics_ingest import varints
 
 SLOTS_PER_WINDOW = 5

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.events.metrics import (
+from cotenant.events.node.metrics import (
     AggregatedUsage,
     Contention,
     HostApplicationMetric,

@@ -15,13 +15,13 @@ import msgspec
 from cotenant.api.objects.node import decode_node
 from cotenant.domain.node import NodeSources
 from cotenant.events.envelope import Event, View, encode_payload
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.usage import UsageSample
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.predictions import PredictionState
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.usage import UsageSample
 from cotenant.model.bounds import Amount
 from cotenant.model.names import ANNOTATION_COLOCATION_STRATEGY, CPU, MEMORY
 from cotenant.model.quantities import QuantityError

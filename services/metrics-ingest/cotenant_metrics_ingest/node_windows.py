@@ -20,8 +20,8 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.usage import NumaUsage, Series, UsageSample
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.usage import NumaUsage, Series, UsageSample
 from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots, Rows
 from cotenant_metrics_ingest.points import MAX_OPEN
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle

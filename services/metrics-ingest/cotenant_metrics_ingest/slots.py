@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import SlotDigest
+from cotenant.events.node.metrics import SlotDigest
 from cotenant_metrics_ingest import varints
 from cotenant_metrics_ingest.points import MAX_OPEN, POINTS, WEIGHT_BITS, WEIGHT_MASK, Integers, thinned, thinning
 

@@ -11,7 +11,7 @@ import platform
 import socket
 from pathlib import Path
 
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.given import GivenMachine, given_machine

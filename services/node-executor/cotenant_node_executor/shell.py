@@ -27,7 +27,9 @@ from cotenant.events.requests import Adopted
 from cotenant.log.contract import LOG, Behind, Identified, Log, LogIdentity
 from cotenant.model.subjects import encode_token, executor_subject, executor_writer
 from cotenant.runtime.figures import Figures
-from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
+from cotenant.runtime.findings import publish_findings
+from cotenant.runtime.follower import Follower, utc_now
+from cotenant.runtime.reading import Reading
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
 from cotenant_node_executor.outbox import Outbox
@@ -211,7 +213,7 @@ class ExecutorShell:
         return max(0.0, min(until_sample, self._follow_up))
 
     def without_marker(self) -> None:
-        """See `runtime.follower.Roomless`: suppression and the pods' supervision wait for no room on a disk."""
+        """See `runtime.incarnations.Roomless`: suppression and the pods' supervision wait for no room on a disk."""
         self._marker_at = asyncio.get_running_loop().time() + MARKER_SECONDS
 
     def _go_on_without_marker(self, reading: Reading, now: float) -> None:
@@ -263,12 +265,12 @@ class _Incarnation:
         self._shell = shell
 
     def marker(self, now: datetime) -> Event:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         return self._shell.start_marker(now)
 
     @property
     def pause(self) -> timedelta:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         return timedelta(0) if self._shell.node.core.loaded else RELOAD_PAUSE
 
     def knows(self, sequence: int) -> bool:
@@ -277,13 +279,13 @@ class _Incarnation:
         return False
 
     async def prepare(self) -> None:
-        """See `runtime.follower.Prepared`."""
+        """See `runtime.incarnations.Prepared`."""
         await self._shell.prepare()
 
     def without_marker(self) -> None:
-        """See `runtime.follower.Roomless`."""
+        """See `runtime.incarnations.Roomless`."""
         self._shell.without_marker()
 
     async def run(self, reading: Reading) -> None:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         await self._shell.cycles(reading)

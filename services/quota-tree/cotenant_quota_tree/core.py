@@ -29,13 +29,13 @@ from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, decode_
 from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.engine.last_sequences import LastSequences
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import quota_subject, tokens

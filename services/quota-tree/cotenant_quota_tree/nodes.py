@@ -17,9 +17,9 @@ import msgspec
 from cotenant.api.objects.metadata import View
 from cotenant.api.objects.node import Node, decode_node
 from cotenant.domain.node import NodeSources
-from cotenant.events.conditions import NodeCondition
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.model.amounts import minus, plus, without_zeros
 from cotenant.model.quantities import QuantityError
 from cotenant_quota_tree.profiles import NodeOffer

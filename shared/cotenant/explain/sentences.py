@@ -12,23 +12,23 @@ from typing import Any
 
 from cotenant.events.audit import Audited
 from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceStarted
-from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
-from cotenant.events.execution import Execution
 from cotenant.events.gangs import PodGroupStatus
-from cotenant.events.metrics import NodeMetricComputed, ProdPrediction, Usage
 from cotenant.events.migrations import Migration, NodeLoadJudged
+from cotenant.events.node.conditions import NodeCondition, disruption_text
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.metrics import NodeMetricComputed, ProdPrediction, Usage
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.topology import MachineTopology
+from cotenant.events.node.usage import Series, UsageSample
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
-from cotenant.events.predictions import PredictionState
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
 from cotenant.events.reservations import ReservationShare, ReservationStatus
-from cotenant.events.resources import NodeResources, NodeSLORendered
-from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.events.topology import MachineTopology
-from cotenant.events.usage import Series, UsageSample
-from cotenant.events.yarn import YarnNode
 from cotenant.explain.descheduling import DESCHEDULING
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import tokens

@@ -23,8 +23,8 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import derived_uid
 from cotenant.domain.topology import annotations_of, topology_policy, zones_of
-from cotenant.events.resources import NodeResources
-from cotenant.events.topology import MachineTopology, NumaNode
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.topology import MachineTopology, NumaNode
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import Scalar, format_binary, format_decimal, format_milli
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log.contract import EXECUTION, LOG, WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write, ending
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import connect

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.events.execution import Execution
-from cotenant.events.runs import RunPhase
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.runs import RunPhase
 from cotenant_node_executor.targets.cgroup.files import holds
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob

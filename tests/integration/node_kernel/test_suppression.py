@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeSLORendered
 from cotenant.log.contract import LOG
 from cotenant.model.subjects import placement_subject, slo_subject
 from cotenant_node_executor.core.core import ExecutorCore

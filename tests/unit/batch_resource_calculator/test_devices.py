@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cotenant.api.objects.device import Device
-from cotenant.kinds.devices import device_errors
+from cotenant.kinds.koordinator.devices import device_errors
 from cotenant.model.subjects import object_subject
 from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals, device_totals
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import GIB, Bench

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.quotas import QuotaRuntime

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.execution import Change, Execution
+from cotenant.events.node.execution import Change, Execution
 from cotenant.events.placements import Placement
 from cotenant.log.contract import EXTENSIONS, extension_bytes
 from cotenant.log.nats.streams import DEFAULT_SIZES

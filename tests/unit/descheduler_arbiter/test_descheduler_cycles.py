@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cotenant.events.descheduling import DeschedulingCycle
-from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
+from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.explain.sentences import sentence
 from cotenant.model.subjects import run_subject
 from cotenant_descheduler_arbiter.config.checks import PolicyError

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from cotenant.events.envelope import Event, encode_event
-from cotenant.events.metrics import NodeMetricComputed, ProdPrediction, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, ProdPrediction, Usage
+from cotenant.events.node.predictions import HistogramState, PredictionState
+from cotenant.events.node.usage import PodUsage, Series, UsageSample
 from cotenant.events.placements import PlacementPhase
-from cotenant.events.predictions import HistogramState, PredictionState
-from cotenant.events.usage import PodUsage, Series, UsageSample
 from cotenant_metrics_ingest.prediction.checkpoints import restored, state_of
 from cotenant_metrics_ingest.prediction.models import PeakModels, PodSample
 from cotenant_metrics_ingest.prediction.training import Interval

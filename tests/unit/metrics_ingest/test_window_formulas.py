@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from cotenant.events.metrics import MeanDigest, SlotDigest, Usage
+from cotenant.events.node.metrics import MeanDigest, SlotDigest, Usage
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_rank
 from cotenant_metrics_ingest.means import NODE, SYSTEM, MeanSlots, digests
 from cotenant_metrics_ingest.percentiles import PercentileRows, figures_of

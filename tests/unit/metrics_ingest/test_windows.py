@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.metrics import SlotDigest
+from cotenant.events.node.metrics import SlotDigest
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_of
 from cotenant_metrics_ingest.means import NODE, MeanSlots, digests
 from cotenant_metrics_ingest.node_windows import WindowSizes, cut

@@ -10,9 +10,9 @@ import msgspec
 
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeSLORendered
-from cotenant.events.runs import ExecutorStatus
 from cotenant.model.subjects import executor_subject, placement_subject, slo_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.observation import Observation

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.model.subjects import (
     node_subject,
     object_subject,

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 from cotenant.engine.commit import Decision, Identity, commit_batch
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
-from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed, PodMetric, Usage
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.model.subjects import (
     condition_subject,
     executor_subject,

@@ -11,9 +11,9 @@ from collections import defaultdict
 import msgspec
 
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant_descheduler_arbiter.state.facts import ContainerFacts, PodFacts
 from cotenant_descheduler_arbiter.state.pod_cache import PodCache
 

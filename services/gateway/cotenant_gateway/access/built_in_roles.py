@@ -21,9 +21,9 @@ from cotenant.api.kinds import Kind
 from cotenant.api.objects.rbac import RBAC_GROUP
 from cotenant.api.splices import raw
 from cotenant.events.migrations import USER_PREFIX
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS
 from cotenant.kinds.rbac.roles import CLUSTER_ROLES
-from cotenant.kinds.reservations import RESERVATIONS
 from cotenant.kinds.reviews import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP
 from cotenant_gateway.access.attributes import FACTS_GROUP
 from cotenant_gateway.access.tokens.account_keys import CONFIGURATION_PATH, JWKS_PATH

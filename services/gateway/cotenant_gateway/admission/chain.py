@@ -12,23 +12,29 @@ from typing import NamedTuple
 
 from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
-from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
-from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
-from cotenant.kinds.node_metrics import NODE_METRICS
-from cotenant.kinds.node_slos import NODE_SLOS
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
+from cotenant.kinds.koordinator.node_metrics import NODE_METRICS
+from cotenant.kinds.koordinator.node_slos import NODE_SLOS
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
-from cotenant.kinds.reservations import RESERVATIONS
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
-from cotenant_gateway.admission.node_configuration.rules import node_configuration_is_valid, node_configuration_warnings
+from cotenant_gateway.admission.node_configuration.rules import (
+    node_configuration_is_valid,
+    node_configuration_warnings,
+)
 from cotenant_gateway.admission.nodes.of_nodes import node_exists, rendered_members_warnings
 from cotenant_gateway.admission.nodes.raw_allocatable import keep_raw_allocatable
 from cotenant_gateway.admission.nodes.rules import new_node_warnings, node_figures_are_valid, one_entry_selects_node
 from cotenant_gateway.admission.objects_rules import object_is_valid
 from cotenant_gateway.admission.pods.enhanced_rules import enhanced_rules_are_valid, has_required_labels
-from cotenant_gateway.admission.pods.extended_resources import renew_extended_resource_spec, write_extended_resource_spec
+from cotenant_gateway.admission.pods.extended_resources import (
+    renew_extended_resource_spec,
+    write_extended_resource_spec,
+)
 from cotenant_gateway.admission.pods.priority import resolve_priority
 from cotenant_gateway.admission.pods.replaced_resources import replace_resources
 from cotenant_gateway.admission.pods.rules import pod_is_valid, pod_update_is_allowed

@@ -15,7 +15,7 @@ from cotenant.api.kinds import Kind
 from cotenant.api.overlay import NOTHING, composed_document
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, ReservationRequest
 from cotenant.events.objects import ObjectStored
-from cotenant.kinds.reservations import RESERVATIONS
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.log.contract import Head, NoAnswer, Refused
 from cotenant.log.plans import Outcome, Plan, PlannedWrite, Written
 from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Store

@@ -27,7 +27,7 @@ from cotenant.events.migrations import (
     EvictionRequest,
 )
 from cotenant.events.objects import ObjectStored
-from cotenant.kinds.pod_migration_jobs import MIGRATION_JOBS
+from cotenant.kinds.koordinator.pod_migration_jobs import MIGRATION_JOBS
 from cotenant.kinds.pods import PODS
 from cotenant.log.contract import replaces
 from cotenant.log.plans import Plan, PlannedWrite, object_write, outcome_write

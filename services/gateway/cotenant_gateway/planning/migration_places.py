@@ -17,9 +17,9 @@ from cotenant.domain.reservations.of_migrations import job_of, reservation_of_po
 from cotenant.events.migrations import EvictionOutcome, ReservationRequest
 from cotenant.events.placements import Placement
 from cotenant.events.reservations import ReservationShare
-from cotenant.kinds.pod_migration_jobs import MIGRATION_JOBS
+from cotenant.kinds.koordinator.pod_migration_jobs import MIGRATION_JOBS
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.pods import PODS, live_placement
-from cotenant.kinds.reservations import RESERVATIONS
 from cotenant.log.plans import Plan, outcome_write
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError, bad_request

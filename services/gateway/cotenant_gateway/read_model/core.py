@@ -26,9 +26,9 @@ from cotenant.domain.quota.gates import QuotaGates
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement
-from cotenant.events.runs import RunStatus
 from cotenant.kinds.events import EVENTS
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.nodes import NODES

@@ -16,9 +16,9 @@ import msgspec
 from cotenant.api.definitions import Definition
 from cotenant.api.snapshots import Address, Snapshot, Stored
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.reservations import ReservationShare, ReservationStatus
-from cotenant.events.runs import ExecutorStatus, RunStatus
 
 MAX_TOUCHED = 10_000
 

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from cotenant.events.envelope import encode_payload
-from cotenant.events.predictions import HistogramState, PredictionState
+from cotenant.events.node.predictions import HistogramState, PredictionState
 from cotenant_metrics_ingest import varints
 from cotenant_metrics_ingest.prediction.histogram import HEAVIEST, HistogramError, Histograms
 from cotenant_metrics_ingest.prediction.models import PeakModels, unknown_models

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.model.tiers import PriorityClass
 from cotenant_metrics_ingest.prediction.buckets import Buckets, Floats
 from cotenant_metrics_ingest.prediction.histogram import Histograms

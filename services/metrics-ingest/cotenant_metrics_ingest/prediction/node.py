@@ -18,10 +18,10 @@ import msgspec
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.qos import priority_default
-from cotenant.events.metrics import ModelPeaks, PredictorTerms, ProdPrediction, Usage
+from cotenant.events.node.metrics import ModelPeaks, PredictorTerms, ProdPrediction, Usage
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.usage import UsageSample
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.predictions import PredictionState
-from cotenant.events.usage import UsageSample
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import NOT_PROD, PriorityClass

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.model.bounds import saturated
 
 

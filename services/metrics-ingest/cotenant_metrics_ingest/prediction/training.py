@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.events.usage import PodUsage, UsageSample
+from cotenant.events.node.usage import PodUsage, UsageSample
 from cotenant.model.tiers import PriorityClass, priority_of_label
 from cotenant_metrics_ingest.aggregation import percentile_rank
 from cotenant_metrics_ingest.points import MAX_OPEN

@@ -22,10 +22,10 @@ from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.topology import MachineTopology
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeResources, NodeSLORendered
-from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.events.topology import MachineTopology
 from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
 from cotenant_node_executor.core.initial_values import InitialValues
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import PlacementPhase
-from cotenant.events.runs import RunStatus
 from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.strategies.strategy import Evict, Strategy

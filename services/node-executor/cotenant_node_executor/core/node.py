@@ -14,9 +14,9 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from cotenant.events.conditions import TAINT_MEMORY_PRESSURE
 from cotenant.events.envelope import Event
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.conditions import TAINT_MEMORY_PRESSURE
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.log.contract import USAGE
 from cotenant.log.traces import Traces
 from cotenant.model.subjects import executor_subject, usage_subject

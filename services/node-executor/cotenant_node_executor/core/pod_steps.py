@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement
-from cotenant.events.runs import RunStatus
 from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject
 from cotenant_node_executor.core.admission import RunState

@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 
 from cotenant.api.objects.pod_resources import container_requests
-from cotenant.events.runs import RunStatus
+from cotenant.events.node.runs import RunStatus
 from cotenant.model.names import MEMORY
 from cotenant_node_executor.runtime.container_files import (
     SHIM,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from cotenant.events.topology import LogicalCPU
+from cotenant.events.node.topology import LogicalCPU
 from cotenant.model.cpu_lists import parse_cpu_list
 from cotenant_node_executor.targets.cgroup.tree import read_file
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from cotenant.domain.cpu_pools import KubeletConfig, kubelet_reserved_cpus
-from cotenant.events.topology import CpuBasicInfo, Disk, KubeletPolicies, MachineTopology, NumaNode
+from cotenant.events.node.topology import CpuBasicInfo, Disk, KubeletPolicies, MachineTopology, NumaNode
 from cotenant.model.cpu_lists import parse_cpu_list
 from cotenant.model.quantities import QuantityError
 from cotenant_node_executor.sampling.cpu_info import LSCPU, CpuRow, cpu_model, logical_cpus, parse_lscpu, read_cpus, totals

@@ -10,7 +10,7 @@ from posixpath import join, normpath
 
 import msgspec
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath
 

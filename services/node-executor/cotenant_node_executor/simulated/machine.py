@@ -12,8 +12,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.topology import CpuBasicInfo, LogicalCPU, MachineTopology, NumaNode
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.topology import CpuBasicInfo, LogicalCPU, MachineTopology, NumaNode
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import MAX_PODS, ExecutorCore

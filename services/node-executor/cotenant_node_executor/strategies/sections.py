@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct, inspect
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 
 REMEMBERED = 256

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.qos import QoSClass
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.targets.disks import Storage

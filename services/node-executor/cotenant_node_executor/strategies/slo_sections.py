@@ -16,7 +16,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"

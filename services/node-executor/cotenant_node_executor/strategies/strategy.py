@@ -12,7 +12,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.pod_view import PodShape
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.targets.address import Attribute, Place

@@ -22,7 +22,7 @@ import re
 
 from msgspec import Struct
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.slo_sections import SYSTEM, lower_name, section

@@ -16,6 +16,7 @@ from cotenant.events.placements import Waiting
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
@@ -74,7 +75,17 @@ class Placing:
         self._results = CachedResults(nodes, profile)
         self._binding = Binding(profile, nodes, node_cache, pods, quotas, assumed, endings)
         self._groups = PlacingGroups(
-            nodes, self._results, self._binding, quotas, admission, assumed, waiting, nominations, MOST_EVENTS, MOST_TOGETHER
+            nodes,
+            self._results,
+            self._binding,
+            quotas,
+            admission,
+            assumed,
+            waiting,
+            nominations,
+            GroupPreemption(nodes, self._results, admission, nominations, preempting, waiting),
+            MOST_EVENTS,
+            MOST_TOGETHER,
         )
 
     def decide(self, now: datetime, limit: int) -> tuple[list[Event], list[Event]]:
@@ -102,12 +113,16 @@ class Placing:
             record, charge = entry.records[0], alike.charge
             shape, membership = charge.shape, charge.membership
             if membership is not None:
-                refusal = self._admission.check(shape, membership, charge.preemptible)
+                known, refusal = alike.admitted
+                version = self._quotas.ledger.version_of(membership)
+                if known != version:
+                    refusal = self._admission.check(shape, membership, charge.preemptible)
+                    alike.admitted = version, refusal
                 if refusal is not None:
                     previous = None
                     self._refused_by_quota(walk, record, alike, refusal, now, bound)
                     continue
-            if self._nominations.hold(shape.priority, alike.nominated):
+            if self._nominations.hold(shape.priority, alike.own_rooms):
                 previous = None
             if alike is previous and evaluation is not None and follows is not None:
                 evaluation.follow(follows)
@@ -151,7 +166,7 @@ class Placing:
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
             walk.close()
             return
-        self._nominations.hold(charge.shape.priority, alike.nominated)
+        self._nominations.hold(charge.shape.priority, alike.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
         nominated = self._preempting.refused_by_quota(record, alike, refusal, causes, evaluation, now)
         if nominated is None:

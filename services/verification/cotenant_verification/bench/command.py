@@ -105,6 +105,22 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
     _show(_carry_out(run(synthetic(nodes, pods, 1))), output)
 
 
+@command.command("gang-kills")
+@click.option("--nodes", type=click.IntRange(1, 4_000), default=200, show_default=True, help="Simulated nodes.")
+@click.option("--gang", type=click.IntRange(2, 7_749), default=500, show_default=True, help="Pods of a gang.")
+@click.option("--times", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Kills of the scheduler.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the moments at which it is killed.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+def gang_kills(nodes: int, gang: int, times: int, seed: int, output: str | None) -> None:
+    """Kill the scheduler while it places a gang, and check that no half of one was ever there."""
+    from cotenant_verification.bench.gang_kills import run
+
+    found = _carry_out(run(nodes, gang, times, seed, partial(click.echo, err=True)))
+    click.echo(msgspec.json.encode(found).decode() if output == "json" else "\n".join(lines(found)))
+    if not found.verified:
+        raise click.exceptions.Exit(1)
+
+
 @command.command("churn")
 @click.option("--rate", type=click.FloatRange(0.1, 500), default=25.0, show_default=True, help="Pods a second.")
 @click.option("--life", type=click.FloatRange(0.5, 600), default=10.0, show_default=True, help="Seconds before its deletion.")

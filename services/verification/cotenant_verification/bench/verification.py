@@ -20,14 +20,14 @@ import msgspec
 from cotenant.api.objects.node import decode_node
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.quota.names import LABEL_QUOTA
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import PODS
 from cotenant.model.subjects import node_subject, quota_subject, tokens
 from cotenant_verification.bench.gangs import GangCheck

@@ -18,10 +18,10 @@ import msgspec
 from cotenant.domain.gangs import ANNOTATION_GANG_MIN, ANNOTATION_GANG_NAME
 from cotenant.domain.quota.names import LABEL_QUOTA, ROOT
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.resources import NodeResources
 from cotenant.events.objects import ObjectStored
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.resources import NodeResources
 from cotenant.model.names import LABEL_QOS_CLASS, SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.quantities import resource_amount
 from cotenant.model.subjects import metrics_subject, node_subject, object_subject, pod_subject, quota_subject, resources_subject

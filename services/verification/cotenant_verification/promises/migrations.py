@@ -14,7 +14,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
 from cotenant.events.objects import ObjectStored
 from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
-from cotenant.kinds.reservations import RESERVATIONS
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.model.subjects import migration_subject, reservation_status_subject, tokens
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView

@@ -37,6 +37,10 @@ class QuotaLedger:
     def __init__(self) -> None:
         self.version = 0
         """Incremented with every change."""
+        self._structure = 0
+        """Incremented with every change of which quotas there are, under which parents and with which dimensions."""
+        self._touched: dict[QuotaKey, int] = {}
+        """By quota, incremented with every other change of what it publishes or its sub-tree uses."""
         self._published: dict[QuotaKey, QuotaRuntime] = {}
         self._own: dict[QuotaKey, _Held] = {}
         self._children: dict[QuotaKey, list[QuotaKey]] | None = None
@@ -53,6 +57,8 @@ class QuotaLedger:
         self._published[key] = quota
         if before is None or before.parent != quota.parent or set(before.max) != set(quota.max):
             self._forget_sums()
+        else:
+            self._touch(key)
         self._chains.clear()
         if before is None or before.namespaces != quota.namespaces or before.namespace != quota.namespace:
             self._index = None
@@ -72,7 +78,18 @@ class QuotaLedger:
         """Refund a placed pod that is gone; the arguments are those of its charge."""
         self._add(membership, request, preemptible, -1)
 
+    def version_of(self, membership: Membership) -> tuple[int, int]:
+        """Equal versions mean that the pod's quota and its ancestors are as they were: `chain` has equal levels."""
+        touched = self._touched
+        path = self._path((membership.tree, membership.quota))
+        return self._structure, sum(touched.get(level, 0) for level in path)
+
+    def _touch(self, key: QuotaKey) -> None:
+        self._touched[key] = self._touched.get(key, 0) + 1
+
     def _forget_sums(self) -> None:
+        self._structure += 1
+        self._touched.clear()
         self._children = None
         self._sums.clear()
         self._paths.clear()
@@ -91,6 +108,7 @@ class QuotaLedger:
             return
         counted = masked(request, self._max(key))
         for level in self._path(key):
+            self._touch(level)
             known = self._sums.get(level)
             if known is not None:
                 known.change(counted, preemptible, times)

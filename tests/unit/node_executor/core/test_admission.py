@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cotenant.api.objects.pod import Pod
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.placements import PlacementPhase
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.model.subjects import executor_subject, resources_subject
 from cotenant_node_executor.core.admission import refusal, take_room
 from cotenant_node_executor.runtime.interface import Start

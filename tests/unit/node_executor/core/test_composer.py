@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.resources import CpuIdentity, NodeSLORendered
+from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant_node_executor.core.composer import Composer, CompositionError, compose
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.observation import Observation

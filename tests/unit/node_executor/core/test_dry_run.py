@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from cotenant.events.execution import Execution
-from cotenant.events.resources import CpuIdentity
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import CpuIdentity
 from cotenant_node_executor.core.executions import Executions
 from cotenant_node_executor.core.plan import Plan
 from cotenant_node_executor.strategies.sections import decoded, is_dry_run, section

@@ -10,8 +10,8 @@ import pytest
 from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod
+from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.placements import PlacementPhase
-from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 from cotenant.model.subjects import executor_subject, run_subject
 from cotenant_node_executor.core import pod_lifecycle

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from cotenant.api.objects.pod import Pod
 from cotenant.events.envelope import Event
-from cotenant.events.execution import Execution
-from cotenant.events.topology import MachineTopology
-from cotenant.events.usage import UsageSample
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.topology import MachineTopology
+from cotenant.events.node.usage import UsageSample
 from cotenant.log.contract import EXECUTION, LOG, USAGE
 from cotenant_node_executor.core.executions import MAX_CHANGES, NEWEST_USAGE, Executions
 from cotenant_node_executor.core.node import Periods

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from cotenant.events.execution import Execution
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.executions import Executions
 from cotenant_node_executor.strategies.registry import strategies_of

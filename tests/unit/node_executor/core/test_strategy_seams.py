@@ -10,9 +10,9 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.events.execution import Execution
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.placements import PlacementPhase
-from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.model.subjects import run_subject
 from cotenant_node_executor.core.composer import CompositionError
 from cotenant_node_executor.core.core import ExecutorCore

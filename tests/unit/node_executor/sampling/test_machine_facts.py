@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.topology import Disk
+from cotenant.events.node.topology import Disk
 from cotenant_node_executor.sampling import disks, machine
 from cotenant_node_executor.sampling.cpu_info import cpu_model, logical_cpus, parse_lscpu, read_cpus
 from cotenant_node_executor.sampling.given import GivenMachine, given_machine

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cotenant.api.objects.pod import Pod
 from cotenant.events.envelope import Event
-from cotenant.events.topology import KubeletPolicies, LogicalCPU, MachineTopology, NumaNode
-from cotenant.events.usage import UsageSample
+from cotenant.events.node.topology import KubeletPolicies, LogicalCPU, MachineTopology, NumaNode
+from cotenant.events.node.usage import UsageSample
 from cotenant.model.subjects import topology_subject
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.topology_report import INTERVAL, TopologyReport

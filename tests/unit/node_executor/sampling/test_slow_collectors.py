@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.topology import MachineTopology
+from cotenant.events.node.topology import MachineTopology
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.idle_pages import IDLE_STATS, hot_bytes, parse_idle_page_stats
 from cotenant_node_executor.sampling.machine import MachineReader

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.execution import Execution
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeSLORendered
 from cotenant.model.subjects import placement_subject, slo_subject
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_node
 from cotenant_node_executor.targets.interface import CgroupVersion

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.simulation import START, World
 from cotenant_node_executor.runtime.oom_score import oom_score_adj
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.events.envelope import Event, Payload, encode_payload
-from cotenant.events.execution import Execution
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.events.node.runs import RunPhase, RunStatus
+from cotenant.events.node.usage import UsageSample
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeSLORendered
-from cotenant.events.runs import RunPhase, RunStatus
-from cotenant.events.usage import UsageSample
 from cotenant.log.contract import Stored, Write
 from cotenant.model.subjects import placement_subject, run_subject, slo_subject
 from cotenant.simulation import World

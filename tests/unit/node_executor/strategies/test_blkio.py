@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.disk.blkio import decide
 from cotenant_node_executor.strategies.disk.blkio_plan import IOConfig, Level, blkio_plan, listed, v2_plan
 from cotenant_node_executor.strategies.situation import Situation

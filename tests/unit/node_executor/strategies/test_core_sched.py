@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.core.composer import Composer
 from cotenant_node_executor.strategies.cpu.core_sched.rule import in_force, pod_group
 from cotenant_node_executor.strategies.cpu.core_sched.strategy import IDENTITY_SWITCH, STRATEGY, SWITCH, decide

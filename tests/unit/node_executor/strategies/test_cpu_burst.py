@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composer
 from cotenant_node_executor.sampling.snapshot import ContainerUsage, PodUsage, Snapshot
 from cotenant_node_executor.strategies.cpu.burst import token_bucket

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.cpu.evict.config import evict_config
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import BestEffort, SatisfactionConfig, release_milli

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant_node_executor.strategies.cpu.normalization import (
     OFF,
     Adopted,

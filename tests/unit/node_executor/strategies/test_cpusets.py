@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.sampling.snapshot import HostApplicationUsage

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
-from cotenant.events.execution import Execution
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant.model.subjects import resources_subject, slo_subject
 from cotenant_node_executor.core.executions import Executions
 from cotenant_node_executor.sampling.snapshot import PodUsage, Snapshot

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.memory.oom_scores import decide as decide_scores
 from cotenant_node_executor.strategies.memory.qos import Applied, decide, high_bytes, pod_memory
 from cotenant_node_executor.strategies.memory.qos_config import DEFAULTS, NEUTRAL, MemoryQOS, MemoryRule, effective, memory_rule

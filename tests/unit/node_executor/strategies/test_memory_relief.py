@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cotenant.events.envelope import Event
-from cotenant.events.resources import NodeSLORendered
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.host_facts import resctrl_facts
 from cotenant_node_executor.strategies.cache.resctrl import decide
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, cache_ids, class_mb, l3_mask, mba_value

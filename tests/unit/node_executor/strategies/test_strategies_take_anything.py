@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant_node_executor.core.composer import Composer
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.strategy import Policy

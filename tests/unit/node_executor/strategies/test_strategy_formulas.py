@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cotenant.domain.qos import KubeQoS
-from cotenant.events.resources import CpuIdentity
+from cotenant.events.node.resources import CpuIdentity
 from cotenant_node_executor.strategies.cpu.identity import group_identity, idle
 from cotenant_node_executor.strategies.cpu.identity import strategy as identity
 from cotenant_node_executor.strategies.cpu.identity.group_identity import ClassIdentity, IdentityRule, identity_rule

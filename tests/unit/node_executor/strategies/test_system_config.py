@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.strategy import Decision
 from cotenant_node_executor.strategies.system_config import FEATURES, MIN_FREE, WATERMARK, SystemStrategy, decide, system_values
 from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute, Place, Sysctl, SysFile

@@ -16,7 +16,7 @@ from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import Members, member_object, members, raw
 from cotenant.domain.amplification import AmplificationError, raw_changed, written_raw
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant.model.quantities import QuantityError, Scalar
 from cotenant_gateway.admission.review import Mutation, Review
 

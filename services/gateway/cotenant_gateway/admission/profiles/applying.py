@@ -24,7 +24,7 @@ from cotenant.api.edits import with_metadata
 from cotenant.api.objects.pod import Pod
 from cotenant.api.splices import EMPTY_OBJECT, member_object, members, raw
 from cotenant.domain.qos import priority_default
-from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES
 from cotenant.model.quantities import QuantityError

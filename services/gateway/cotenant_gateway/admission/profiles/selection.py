@@ -23,7 +23,7 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import EMPTY_OBJECT, is_null
 from cotenant.api.validation.fields import FieldError
 from cotenant.domain.selectors import Predicate, SelectorError, predicate
-from cotenant.kinds.cluster_colocation_profiles import PROFILES, decode_profile
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES, decode_profile
 from cotenant.model.names import (
     ANNOTATION_SKIP_UPDATE_RESOURCES,
     LABEL_CONTROLLER_MANAGED,

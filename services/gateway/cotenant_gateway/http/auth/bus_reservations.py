@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.events.migrations import USER_PREFIX, ReservationRequest
-from cotenant.kinds.reservations import RESERVATIONS
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.model.subjects import tokens
 from cotenant.runtime.process import RequestError
 from cotenant_gateway.access.attributes import RequestAttributes

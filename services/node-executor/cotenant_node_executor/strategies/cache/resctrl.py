@@ -15,7 +15,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.cache.pod_groups import ANNOTATION, PREFIX, pod_schemata
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, class_l3, class_mb

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant.model.names import LABEL_QOS_CLASS
 from cotenant_node_executor.strategies.allocation import holds_cpus
 from cotenant_node_executor.strategies.pod_view import BatchAmounts, ContainerShape, PodView

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.qos import QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.disk.blkio_plan import (
     BlkioPlan,

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from cotenant.api.objects.pod_resources import pod_requests
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import BATCH_MEMORY, MID_MEMORY
 from cotenant_node_executor.strategies.memory.victims import Candidate, Task, Traits, Victim, traits, victims

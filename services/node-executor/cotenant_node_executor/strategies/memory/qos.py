@@ -23,7 +23,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.memory.qos_config import (
     NEUTRAL,

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
 from cotenant_node_executor.strategies.memory.evict import BE_MEMORY_EVICT, band, used_percent

@@ -6,7 +6,7 @@ works by quota, batch pods have no quota of their own: the kernel refuses a pare
 
 from __future__ import annotations
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.pod_view import BatchAmounts, PodShape
 from cotenant_node_executor.strategies.pods.batch_values import CgroupValues, batch_values, quota_enabled
 from cotenant_node_executor.strategies.sections import THRESHOLD, is_dry_run

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.bounds import Int32
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import LABEL_QOS_CLASS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.bounds import Int32
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import SatisfactionConfig

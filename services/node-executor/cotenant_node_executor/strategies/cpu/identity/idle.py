@@ -14,7 +14,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.cpu.identity.group_identity import IdentityRule
 from cotenant_node_executor.strategies.cpu.identity.strategy import effective_identity, rule_of
 from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodShape

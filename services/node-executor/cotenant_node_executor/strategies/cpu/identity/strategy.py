@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.cpu.identity.group_identity import (
     ClassIdentity,
