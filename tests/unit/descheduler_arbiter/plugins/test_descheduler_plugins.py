@@ -1,9 +1,9 @@
 """The plugins' rules, on facts: which pods go, in which order, and which stay."""
 
+
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -11,68 +11,16 @@ import pytest
 
 from cotenant.api.objects.node import Taint
 from cotenant.api.objects.pod import TopologySpreadConstraint, decode_pod
-from cotenant.api.objects.pod_resources import pod_requests
-from cotenant.domain.selectors import selects
 from cotenant_descheduler_arbiter.config.plugin_args import PluginArgs
-from cotenant_descheduler_arbiter.config.plugin_points import POINTS, decode_args
+from cotenant_descheduler_arbiter.config.plugin_points import POINTS
 from cotenant_descheduler_arbiter.config.policy import CycleLimits
-from cotenant_descheduler_arbiter.config.selector_text import both, parse_selector
-from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
-from cotenant_descheduler_arbiter.plugins.cycle_evictor import CycleEvictor
 from cotenant_descheduler_arbiter.plugins.duplicates import find_duplicates, target_nodes
 from cotenant_descheduler_arbiter.plugins.priority_order import low_priority_first
 from cotenant_descheduler_arbiter.plugins.registry import RUN
 from cotenant_descheduler_arbiter.plugins.topology_spread import constraints_of, spread
-from cotenant_descheduler_arbiter.plugins.view import ClusterView
 from cotenant_descheduler_arbiter.state.facts import ContainerFacts, NodeFacts, PodFacts
-from cotenant_descheduler_arbiter.state.measuring import add_amounts
 from tests.builders import owner_reference, pod_document
-
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-def node(name: str, *, taints: Sequence[Taint] = (), labels: Mapping[str, str] | None = None, **more: Any) -> NodeFacts:
-    allocatable = more.pop("allocatable", {"cpu": 10_000, "memory": 100 << 30, "pods": 110})
-    return NodeFacts(name=name, taints=tuple(taints), labels=dict(labels or {}), allocatable=allocatable, **more)
-
-
-def pod(name: str, on: str, *, cpu: str = "500m", age: timedelta = timedelta(hours=1), **more: Any) -> PodFacts:
-    facts = {key: more.pop(key) for key in ("phase", "reason", "containers", "ready") if key in more}
-    document = pod_document(
-        name, created=(NOW - age).isoformat(), **{"owner": "web", "requests": {"cpu": cpu}, "image": "web:1", **more}
-    )
-    decoded = decode_pod(msgspec.json.encode(document))
-    return PodFacts(pod=decoded, node=on, amounts=tuple(pod_requests(decoded).items()), **facts)
-
-
-def run(
-    plugin: str,
-    args: Mapping[str, Any],
-    nodes: Sequence[NodeFacts],
-    pods: Sequence[PodFacts],
-    *,
-    node_fit: bool = False,
-    limits: CycleLimits | None = None,
-    stays: Sequence[str] = (),
-) -> list[str]:
-    """The names of the pods that a plugin evicts, in order. `stays`: those that the filters keep."""
-    here = {each.name: tuple(found for found in pods if found.node == each.name) for each in nodes}
-    counted = tuple(
-        msgspec.structs.replace(
-            each,
-            requested=add_amounts(*(found.requests for found in here[each.name] if not found.ended)),
-            pod_count=sum(not found.ended for found in here[each.name]),
-        )
-        for each in nodes
-    )
-    evictor = CycleEvictor(
-        lambda found: "kept" if found.name in stays else None,
-        CycleCounts(limits or CycleLimits()),
-        counted,
-        node_fit=node_fit,
-    )
-    RUN[plugin](decode_args(plugin, msgspec.Raw(msgspec.json.encode(args))), ClusterView(counted, here, NOW), evictor)
-    return [each.pod.name for each in evictor.evicted]
+from tests.unit.descheduler_arbiter.plugins.builders_plugins import NOW, node, pod, run
 
 
 def test_every_plugin_has_arguments_and_code() -> None:
@@ -290,97 +238,3 @@ def test_soft_constraints_count_where_that_is_asked_for_and_equal_ones_once() ->
     assert run(plugin, {"includeSoftConstraints": True}, zones(), pods) == ["p1"]
     constraint = msgspec.convert(SPREAD[0], TopologySpreadConstraint)
     assert constraints_of([web("a", "a"), web("b", "b")], soft=False) == [constraint]
-
-
-# -- utilisation ----------------------------------------------------------------------------------------------------------
-
-LOW = {"thresholds": {"cpu": 20, "pods": 20}, "targetThresholds": {"cpu": 50, "pods": 50}}
-
-
-def test_a_node_above_its_target_is_relieved_until_it_is_no_longer_above() -> None:
-    pods = [pod(f"p{index}", "n1", cpu="1") for index in range(8)]
-    assert run("LowNodeUtilization", LOW, [node("n1"), node("n2")], pods) == ["p0", "p1", "p2"]
-
-
-def test_what_the_destinations_have_room_for_is_the_most_that_goes() -> None:
-    small = node("n2", allocatable={"cpu": 4_000, "memory": 100 << 30, "pods": 110})
-    pods = [pod(f"p{index}", "n1", cpu="1") for index in range(9)]
-    assert run("LowNodeUtilization", LOW, [node("n1"), small], pods) == ["p0", "p1"], "half of 4 cores"
-
-
-@pytest.mark.parametrize(
-    ("more", "nodes"),
-    [
-        ({"numberOfNodes": 1}, ["n1", "n2"]),
-        ({"evictableNamespaces": {"exclude": ["default"]}}, ["n1", "n2"]),
-        ({}, ["n1"]),
-    ],
-)
-def test_nothing_is_relieved(more: Mapping[str, Any], nodes: list[str]) -> None:
-    pods = [pod(f"p{index}", "n1", cpu="1") for index in range(8)]
-    assert run("LowNodeUtilization", {**LOW, **more}, [node(name) for name in nodes], pods) == []
-
-
-def test_an_unschedulable_node_takes_nothing() -> None:
-    pods = [pod(f"p{index}", "n1", cpu="1") for index in range(8)]
-    assert run("LowNodeUtilization", LOW, [node("n1"), node("n2", unschedulable=True)], pods) == []
-    high = {"thresholds": {"cpu": 20}}
-    thin = [pod("a", "n1", cpu="1"), pod("b", "n2", cpu="5")]
-    assert run("HighNodeUtilization", high, [node("n1"), node("n2", unschedulable=True)], thin) == []
-
-
-def test_deviation_thresholds_are_around_the_mean() -> None:
-    args = {"thresholds": {"cpu": 10}, "targetThresholds": {"cpu": 10}, "useDeviationThresholds": True}
-    pods = [pod(f"p{index}", "n1", cpu="1") for index in range(6)]
-    assert run("LowNodeUtilization", args, [node("n1"), node("n2")], pods) == ["p0", "p1"], "the mean is 30 %, 40 % is allowed"
-
-
-def test_thinly_used_nodes_are_emptied_least_used_first() -> None:
-    pods = [pod("a", "n1", cpu="1"), pod("b", "n2", cpu="500m"), pod("c", "n3", cpu="5")]
-    nodes = [node("n1"), node("n2"), node("n3")]
-    assert run("HighNodeUtilization", {"thresholds": {"cpu": 20}}, nodes, pods) == ["b", "a"]
-    assert run("HighNodeUtilization", {"thresholds": {"cpu": 5}}, nodes, pods) == ["b"]
-    tight = node("n3", allocatable={"cpu": 5_000, "memory": 100 << 30, "pods": 110})
-    assert run("HighNodeUtilization", {"thresholds": {"cpu": 20}}, [*nodes[:2], tight], pods) == [], "it is full"
-
-
-# -- the evictor, selectors ---------------------------------------------------------------------------------------------
-
-
-def test_with_node_fit_another_node_has_to_take_the_pod() -> None:
-    pods = [pod("a", "n1", containers=(ContainerFacts(restarts=9),), cpu="2")]
-    args = {"podRestartThreshold": 1}
-    small = node("n2", allocatable={"cpu": 1_000, "pods": 10})
-    assert run("RemovePodsHavingTooManyRestarts", args, [node("n1"), small], pods) == ["a"]
-    assert run("RemovePodsHavingTooManyRestarts", args, [node("n1"), small], pods, node_fit=True) == []
-    assert run("RemovePodsHavingTooManyRestarts", args, [node("n1"), node("n2")], pods, node_fit=True) == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("text", "labels", "expected"),
-    [
-        ("pool=web", {"pool": "web"}, True),
-        ("pool==web", {"pool": "api"}, False),
-        ("pool!=web", {}, True),
-        ("pool in (web, api),zone", {"pool": "api", "zone": "x"}, True),
-        ("pool in (web, api),zone", {"pool": "api"}, False),
-        ("pool notin (web)", {"pool": "web"}, False),
-        ("!spot", {"spot": ""}, False),
-        ("", {}, True),
-    ],
-)
-def test_selectors_as_text(text: str, labels: dict[str, str], expected: bool) -> None:
-    assert selects(parse_selector(text), labels, absent=True) is expected
-
-
-@pytest.mark.parametrize("text", ["a=b c", "=", "a in b", "a,,b", "a in (b", "!"])
-def test_text_that_is_no_selector_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no label selector"):
-        parse_selector(text)
-
-
-def test_both_selectors_have_to_select() -> None:
-    joined = both(parse_selector("a=1"), parse_selector("b=2"))
-    assert selects(joined, {"a": "1", "b": "2"}, absent=True)
-    assert not selects(joined, {"a": "1"}, absent=True)
-    assert both(None, None) is None

@@ -1,52 +1,17 @@
 """The cycle of the plugins through apply and decide: profiles, order, limits, filters, memory."""
 
-from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
-import pytest
 
 from cotenant.events.descheduling import DeschedulingCycle
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.explain.sentences import sentence
 from cotenant.model.subjects import run_subject
-from cotenant_descheduler_arbiter.config.checks import PolicyError
 from cotenant_descheduler_arbiter.config.configuration import DeschedulerConfiguration
-from cotenant_descheduler_arbiter.config.resolution import resolve
 from cotenant_descheduler_arbiter.plugins.cycle_evictor import MAX_EVICTIONS
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster
-
-Profile = dict[str, object]
-LOOSE = {
-    "evictBurst": 100,
-    "maxMigratingPerNode": 0,
-    "objectLimiters": {},
-    "maxMigratingPerWorkload": "100%",
-    "maxUnavailablePerWorkload": "100%",
-    "skipCheckExpectedReplicas": True,
-}
-
-
-def profile(
-    name: str,
-    *,
-    deschedule: Mapping[str, object] | None = None,
-    balance: Mapping[str, object] | None = None,
-    jobs: Mapping[str, object] | None = None,
-    **more: object,
-) -> Profile:
-    """A profile that runs these plugins with these arguments; budgets are loose unless `jobs` says otherwise."""
-    plugins: dict[str, object] = {}
-    args: list[dict[str, object]] = [{"name": "MigrationController", "args": {**LOOSE, **(jobs or {})}}]
-    for point, given in (("deschedule", deschedule or {}), ("balance", balance or {})):
-        plugins[point] = {"enabled": [{"name": each} for each in given]}
-        args += [{"name": each, "args": value} for each, value in given.items()]
-    return {"name": name, "plugins": plugins, "pluginConfig": args, **more}
-
-
-def configured(*profiles: Profile, **top: object) -> DeschedulerConfiguration:
-    document = {"deschedulingInterval": "10s", "profiles": profiles, **top}
-    return msgspec.json.decode(msgspec.json.encode(document), type=DeschedulerConfiguration)
+from tests.unit.descheduler_arbiter.plugins.builders_profiles import configured, profile
 
 
 def old_pods(count: int, config: DeschedulerConfiguration, *, node: str = "a") -> Cluster:
@@ -304,61 +269,3 @@ def test_a_cycle_is_one_batch_however_many_pods_are_too_old() -> None:
     assert isinstance(record, DeschedulingCycle)
     assert (record.kept_count, len(record.kept)) == (20, 10)
     assert record.kept[0].reason == f"this cycle has reached {MAX_EVICTIONS} evictions, the most of any cycle"
-
-
-@pytest.mark.parametrize(
-    ("profiles", "message"),
-    [
-        ([profile("one", deschedule={"PodLifeTime": {}})], "maxPodLifeTimeSeconds: must be given"),
-        ([profile("one", deschedule={"PodLifeTime": {"maxPodLifeTimeSeconds": -1}})], "maxPodLifeTimeSeconds: -1 is not in"),
-        ([profile("one", deschedule={"PodLifeTime": {"maxPodLifeTimeSeconds": 10**18}})], "is not in 0 .. 2147483647"),
-        (
-            [profile("one", deschedule={"PodLifeTime": {"maxPodLifeTimeSeconds": 1, "states": ["Failed"]}})],
-            "states: 'Failed' is none of",
-        ),
-        ([profile("one", deschedule={"RemovePodsHavingTooManyRestarts": {}})], "podRestartThreshold: 0 is below 1"),
-        ([profile("one", deschedule={"RemoveFailedPods": {"minPodLifetimeSeconds": -5}})], "minPodLifetimeSeconds: -5"),
-        ([profile("one", deschedule={"RemovePodsViolatingNodeAffinity": {}})], "nodeAffinityType: must be"),
-        ([profile("one", deschedule={"RemoveDuplicates": {}})], "RemoveDuplicates is no plugin of this extension point"),
-        ([profile("one", balance={"LowNodeUtilization": {}})], "thresholds: must name a resource"),
-        (
-            [profile("one", balance={"LowNodeUtilization": {"thresholds": {"cpu": 50}, "targetThresholds": {"cpu": 20}}})],
-            "thresholds[cpu]: 50.0 is above targetThresholds 20.0",
-        ),
-        (
-            [profile("one", balance={"LowNodeUtilization": {"thresholds": {"cpu": 5}, "targetThresholds": {"memory": 20}}})],
-            "must name the same resources",
-        ),
-        ([profile("one", balance={"HighNodeUtilization": {"thresholds": {"cpu": 101}}})], "thresholds[cpu]: 101.0 is not in"),
-        (
-            [profile("one", balance={"RemoveDuplicates": {"namespaces": {"include": ["a"], "exclude": ["b"]}}})],
-            "give include or exclude, not both",
-        ),
-        ([profile("one"), profile("one")], "two have the same name"),
-        ([profile(""), profile("two")], "needs a name"),
-        ([profile("one"), profile("two", jobs={"evictBurst": 1})], "differs between profiles"),
-        (
-            [profile("one", balance={"LowNodeLoad": {}}), profile("two", balance={"LowNodeLoad": {}})],
-            "LowNodeLoad is enabled in several profiles: one, two",
-        ),
-        ([profile("one", plugins={"evict": {"disabled": [{"name": "*"}]}})], "MigrationController has to be enabled here"),
-        ([profile("one", jobs={"nodeSelector": "a=b c"})], "MigrationController.nodeSelector: 'a=b c' is no label selector"),
-        ([profile("one", pluginConfig=[{"name": "Guess"}])], "pluginConfig[Guess]: is no known plugin"),
-    ],
-)
-def test_profiles_that_cannot_be_meant(profiles: Sequence[Profile], message: str) -> None:
-    with pytest.raises(PolicyError) as caught:
-        resolve(configured(*profiles))
-    assert message in str(caught.value)
-
-
-def test_the_example_of_koordinator_that_disables_all_defaults_and_enables_its_own_is_accepted() -> None:
-    plugins = {
-        "deschedule": {"disabled": [{"name": "*"}]},
-        "balance": {"enabled": [{"name": "LowNodeLoad"}], "disabled": [{"name": "*"}]},
-        "evict": {"enabled": [{"name": "MigrationController"}], "disabled": [{"name": "*"}]},
-        "filter": {"enabled": [{"name": "MigrationController"}], "disabled": [{"name": "*"}]},
-    }
-    policy = resolve(configured(profile("koord-descheduler", plugins=plugins)))
-    assert policy.low_node_load is not None
-    assert policy.profiles == ()
