@@ -48,6 +48,7 @@ from cotenant_batch_resource_calculator.formulas.placing import Offer, offer
 from cotenant_batch_resource_calculator.formulas.synchronise import due_from, is_due, stale_from
 from cotenant_batch_resource_calculator.node_state import NodeState, Situation, Standing
 from cotenant_batch_resource_calculator.publishing import moved
+from cotenant_batch_resource_calculator.risk import Risk, RiskPools, risk_of
 from cotenant_batch_resource_calculator.situations import situation_of
 
 DISABLED = "ColocationDisabled"
@@ -55,11 +56,13 @@ UNKNOWN_CAPACITY = "UnknownCapacity"
 METRIC_UNKNOWN = "MetricUnknown"
 
 
-def resources_of(state: NodeState, configuration: Configuration, now: datetime) -> Standing:
+def resources_of(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> Standing:
     """Return the node's desired event, and whether it is worth publishing."""
     standing = state.standing
-    if standing is None or standing.withdrawal != _withdrawn_by_time(state, standing.strategy, now):
-        standing = state.standing = _standing(state, configuration, now)
+    if standing is None or standing.chooses or standing.withdrawal != _withdrawn_by_time(state, standing.strategy, now):
+        standing = state.standing = _standing(state, configuration, pools, now)
+        if standing.chooses:
+            state.evaluation = None
     return standing
 
 
@@ -87,12 +90,12 @@ def _withdrawn_by_time(state: NodeState, strategy: ColocationStrategy, now: date
     return withdrawal(state.metric.update_time if state.metric is not None else None, strategy, now)[0]
 
 
-def _standing(state: NodeState, configuration: Configuration, now: datetime) -> Standing:
+def _standing(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> Standing:
     if state.situation is None:
         state.situation = situation_of(state, configuration)
     situation = state.situation
     strategy = situation.strategy
-    payload, state.evaluation = _payload(state, situation, state.evaluation, now)
+    payload, state.evaluation, chooses = _payload(state, situation, pools, now)
     last = state.published
     return Standing(
         payload=payload,
@@ -102,6 +105,7 @@ def _standing(state: NodeState, configuration: Configuration, now: datetime) -> 
         differs=last != payload,
         refresh_seconds=strategy.update_time_threshold_seconds or DEFAULT_UPDATE_SECONDS,
         calculated=state.evaluation is not None,
+        chooses=chooses,
     )
 
 
@@ -126,10 +130,11 @@ class _Lent(msgspec.Struct, frozen=True):
     node: NodeAmounts
     evaluation: Evaluation
     offer: Offer
+    risk: Risk | None
 
 
 def _judged(
-    state: NodeState, situation: Situation, evaluation: Evaluation | None, now: datetime
+    state: NodeState, situation: Situation, evaluation: Evaluation | None, pools: RiskPools, now: datetime
 ) -> _Withdrawn | _Unknown | _Lent:
     """Return what becomes of the node by the first rule that matches. `evaluation`: the formula's, where it is known."""
     strategy = situation.strategy
@@ -153,31 +158,44 @@ def _judged(
         return _Unknown(last, unknown_since)
     demand = state.demand()
     assert demand is not None
+    risk = risk_of(state, situation, pools, of_mapping(node.capacity).cpu, lends=True)
     if evaluation is None:
-        evaluation = calculate(node, demand, strategy, tuple(state.zones().values()))
+        evaluation = calculate(
+            node, demand, strategy, tuple(state.zones().values()), risk.data.percent if risk is not None else None
+        )
     assert evaluation.terms is not None
     taken = {BATCH_CPU: situation.foreign.cpu, BATCH_MEMORY: situation.foreign.memory}
-    return _Lent(node, evaluation, offer(evaluation.terms.batch, situation.ratio, taken))
+    return _Lent(node, evaluation, offer(evaluation.terms.batch, situation.ratio, taken), risk)
 
 
 def _payload(
-    state: NodeState, situation: Situation, evaluation: Evaluation | None, now: datetime
-) -> tuple[NodeResources, Evaluation | None]:
-    """Return the event, and the evaluation that it was made from; None where the formula does not count."""
-    match _judged(state, situation, evaluation, now):
+    state: NodeState, situation: Situation, pools: RiskPools, now: datetime
+) -> tuple[NodeResources, Evaluation | None, bool]:
+    """Return the event, the evaluation that it was made from (None where the formula does not count), and whether a margin was
+    chosen for it."""
+    match _judged(state, situation, state.evaluation, pools, now):
         case _Withdrawn(reason, message, degraded):
-            return compose_withdrawn(state, _because(situation, reason, degraded=degraded), message), None
+            risk = risk_of(state, situation, pools, _capacity_milli(state), lends=False)
+            withdrawn = compose_withdrawn(state, _because(situation, reason, degraded=degraded), message, risk)
+            return withdrawn, None, risk is not None and risk.chooses
         case _Unknown(last, since):
-            return _held(last, _because(situation, METRIC_UNKNOWN), since), None
-        case _Lent(node, found, offered):
-            return compose(state, node, found, offered, situation), found
+            return _held(last, _because(situation, METRIC_UNKNOWN), since), None, False
+        case _Lent(node, found, offered, risk):
+            return compose(state, node, found, offered, situation, risk), found, risk is not None and risk.chooses
 
 
-def lent_under(state: NodeState, configuration: Configuration, now: datetime) -> dict[str, int]:
+def _capacity_milli(state: NodeState) -> int:
+    try:
+        return of_mapping(state.figures().capacity).cpu
+    except QuantityError:
+        return 0
+
+
+def lent_under(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> dict[str, int]:
     """Return what the node would lend under a configuration, by resource name; the state's own caches are left alone."""
     situation = situation_of(state, configuration)
-    match _judged(state, situation, None, now):
-        case _Lent(_, evaluation, offered):
+    match _judged(state, situation, None, pools, now):
+        case _Lent(_, evaluation, offered, _):
             batch, mid = offered.offered or ZERO, evaluation.mid.mid
             amounts_lent = (batch.cpu, batch.memory, mid.cpu, mid.memory)
             return {name: max(saturated(amount), 0) for name, amount in zip(OVERCOMMITTED, amounts_lent, strict=True)}

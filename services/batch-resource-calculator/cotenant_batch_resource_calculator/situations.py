@@ -13,10 +13,11 @@ import msgspec
 from cotenant.domain.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_CPU_NORMALIZATION_ENABLED
 from cotenant_batch_resource_calculator.config import colocation
-from cotenant_batch_resource_calculator.config.colocation import Chosen
+from cotenant_batch_resource_calculator.config.colocation import Chosen, ColocationStrategy
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonValue
 from cotenant_batch_resource_calculator.config.ratios import AMPLIFICATION_KEY, NORMALIZATION_KEY, select_ratios
+from cotenant_batch_resource_calculator.config.risk import RiskBudget, read_risk_budget
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_batch_resource_calculator.formulas.amplification import amplification
 from cotenant_batch_resource_calculator.formulas.evaluation import (
@@ -37,9 +38,10 @@ def situation_of(state: NodeState, configuration: Configuration) -> Situation:
     foreign, foreign_note = _foreign(state)
     normalized, normalization_note = _normalization(state, configuration, labels)
     amplified, amplification_note = _amplification(state, configuration, labels, normalized)
+    budget, budget_note = _budget(strategy)
     rejected = configuration.rejection(colocation.KEY, NORMALIZATION_KEY, AMPLIFICATION_KEY)
-    found = (ignored, foreign_note, normalization_note, amplification_note, state.devices.error, state.reservation().error)
-    notes = [note for note in found if note]
+    errors = (ignored, budget_note, foreign_note, normalization_note, amplification_note)
+    notes = [note for note in (*errors, state.devices.error, state.reservation().error) if note]
     if rejected:
         notes.append(f"the ConfigMap's section was rejected and what stood before it stays in force: {rejected}")
     return Situation(
@@ -51,9 +53,18 @@ def situation_of(state: NodeState, configuration: Configuration) -> Situation:
         foreign=foreign,
         ratio=float(normalized) if normalized else normalization_ratio(annotations),
         shape=Shape(normalized, amplified, state.devices),
+        budget=budget,
+        group=base.group,
         reason=CONFIG_REJECTED if rejected else "",
         notes=tuple(notes),
     )
+
+
+def _budget(strategy: ColocationStrategy) -> tuple[RiskBudget | None, str]:
+    try:
+        return read_risk_budget(strategy.extensions, batch_strategy(strategy).cpu_reclaim_percent), ""
+    except ConfigError as error:
+        return None, str(error)
 
 
 def _normalization(state: NodeState, configuration: Configuration, labels: Mapping[str, str]) -> tuple[str, str]:
@@ -98,7 +109,7 @@ def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[Chos
     if not isinstance(kept, dict):
         return _DEFAULTS, last.cluster_enable
     try:
-        return colocation.chosen(kept), last.cluster_enable
+        return colocation.chosen(kept, last.risk.group if last.risk is not None else ""), last.cluster_enable
     except ConfigError:
         return _DEFAULTS, last.cluster_enable
 

@@ -36,6 +36,7 @@ from cotenant_node_executor.outbox import Outbox
 from cotenant_node_executor.reports import Reports
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.tracing import NodeTracing
+from cotenant_node_executor.wakes import Wakes
 
 if TYPE_CHECKING:
     from cotenant.runtime.tracing import Tracing
@@ -165,11 +166,15 @@ class ExecutorShell:
 
     async def cycles(self, reading: Reading) -> None:
         """Run the node's cycles: at each sample, and on deliveries."""
+        self._wake_cycles = reading.wake.set
+        with Wakes(reading.wake.set) as wakes:
+            await self._cycle_on(reading, wakes)
+
+    async def _cycle_on(self, reading: Reading, wakes: Wakes) -> None:
         loop = asyncio.get_running_loop()
         next_sample = loop.time()
         next_note = loop.time() + NOTE_SECONDS
         ready = False
-        self._wake_cycles = reading.wake.set
         while not self._stopping.is_set():
             await reading.wait(self._pause(next_sample - loop.time()))
             if self._adopting:
@@ -187,9 +192,9 @@ class ExecutorShell:
             if self._quarantine.findings:
                 service, writer = f"node-executor {self.node.name}", executor_writer(self.node.name)
                 await publish_findings(self._quarantine, self._log, service, utc_now(), writer)
-            sample = loop.time() >= next_sample
+            sample = loop.time() >= next_sample or (self.node.core.loaded and self.node.machine.wants_sample)
             if sample:
-                next_sample = max(next_sample + self._period, loop.time())
+                next_sample = max(min(next_sample, loop.time()) + self._period, loop.time())
             if self._marker_at is not None:
                 self._go_on_without_marker(reading, loop.time())
             if self.node.core.loaded and not ready:
@@ -199,6 +204,8 @@ class ExecutorShell:
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
             began_ns = time.time_ns()
             self._post(self.node.step(utc_now(), sample=sample), began_ns)
+            if self.node.core.loaded:
+                wakes.arm(self.node.machine)
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. What orders have done is looked at before the next

@@ -149,6 +149,7 @@ class Bench:
         self.states: dict[str, dict[str, ContainerState]] = {}
         self.groups: set[str] = {BURSTABLE, BESTEFFORT}
         self.reading: Snapshot | None = None
+        self.current: dict[tuple[str, Knob], str] = {}
         self.now = START
 
     def store(self, subject: str, data: Payload, *, tombstone: bool = False) -> Event:
@@ -196,7 +197,7 @@ class Bench:
                 snapshot=self.reading,
                 states={uid: dict(states) for uid, states in self.states.items()},
                 groups=frozenset(self.groups),
-                current={},
+                current=self.current,
                 identity_sysctl=None,
             )
         )

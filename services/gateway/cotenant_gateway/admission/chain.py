@@ -21,6 +21,7 @@ from cotenant.kinds.koordinator.node_slos import NODE_SLOS
 from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
+from cotenant_gateway.admission.durations import mutated, validated
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
 from cotenant_gateway.admission.node_configuration.rules import (
     node_configuration_is_valid,
@@ -30,6 +31,11 @@ from cotenant_gateway.admission.nodes.of_nodes import node_exists, rendered_memb
 from cotenant_gateway.admission.nodes.raw_allocatable import keep_raw_allocatable
 from cotenant_gateway.admission.nodes.rules import new_node_warnings, node_figures_are_valid, one_entry_selects_node
 from cotenant_gateway.admission.objects_rules import object_is_valid
+from cotenant_gateway.admission.pods.devices import (
+    complete_device_spec,
+    complete_device_spec_again,
+    devices_are_possible,
+)
 from cotenant_gateway.admission.pods.enhanced_rules import enhanced_rules_are_valid, has_required_labels
 from cotenant_gateway.admission.pods.extended_resources import (
     renew_extended_resource_spec,
@@ -73,10 +79,18 @@ NEW: Mapping[Kind, Rules] = {
             merge_runtime_class,
             apply_colocation_profiles,
             replace_resources,
+            complete_device_spec,
             write_extended_resource_spec,
             keep_on_nodes_of_tree,
         ),
-        (metadata_is_valid, unresolved_classes, pod_is_valid, quota_of_pod_is_a_leaf, has_required_labels),
+        (
+            metadata_is_valid,
+            unresolved_classes,
+            pod_is_valid,
+            devices_are_possible,
+            quota_of_pod_is_a_leaf,
+            has_required_labels,
+        ),
     ),
     ELASTIC_QUOTAS: Rules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
     NODES: Rules((), (*PLAIN.validators, node_figures_are_valid, one_entry_selects_node), (new_node_warnings,)),
@@ -97,7 +111,14 @@ LIVE: Mapping[Kind, Rules] = {
     **NEW,
     RESERVATIONS: PLAIN,
     PODS: Rules(
-        (resolve_priority, merge_runtime_class, translate_again, replace_resources, renew_extended_resource_spec),
+        (
+            resolve_priority,
+            merge_runtime_class,
+            translate_again,
+            replace_resources,
+            complete_device_spec_again,
+            renew_extended_resource_spec,
+        ),
         (
             metadata_is_valid,
             pod_is_valid,
@@ -118,15 +139,16 @@ WAITING = Rules((reapply_colocation_profiles, write_extended_resource_spec), NEW
 def admit(review: Review, rules: Rules | None = None) -> list[FieldError]:
     """Let every mutator change the review's document, then return all field errors of the result. `rules`: None: those of its
     kind."""
+    watch = review.objects.stopwatch
     if rules is None:
         rules = (NEW if review.old is None else LIVE).get(review.definition.kind, PLAIN)
     for mutate in rules.mutators:
-        made = mutate(review)
+        made = mutate(review) if watch is None else mutated(watch, mutate, review)
         if made is not None:
             review.take(made)
     found: list[FieldError] = []
     for validate in rules.validators:
-        found += validate(review)
+        found += validate(review) if watch is None else validated(watch, validate, review)
     if rules.warners and not found:
         review.warnings = tuple(text for warn in rules.warners for text in warn(review))
     return found

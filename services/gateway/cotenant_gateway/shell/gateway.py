@@ -33,6 +33,7 @@ from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.read_model.core import ALL_OFF, GatewayCore
 from cotenant_gateway.shell.chance import new_suffix, new_uid, utc_now
+from cotenant_gateway.shell.durations import Durations
 from cotenant_gateway.shell.duty_keeper import DutyKeeper
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.space import SpaceWatch
@@ -81,7 +82,11 @@ class Gateway:
         self.log = log
         self.identity = identity
         self.clock = clock
-        self.follower = ReadModel(log, identity, clock, figures, lambda: GatewayCore(quota_gates=quota_gates))
+        self.durations = Durations()
+        """Of admission functions."""
+        self.follower = ReadModel(
+            log, identity, clock, figures, lambda: GatewayCore(quota_gates=quota_gates, stopwatch=self.durations)
+        )
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
         self.writer = PlanWriter(
             log, identity.source, incarnation, clock, self.follower.folded, lambda causes: self.follower.traces.of(causes)

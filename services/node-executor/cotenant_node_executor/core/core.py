@@ -40,7 +40,8 @@ from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.sampling.wanted import Wanted, wanted_by
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
-from cotenant_node_executor.strategies.strategy import RESTORE, Strategy
+from cotenant_node_executor.strategies.strategy import RESTORE, Desired, Strategy
+from cotenant_node_executor.targets.address import Attribute, Place
 from cotenant_node_executor.targets.interface import Capabilities
 
 MAX_PODS = 110
@@ -72,14 +73,15 @@ class ExecutorCore:
         self.strategies = {strategy.name: strategy for strategy in strategies}
         """By name, in order of precedence."""
         self._pressures = [(each.name, each.pressure) for each in strategies if each.pressure is not None]
-        self._evictions = Evictions(self.strategies)
+        self.evictions = Evictions(self.strategies)
         self.pods = PlacedPods()
         """The pods placed on this node."""
-        self._steps = PodSteps(facts.name, self.pods, self._evictions)
+        self._steps = PodSteps(facts.name, self.pods, self.evictions)
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
-        self._slo: NodeSLORendered | None = None
-        self._resources: NodeResources | None = None
+        self.slo: NodeSLORendered | None = None
+        self.resources: NodeResources | None = None
+        """The overcommitted resources of the node."""
         self._admission = Admission()
         self._topology = TopologyReport(facts.name)
         self.wanted = Wanted()
@@ -93,7 +95,8 @@ class ExecutorCore:
         """The executor's own report as last folded."""
         self.marked = False
         """The start marker was delivered."""
-        self._seen: Observation | None = None
+        self.seen: Observation | None = None
+        """The newest observation."""
         # What follows is cached for speed only: it is derived from the state above, and recomputed when that changes.
         self._targets = DesiredTargets(facts, capabilities, strategies)
         self._changed = False
@@ -125,16 +128,16 @@ class ExecutorCore:
         elif isinstance(data, Placement):
             self._apply_placement(data, event)
         elif isinstance(data, NodeSLORendered):
-            self._slo = None if event.tombstone else data
+            self.slo = None if event.tombstone else data
             self.slo_ref = event.ref
             self._changed = self._topology.stale = True
-            wanted = wanted_by(self._slo)
+            wanted = wanted_by(self.slo)
             if wanted != self.wanted:
                 self.wanted = wanted
         elif isinstance(data, NodeResources):
             self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
             self._admission.amplification = {} if event.tombstone else data.amplification
-            self._resources = None if event.tombstone else data
+            self.resources = None if event.tombstone else data
             self._changed = True
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.
@@ -153,7 +156,7 @@ class ExecutorCore:
         self._changed = True
         before = self.pods.by_name.get(key)
         if before is not None and (gone or data.uid != before.placement.uid):
-            self._evictions.forget(before.placement.uid)
+            self.evictions.forget(before.placement.uid)
         if gone:
             self.pods.drop(key)
         else:
@@ -180,7 +183,7 @@ class ExecutorCore:
     def observe(self, observation: Observation, changed: Set[str] | None = None) -> None:
         """Take the newest observation of the machine. `changed`: the pods whose states may differ from the last observation;
         None: unknown."""
-        before, self._seen = self._seen, observation
+        before, self.seen = self.seen, observation
         self._topology.observe(observation.machine)
         self._steps.observe(before, observation, changed)
 
@@ -189,7 +192,7 @@ class ExecutorCore:
     @property
     def has_work(self) -> bool:
         """Whether a cycle on the same observation may produce a new order or report."""
-        waits = bool(self._evictions.waiting)
+        waits = bool(self.evictions.waiting)
         return self._changed or self._steps.orders_due or waits or self._targets.every_cycle
 
     @property
@@ -224,6 +227,10 @@ class ExecutorCore:
         """The numbers behind a strategy's last decision."""
         return self.strategies.get(strategy, RESTORE).figures(self._targets.memory(strategy))
 
+    def desired(self, place: Place, attribute: Attribute) -> Desired | None:
+        """The desired value that won a target in the last cycle."""
+        return self._targets.desired(place, attribute)
+
     @property
     def memory_pressure(self) -> str:
         """Why the node shall get no further best-effort pods, by the strategies' last decisions."""
@@ -235,7 +242,7 @@ class ExecutorCore:
 
     def orphans(self) -> tuple[str, ...]:
         """The uids of the pods that are on the machine without a placement."""
-        return () if self._seen is None else self.pods.unplaced(self._seen.states.keys())
+        return () if self.seen is None else self.pods.unplaced(self.seen.states.keys())
 
     def runs(self) -> dict[str, RunStatus]:
         """The last reports by pod uid."""
@@ -249,7 +256,7 @@ class ExecutorCore:
 
     def plan(self, now: datetime) -> Plan:
         """Return this cycle's orders and file values; empty until the load is complete and the machine was observed."""
-        seen = self._seen
+        seen = self.seen
         if seen is None or not self.loaded:
             return NOTHING
         if self._admission.waiting:
@@ -260,14 +267,17 @@ class ExecutorCore:
             orders = self._steps.orders(seen, now)
             missing = missing_groups(orders, seen.groups) if orders else NO_GROUPS
         targets, ordered = self._targets.of_cycle(
-            seen, self.pods.views, self.pods.changed(), missing, self._slo, self._resources, self._leaving()
+            seen, self.pods.views, self.pods.changed(), missing, self.slo, self.resources, self._leaving()
         )
-        evictions = self._evictions.begin(ordered, self.pods, self.runs(), now) if ordered else self._evictions.none_ordered()
+        if ordered:
+            evictions = self.evictions.begin(ordered, self.pods, self.runs(), now)
+        else:
+            evictions = self.evictions.none_ordered(now)
         for key, _, _ in evictions:
             self._touch(key)
         if self._targets.faults:
             self._report_strategies()
-        waiting = tuple(sorted(self._evictions.waiting.items())) if ordered else ()
+        waiting = tuple(sorted(self.evictions.waiting.items())) if ordered else ()
         problems = tuple(self._targets.problems)
         self._targets.problems.clear()
         reclaims = tuple(self._targets.reclaims)
@@ -278,9 +288,9 @@ class ExecutorCore:
 
     def _leaving(self) -> frozenset[str]:
         """The pods that are being evicted here, and those that the placement ends."""
-        if not self._evictions.uids and not self.pods.terminating:
+        if not self.evictions.uids and not self.pods.terminating:
             return _NOBODY
-        return self._evictions.uids | self.pods.terminating
+        return self.evictions.uids | self.pods.terminating
 
     def _admit(self, seen: Observation) -> None:
         """Refuse the pods that name this node and have no room."""
@@ -299,19 +309,19 @@ class ExecutorCore:
     def _report_strategies(self) -> None:
         """Report the strategies that raised, with the node SLO, which is the message that they decide by."""
         faults, self._targets.faults = self._targets.faults, []
-        slo = self._slo or NodeSLORendered(node=self.facts.name)
+        slo = self.slo or NodeSLORendered(node=self.facts.name)
         about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=sequence_of(self.slo_ref))
         self._steps.findings += [Finding(about, f"strategy {name}: {type(error).__name__}: {error}") for name, error in faults]
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return reports that are not on the log yet: of the machine, of pods by namespace and name, then tombstones for pods
         that are gone."""
-        seen = self._seen
+        seen = self.seen
         self._steps.holds_reports = False
         if seen is None or not self.loaded:
             return ()
         self._changed = False
-        topology = self._topology.decide(self.pods.views.values(), self._slo, now)
+        topology = self._topology.decide(self.pods.views.values(), self.slo, now)
         if self._admission.waiting:
             self._admit(seen)
         reports = self._steps.reports(seen, now)[: MAX_EVENTS_PER_DECISION - 1] if self._steps.open else []

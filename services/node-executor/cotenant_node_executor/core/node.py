@@ -27,6 +27,7 @@ from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, Runtime
+from cotenant_node_executor.sampling.urgency import Look
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.strategy import Reclaim
 from cotenant_node_executor.targets.interface import Reclaimed, WriteReport
@@ -45,6 +46,25 @@ class Machine(Protocol):
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
         """Observe the machine; without `sample` the last snapshot is returned again."""
+        ...
+
+    @property
+    def wakes(self) -> Sequence[int]:
+        """Descriptors that are readable when something happened that the next cycle should see."""
+        ...
+
+    @property
+    def urgent(self) -> int | None:
+        """A descriptor that is readable when it is worth a `look`; None: there never is."""
+        ...
+
+    @property
+    def wants_sample(self) -> bool:
+        """Whether the next cycle should sample, however new the last sample is."""
+        ...
+
+    def look(self) -> Look:
+        """Look at what is urgent between two cycles, which costs next to nothing."""
         ...
 
     def measure(self, wanted: Wanted) -> None:

@@ -12,6 +12,7 @@ from cotenant_node_executor.strategies.cpu.core_sched import strategy as core_sc
 from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
 from cotenant_node_executor.strategies.cpu.identity import idle
 from cotenant_node_executor.strategies.cpu.identity import strategy as identity
+from cotenant_node_executor.strategies.cpu.protection import realtime, spread
 from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
 from cotenant_node_executor.strategies.disk import blkio
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES
@@ -19,6 +20,7 @@ from cotenant_node_executor.strategies.memory import evict as memory_evict
 from cotenant_node_executor.strategies.memory import oom_scores
 from cotenant_node_executor.strategies.memory import qos as memory_qos
 from cotenant_node_executor.strategies.memory import relief as memory_relief
+from cotenant_node_executor.strategies.network import tc, terway
 from cotenant_node_executor.strategies.pods import batch_pods, pod_values
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.address import Attribute
@@ -31,6 +33,8 @@ def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
         core_sched.STRATEGY,
         identity.STRATEGY,
         idle.STRATEGY,
+        spread.STRATEGY,
+        realtime.STRATEGY,
         cpusets.STRATEGY,
         cpu_burst.STRATEGY,
         normalization.STRATEGY,
@@ -44,6 +48,8 @@ def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
         blkio.STRATEGY,
         resctrl.STRATEGY,
         system_config.STRATEGY,
+        tc.strategy(gates),
+        terway.strategy(gates),
     )
 
 

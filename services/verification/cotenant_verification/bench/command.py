@@ -1,4 +1,4 @@
-"""`cotenant bench schedule` and `cotenant bench recover`: figures of the scheduler on this machine, checked.
+"""`cotenant bench schedule` and its siblings: figures of the scheduler on this machine, checked.
 
 In: sizes. Out: figures, one a line or as JSON. Exit status 0 only if the independent check found nothing wrong.
 """
@@ -6,7 +6,6 @@ In: sizes. Out: figures, one a line or as JSON. Exit status 0 only if the indepe
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,9 @@ import msgspec
 
 from cotenant_console.durations import parse_duration
 from cotenant_console.up.nats_server import NatsServerMissingError
+from cotenant_verification.bench.colocation.command import command as colocation
 from cotenant_verification.bench.figures import BenchResult, lines
+from cotenant_verification.bench.interruptible import until_told
 from cotenant_verification.bench.over_http.churn import Minute
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
@@ -30,10 +31,11 @@ MAX_SUBMIT_SECONDS = 120
 
 @click.group("bench")
 def command() -> None:
-    """Measure the scheduler on this machine, with a private server, and check what it decided."""
+    """Measure cotenant on this machine, with a private server or stack, and check what it decided."""
 
 
 command.add_command(chaos)
+command.add_command(colocation)
 command.add_command(leader_kills)
 
 
@@ -180,15 +182,8 @@ def _line(minute: Minute) -> str:
 
 
 def _carry_out(running: Coroutine[None, None, Found]) -> Found:
-    async def until_told() -> Found:
-        task = asyncio.ensure_future(running)
-        # Ctrl-C and SIGTERM alike: processes are stopped and the folder is removed before this process ends.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await task
-
     try:
-        return asyncio.run(until_told())
+        return until_told(running)
     except asyncio.CancelledError as error:
         raise click.Abort from error
     except (BenchError, NatsServerMissingError) as error:

@@ -73,7 +73,7 @@ class ModelPeaks(Part, frozen=True, kw_only=True):
 
 
 class PredictorTerms(Part, frozen=True, kw_only=True):
-    """What one predictor (`pod` or `priority`) came to.
+    """What one predictor (`pod`, `priority`, or `timeOfDay`, which counts where that forecast is in force) came to.
 
     `request` of the pods that it counts, less `peak`, their predicted peak with the safety margin, at most `cap`, what that
     peak leaves of the node's allocatable.
@@ -84,6 +84,23 @@ class PredictorTerms(Part, frozen=True, kw_only=True):
     peak: Usage = Usage()
     cap: Usage = Usage()
     reclaimable: Usage = Usage()
+
+
+class ResourceForecast(Part, frozen=True, kw_only=True):
+    """One resource's forecast by time of day beside the histogram's, of a node that is configured for it: the peak of the
+    system and prod pods, in milli-cores (`resource` cpu) or bytes (memory).
+
+    `by_time_of_day`: which one is in force. None: nothing is known. A cost says how well a forecast did over the last quarter
+    hours: what it withheld for nothing, and by how much it was too low in all but 1 in 20; `quarters` were compared so far.
+    """
+
+    resource: str
+    by_time_of_day: bool = False
+    time_of_day: Amount | None = None
+    histogram: Amount | None = None
+    time_of_day_cost: Count = 0
+    histogram_cost: Count = 0
+    quarters: Count = 0
 
 
 class ProdPrediction(Part, frozen=True, kw_only=True):
@@ -106,6 +123,8 @@ class ProdPrediction(Part, frozen=True, kw_only=True):
     trainings: Count = 0
     restored: str = ""
     error: str = ""
+    forecasts: tuple[ResourceForecast, ...] = ()
+    """Of nodes that are configured for the forecast by time of day."""
 
 
 class HostApplicationMetric(Part, frozen=True, kw_only=True):
@@ -187,6 +206,9 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     """What services are predicted not to need of their requests; None while nothing is predicted."""
     prod_peak: Usage | None = None
     """The predicted peak of services and the system, with the safety margin: the larger of that of pods and of tiers."""
+    services_peak: Usage | None = None
+    """The most that services (all but batch and free) and the system used together at one sample since the last report; None
+    where that was not measured."""
     prediction: ProdPrediction | None = None
     durations_seconds: tuple[Seconds, ...] = ()
     """The percentile windows of the node's collect policy."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from cotenant.events.envelope import Part, Payload
-from cotenant.model.bounds import Count, Milliseconds
+from cotenant.model.bounds import Count, Int64, Milliseconds
 
 
 class HistogramState(Part, frozen=True, kw_only=True):
@@ -19,6 +19,20 @@ class HistogramState(Part, frozen=True, kw_only=True):
     """Seconds since the epoch at which a weight of 1 is one sample; earlier samples weigh less by half in each half-life."""
     heaviest: Count = 10_000
     models: bytes = b""
+
+
+class SeasonState(Part, frozen=True, kw_only=True):
+    """One resource's profile by time of day (`resource`: cpu or memory), and whether its forecast is in force.
+
+    `latest_quarter`: quarter hours since the epoch of the newest value. `peaks`: deflated (RFC 1950), a byte for each quarter
+    hour of the week from Monday 00:00 UTC: the bucket's number plus one, 0 for none, as the difference to the byte before
+    modulo 256.
+    """
+
+    resource: str
+    by_time_of_day: bool = False
+    latest_quarter: Int64 = -1
+    peaks: bytes = b""
 
 
 class PredictionState(Payload, frozen=True, kw_only=True):
@@ -41,3 +55,5 @@ class PredictionState(Payload, frozen=True, kw_only=True):
     cpu: HistogramState = HistogramState()
     memory: HistogramState = HistogramState()
     dropped: Count = 0
+    seasons: tuple[SeasonState, ...] = ()
+    """Of nodes that are configured for the forecast by time of day."""

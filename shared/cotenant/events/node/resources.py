@@ -8,7 +8,7 @@ import msgspec
 
 from cotenant.events.envelope import Part, Payload, empty_document
 from cotenant.events.node.metrics import Usage
-from cotenant.model.bounds import Amount, Int32, SignedAmount
+from cotenant.model.bounds import Amount, Count, Int32, Int64, SignedAmount
 
 
 class Term(Part, frozen=True, kw_only=True):
@@ -26,6 +26,37 @@ class ZoneResources(Part, frozen=True, kw_only=True):
     name: str
     batch_cpu_milli: Amount = 0
     batch_memory_bytes: Amount = 0
+
+
+class NodeRisk(Part, frozen=True, kw_only=True):
+    """A node under a risk budget: the budget, the node's history, and the margin in force until its hour ends.
+
+    `group`: the node entry of the configuration whose nodes' hours are counted together, empty for the cluster's strategy.
+    `broken_permille`: thousandths of node-hours that may break; the percentages bound the threshold, `start_percent` counts
+    until a node of the group has seen `least_hours` hours.
+
+    `hour`: the present hour since the epoch, -1 before the first; `worst`: the largest margin that a report of it needed;
+    `counts`: past hours by the margin that they needed. Margins are in steps of `formulas.risk_budget`; zeros at the end of
+    `counts` are left out.
+
+    `margin_permille`: the margin in force, in thousandths of what services request; -1: not enough hours yet; more than 1000:
+    more than all of it. It was chosen when the hour began, from `node_hours` of the group, `above` of which had needed more.
+    `percent`: the reclaim threshold that it makes of the node.
+    """
+
+    group: str = ""
+    broken_permille: Int32 = 0
+    lowest_percent: Int32 = 0
+    highest_percent: Int32 = 0
+    start_percent: Int32 = 0
+    least_hours: Int32 = 0
+    hour: Int64 = -1
+    worst: Count = 0
+    counts: tuple[Count, ...] = ()
+    margin_permille: Int32 = -1
+    node_hours: Count = 0
+    above: Count = 0
+    percent: Int32 = 0
 
 
 class NodeResources(Payload, frozen=True, kw_only=True):
@@ -74,6 +105,8 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     devices: dict[str, Amount] = {}
     device_labels: dict[str, str] = {}
     yarn: Usage | None = None
+    risk: NodeRisk | None = None
+    """Where the strategy has a risk budget."""
 
 
 class CpuIdentity(Part, frozen=True, kw_only=True):

@@ -188,5 +188,6 @@ DEFINITION = Definition(
     parts={NodeMetricComputed: node_of_subject},
     layout=Layout((NAME, Column("CPU"), Column("Memory"), Column("Updated"), Column("State")), _cells),
     declarable=True,
+    ends_with_node=True,
     stable_uid=True,
 )

@@ -64,4 +64,5 @@ DEFINITION = Definition(
     compose=compose_node_slo,
     parts={NodeSLORendered: node_of_subject},
     declarable=True,
+    ends_with_node=True,
 )

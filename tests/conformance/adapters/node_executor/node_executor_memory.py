@@ -10,7 +10,7 @@ from cotenant.api.objects.node import decode_node
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.model.quantities import parse_value
-from cotenant_node_executor.strategies import pod_view, slo_sections
+from cotenant_node_executor.strategies import pod_view, sections
 from cotenant_node_executor.strategies import system_config as settings
 from cotenant_node_executor.strategies.cache import schemata
 from cotenant_node_executor.strategies.disk import blkio as disks
@@ -43,7 +43,7 @@ def _pods(given: dict[str, Any]) -> list[Pod]:
 
 
 def _config(given: dict[str, Any] | None) -> qos_config.MemoryQOS:
-    return slo_sections.fitted(slo_sections.lowered_object(json.dumps(given or {})), qos_config.MemoryQOS, "vector")
+    return sections.fitted(sections.lowered_object(json.dumps(given or {})), qos_config.MemoryQOS, "vector")
 
 
 def _files(values: memory.Values) -> dict[str, int]:
@@ -79,7 +79,7 @@ def memory_qos(given: dict[str, Any]) -> object:
 def memory_evict(given: dict[str, Any]) -> object:
     node = decode_node(json.dumps(given["node"]).encode())
     capacity = parse_value(node.status.capacity.get("memory", 0))
-    config = slo_sections.fitted(slo_sections.lowered_object(json.dumps(given["config"])), evict.EvictConfig, "vector")
+    config = sections.fitted(sections.lowered_object(json.dumps(given["config"])), evict.EvictConfig, "vector")
     used = {uid: parse_value(amount) for uid, amount in (given.get("podMemoryUsed") or {}).items()}
     node_used = given.get("nodeMemoryUsed")
     if node_used is None or not config.enable:
@@ -98,8 +98,8 @@ def memory_evict(given: dict[str, Any]) -> object:
 
 
 def system_config(given: dict[str, Any]) -> object:
-    raw = slo_sections.lowered_object(json.dumps(given["systemStrategy"]))
-    config = slo_sections.fitted(raw, settings.SystemStrategy, "vector")
+    raw = sections.lowered_object(json.dumps(given["systemStrategy"]))
+    config = sections.fitted(raw, settings.SystemStrategy, "vector")
     values = settings.system_values(config, parse_value(given["nodeMemory"]))
     names = {
         settings.MIN_FREE: "min_free_kbytes",
@@ -125,7 +125,7 @@ def resctrl_schemata(given: dict[str, Any]) -> object:
             }
     facts = ResctrlFacts(given["rootSchemata"], given["cbm"], given["vendor"])
     raw = given["resctrlQOS"]
-    config = raw and slo_sections.fitted(slo_sections.lowered_object(json.dumps(raw)), schemata.ResctrlQOS, "vector")
+    config = raw and sections.fitted(sections.lowered_object(json.dumps(raw)), schemata.ResctrlQOS, "vector")
     lines = schemata.class_l3 if given["what"] == "l3" else schemata.class_mb
     return _or_error("written", lambda: lines(config, facts))
 
@@ -159,8 +159,8 @@ def blkio(given: dict[str, Any]) -> object:
         blocks = list(asked.blocks)
         volumes = disks.volumes_of(pod, given.get("pvcToVolume") or {})
     else:
-        raw = slo_sections.lowered_object(json.dumps({"enable": given["enable"], "blocks": given["blocks"]}))
-        blocks = disks.blocks_of(slo_sections.fitted(raw, disks.BlkioQOS, "vector"))
+        raw = sections.lowered_object(json.dumps({"enable": given["enable"], "blocks": given["blocks"]}))
+        blocks = disks.blocks_of(sections.fitted(raw, disks.BlkioQOS, "vector"))
     try:
         configs = blkio_plan.configured(blocks, storage, volumes)
         plan = blkio_plan.blkio_plan(level, configs, blkio_plan.listed(given["currentFiles"]))

@@ -14,7 +14,7 @@ from cotenant.model.quantities import format_decimal, format_milli, resource_amo
 from cotenant.model.tiers import NOT_PROD
 from cotenant_metrics_ingest.prediction.checkpoints import due_checkpoints
 from cotenant_metrics_ingest.prediction.models import COUNTED_MODELS, living, model_ids, unknown_models
-from cotenant_metrics_ingest.prediction.predictors import Peaks, PodRequest, predict
+from cotenant_metrics_ingest.prediction.predictors import PodRequest, peak_of, predict
 
 Json = dict[str, Any]
 _UNLIMITED = Usage(cpu_milli=1 << 50, memory_bytes=1 << 60)
@@ -45,7 +45,7 @@ def _request(document: Json) -> PodRequest:
 
 def _predict(given: Json) -> object:
     predicted = {
-        model: Peaks(p95=_usage(each["p95"]), p98=_usage(each["p98"])).peak for model, each in given["predictions"].items()
+        model: peak_of(_usage(each["p95"]), _usage(each["p98"])) for model, each in given["predictions"].items()
     }
     missing = Usage() if given["missing_prediction"] == "zero" else None
     pods = [_request(document) for document in given["pods"]]

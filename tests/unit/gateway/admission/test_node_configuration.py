@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
+from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS
 from cotenant_gateway.admission.node_configuration.rules import MAX_ERRORS, MAX_SAMPLE_NODES, overlap
 from cotenant_gateway.planning.updates import plan_patch
@@ -92,6 +93,19 @@ def warnings(document: object) -> tuple[str, ...]:
         ("colocation-config", {"metricAggregatePolicy": {"durations": [300]}}, "metricAggregatePolicy.durations[0]"),
         ("colocation-config", {"degradeTimeMinutes": 10**30}, "degradeTimeMinutes"),
         ("colocation-config", {"extensions": []}, "extensions"),
+        ("colocation-config", {"extensions": {"forecast": "weekday"}}, "extensions.forecast"),
+        ("colocation-config", {"extensions": {"forecast": 1}}, "extensions.forecast"),
+        ("colocation-config", {"extensions": {"riskBudget": []}}, "extensions.riskBudget"),
+        ("colocation-config", {"extensions": {"riskBudget": {"brokenPercent": 0.05}}}, "extensions.riskBudget.brokenPercent"),
+        ("colocation-config", {"extensions": {"riskBudget": {"BrokenPercent": -1}}}, "extensions.riskBudget.brokenPercent"),
+        ("colocation-config", {"extensions": {"riskBudget": {"highestPercent": 101}}}, "extensions.riskBudget.highestPercent"),
+        ("colocation-config", {"extensions": {"riskBudget": {"lowestPercent": 96}}}, "extensions.riskBudget.lowestPercent"),
+        ("colocation-config", {"extensions": {"riskBudget": {"leastHours": 513}}}, "extensions.riskBudget.leastHours"),
+        (
+            "colocation-config",
+            {"nodeConfigs": [for_nodes(a="b") | {"extensions": {"riskBudget": {"leastHours": 0}}}]},
+            "nodeConfigs[0].extensions.riskBudget.leastHours",
+        ),
         ("resource-threshold-config", {"clusterStrategy": {"cpuSuppressPolicy": "both"}}, "clusterStrategy.cpuSuppressPolicy"),
         ("resource-threshold-config", {"clusterStrategy": {"enable": 1}}, "clusterStrategy.enable"),
         ("resource-qos-config", {"clusterStrategy": {"policies": {"cpuPolicy": "x"}}}, "clusterStrategy.policies.cpuPolicy"),
@@ -246,6 +260,27 @@ def test_a_smaller_bandwidth_alone_can_be_what_does_not_fit() -> None:
     smaller = {"data": {"system-config": json.dumps({"clusterStrategy": {"totalNetworkBandwidth": "50M"}})}}
     with pytest.raises(ApiError, match="totalNetworkBandwidth is 50000000"):
         world.patch("configmaps", "slo-controller-config", smaller, namespace="koordinator-system")
+
+
+def test_a_risk_budget_of_another_spelling_is_warned_of() -> None:
+    section = {"extensions": {"riskbudget": {"brokenPercent": 1}, "other": {"x": 1}}}
+    assert warnings(config(colocation_config=section)) == (
+        "data[colocation-config].extensions[riskbudget] does nothing: the name of a risk budget is riskBudget",
+    )
+
+
+ODD = st.sampled_from([10**18, 0.1, 99.9, "1", True])
+NUMBERS = st.none() | st.integers(-1, 600) | st.floats(-1, 101, allow_nan=False) | ODD
+BUDGETS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(["brokenPercent", "lowestPercent", "highestPercent", "leastHours"], NUMBERS)
+)
+
+
+@given(BUDGETS)
+def test_the_gateway_takes_the_risk_budgets_that_the_calculator_takes(budget: dict[str, object]) -> None:
+    section = json.dumps({"extensions": {"riskBudget": budget}})
+    rejected = load_configuration({"colocation-config": section}).rejected
+    assert bool(faults(World(), config(colocation_config=section))) == bool(rejected)
 
 
 JSON = st.recursive(

@@ -23,8 +23,10 @@ from cotenant.kinds.nodes import NODES
 from cotenant.kinds.registry import REGISTRY
 from cotenant.model.subjects import resources_subject, topology_subject
 from cotenant_gateway.http.tables import TableFormat, table
+from cotenant_gateway.planning.declared import documents_of_no_node
 from cotenant_gateway.planning.endings import end
-from tests.unit.gateway.builders_gateway import NOW, World
+from cotenant_gateway.planning.updates import plan_replacement
+from tests.unit.gateway.builders_gateway import NOW, World, as_json
 
 GIB = 1 << 30
 DOCUMENT = {
@@ -172,3 +174,51 @@ def test_columns_of_topologies(world: World) -> None:
 def test_a_document_of_another_form_is_shown_as_it_is(world: World) -> None:
     world.create(TOPOLOGIES, {**DOCUMENT, "zones": []}, "")
     assert shown(world)["zones"] == []
+
+
+def test_a_measured_topology_can_be_written_and_what_was_measured_wins(world: World) -> None:
+    measure(world)
+    card = {"name": "gpu", "capacity": "2", "allocatable": "2", "available": "1"}
+    zones = [{"name": "node-1", "type": "Node", "resources": [card, {"name": "cpu", "capacity": "99"}]}]
+    world.patch("noderesourcetopologies", "n1", {"metadata": {"labels": {"of": "mine"}}, "zones": zones}, namespace="")
+    document = shown(world)
+    assert document["metadata"]["labels"] == {"of": "mine", "app.kubernetes.io/managed-by": "Koordinator"}
+    assert [each["name"] for each in document["zones"]] == ["node-0", "node-1"]
+    assert (zone(document, "node-1")["gpu"], zone(document, "node-1")["cpu"]["capacity"]) == (card, "2")
+
+
+def test_a_topology_that_was_read_can_be_put_back(world: World) -> None:
+    document = measure(world)
+    document["metadata"]["annotations"]["own"] = "text"
+    planned = plan_replacement(world.core, TOPOLOGIES, "", "n1", as_json(document))
+    world.store(planned.plan)
+    snapshot = world.core.get(TOPOLOGIES, "", "n1")
+    assert snapshot is not None
+    assert snapshot.stored is not None
+    assert "zones" not in json.loads(bytes(snapshot.stored.raw))
+    assert json.loads(bytes(snapshot.stored.raw))["metadata"]["annotations"] == {"own": "text"}
+    later = measure(world, kernel="6.18", cpus=machine().cpus[:2], numa_nodes=machine().numa_nodes[:1])
+    assert [each["name"] for each in later["zones"]] == ["node-0"]
+    assert later["metadata"]["annotations"]["own"] == "text"
+
+
+def test_a_kubelets_policies_that_nobody_read_can_be_declared(world: World) -> None:
+    measure(world)
+    policy = {"kubelet.koordinator.sh/cpu-manager-policy": '{"policy":"static"}'}
+    world.patch(
+        "noderesourcetopologies",
+        "n1",
+        {"metadata": {"annotations": policy}, "topologyPolicies": ["SingleNUMANodePodLevel"]},
+        namespace="",
+    )
+    document = shown(world)
+    assert document["topologyPolicies"] == ["SingleNUMANodePodLevel"]
+    assert document["metadata"]["annotations"].items() >= policy.items()
+    read = measure(world, kubelet=KubeletPolicies(cpu_manager_policy="none"))
+    assert json.loads(read["metadata"]["annotations"]["kubelet.koordinator.sh/cpu-manager-policy"]) == {"policy": "none"}
+    assert read["topologyPolicies"] == ["None"]
+
+
+def test_a_topology_stays_without_its_node(world: World) -> None:
+    world.create(TOPOLOGIES, DOCUMENT, "")
+    assert [*documents_of_no_node(world.core)] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -13,7 +14,14 @@ from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import CpuIdentity
 from cotenant_node_executor.core.executions import Executions
 from cotenant_node_executor.core.plan import Plan
-from cotenant_node_executor.strategies.sections import decoded, is_dry_run, section
+from cotenant_node_executor.strategies.sections import (
+    fitted,
+    is_dry_run,
+    lowered_object,
+    readable_section,
+    section,
+    without_nulls,
+)
 from cotenant_node_executor.strategies.strategy import (
     Decision,
     Desired,
@@ -162,13 +170,27 @@ class Part(Struct, frozen=True, rename="camel"):
 
 def test_names_match_in_any_case_and_null_counts_as_absent() -> None:
     text = b'{"SOMEPERCENT": 3, "other": 1, "Inner": [{"somepercent": null}, {"somePercent": 5, "inner": null}]}'
-    assert decoded(text, Part) == Part(3, (Part(), Part(5)))
+    assert fitted(without_nulls(lowered_object(text)), Part, "part") == Part(3, (Part(), Part(5)))
 
 
 def test_a_section_that_is_missing_or_of_another_form_is_none() -> None:
-    read = section("part", Part)
+    read = readable_section("part", Part)
     assert read(slo(spec=spec(part={"somePercent": 4}))) == Part(4)
     for wrong in ({}, {"part": 5}, {"part": {"somePercent": "x"}}, {"part": None}):
         assert read(slo(spec=spec(**wrong))) is None
     deep = b'{"part":' + b'{"a":' * 5000 + b"1" + b"}" * 5001
     assert read(slo(spec=msgspec.Raw(deep))) in (None, Part())
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b'{"part": 5}', "part: expected an object, got int"),
+        (b'{"part": {"somePercent": "x"}}', "part: Expected `int | null`, got `str` - at `$.somePercent`"),
+        (b"[", "Input data was truncated"),
+    ],
+)
+def test_a_strict_reader_says_which_field_is_wrong(text: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(why)):
+        section(slo(spec=msgspec.Raw(text)), "part", Part)
+    assert section(slo(spec=msgspec.Raw(b"{}")), "part", Part) == Part()

@@ -15,7 +15,7 @@ from cotenant_node_executor.strategies.memory.oom_scores import decide as decide
 from cotenant_node_executor.strategies.memory.qos import Applied, decide, high_bytes, pod_memory
 from cotenant_node_executor.strategies.memory.qos_config import DEFAULTS, NEUTRAL, MemoryQOS, MemoryRule, effective, memory_rule
 from cotenant_node_executor.strategies.pod_view import pod_view
-from cotenant_node_executor.strategies.slo_sections import fitted, lowered_object
+from cotenant_node_executor.strategies.sections import fitted, lowered_object
 from cotenant_node_executor.strategies.strategy import Decision
 from cotenant_node_executor.targets.address import Knob, OomScore
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, capabilities, pod, situation

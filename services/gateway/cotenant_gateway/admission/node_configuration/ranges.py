@@ -4,7 +4,7 @@ In: a section of the ConfigMap `slo-controller-config` as JSON values. Out: fiel
 each entry of nodes: values of the wrong type, out of their range, or none of the known ones. Of a pair each side needs the
 other, and the lower one is below the upper one. Member names match in any case, members that are not named here are carried
 as they are. Source: the `validate` tags of Koordinator's API types, as of 1.8, and what its controllers cannot work with:
-unknown policies, ratios of normalisation outside 1..5, of amplification below 1.
+unknown policies, ratios of normalisation outside 1..5, of amplification below 1; and cotenant's own risk budget.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from cotenant.api.validation.fields import FieldError, invalid, required, wrong_type
 from cotenant.domain.qos import QoSClass
 from cotenant.model.tiers import PriorityClass
+from cotenant_gateway.admission.node_configuration.risk_budget import extensions
 from cotenant_gateway.admission.node_configuration.values import (
     Check,
     Json,
@@ -83,7 +84,7 @@ COLOCATION = Rules(
         "midStaticMemoryReservedPercent": _PERCENT,
         "batchCPUThresholdPercent": _FROM_0,
         "batchMemoryThresholdPercent": _FROM_0,
-        "extensions": mapping,
+        "extensions": extensions,
     },
 )
 _THRESHOLDS = Rules(

@@ -1,7 +1,7 @@
 """The ConfigMap `koordinator-system/slo-controller-config` when it is written.
 
 In: the ConfigMap, as it is, and the nodes. Out: field errors for the sections that are set and that change: text that is no
-JSON object, values that are not what they must be (`node_configuration_ranges`), node entries without a selector or with one
+JSON object, values that are not what they must be (`ranges`), node entries without a selector or with one
 that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
 (`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
 Koordinator's webhook: batch-resource-calculator then goes on with the last section that was right, and the writer is told in
@@ -25,6 +25,7 @@ from cotenant.kinds.nodes import NODES
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
 from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, Section, section_errors
+from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION
 from cotenant_gateway.admission.node_configuration.values import Json, member, shown
 from cotenant_gateway.admission.review import Review
 
@@ -198,7 +199,7 @@ def _sample_nodes(selector: LabelSelector) -> Iterator[Mapping[str, str]]:
 
 
 def _without_effect(config: ConfigMap) -> Iterator[str]:
-    """Yield the policies of `colocation-config` that are taken and do not what their name says."""
+    """Yield what `colocation-config` takes and does nothing: unknown policies, a risk budget of another spelling."""
     key = "colocation-config"
     try:
         section = decoded_section(config.data.get(key) or "{}")
@@ -209,6 +210,10 @@ def _without_effect(config: ConfigMap) -> Iterator[str]:
     if isinstance(entries, list):
         given += [(f".nodeConfigs[{index}]", entry) for index, entry in enumerate(entries[:MAX_ENTRIES])]
     for where, strategy in given:
+        given_extensions = member(strategy, "extensions")
+        for name in given_extensions if isinstance(given_extensions, dict) else ():
+            if name != EXTENSION and name.lower() == EXTENSION.lower():
+                yield f"data[{key}]{where}.extensions[{shown(name)}] does nothing: the name of a risk budget is {EXTENSION}"
         for name, known in _POLICIES.items():
             value = member(strategy, name)
             if isinstance(value, str) and value and value not in known:

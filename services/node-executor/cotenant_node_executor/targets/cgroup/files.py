@@ -153,7 +153,8 @@ KNOB_FILES: dict[Knob, KnobFile] = {
     Knob.CPU_BVT: _everywhere("cpu", "cpu.bvt_warp_ns", _between(-1, 2)),
     Knob.CPU_UCLAMP_MIN: _everywhere("cpu", "cpu.uclamp.min", _uclamp),
     Knob.CPU_UCLAMP_MAX: _everywhere("cpu", "cpu.uclamp.max", _uclamp),
-    Knob.CPU_RT_RUNTIME: KnobFile("cpu", "cpu.rt_runtime_us", None, _between(0, 1_000_000, -1)),
+    Knob.CPU_RT_PERIOD: KnobFile("cpu", "cpu.rt_period_us", None, _between(1000, 100_000_000)),
+    Knob.CPU_RT_RUNTIME: KnobFile("cpu", "cpu.rt_runtime_us", None, _between(0, 100_000_000, -1)),
     Knob.CPUSET_CPUS: KnobFile("cpuset", "cpuset.cpus", "cpuset.cpus", _cpu_list, v2_read_file="cpuset.cpus.effective"),
     Knob.CPUSET_MEMS: KnobFile("cpuset", "cpuset.mems", "cpuset.mems", _cpu_list, v2_read_file="cpuset.mems.effective"),
     Knob.MEMORY_LIMIT: KnobFile(

@@ -17,6 +17,8 @@ from cotenant_node_executor.targets.cgroup.tree import read_file
 from cotenant_node_executor.targets.interface import (
     LARGE_BURSTS,
     RECLAIM,
+    SLICES,
+    THREADS,
     Capabilities,
     CgroupDriver,
     CgroupVersion,
@@ -45,6 +47,8 @@ def probe(driver: CgroupDriver, *, proc: Path = Path("/proc"), sys: Path = Path(
     finally:
         driver.remove(SCRATCH)
     knobs |= {name: look(proc, sys) for name, look in _FACILITIES.items()}
+    if driver.sandbox:
+        knobs |= dict.fromkeys((THREADS, SLICES), _unsupported("threads of an imitated tree are left alone"))
     return Capabilities(
         version=driver.version,
         controllers=driver.controllers,
@@ -156,6 +160,24 @@ def _core_scheduling(proc: Path, sys: Path) -> KnobSupport:
     return _unsupported(f"prctl(PR_SCHED_CORE): {os.strerror(ctypes.get_errno())}")
 
 
+def _affinity(_proc: Path, _sys: Path) -> KnobSupport:
+    try:
+        os.sched_setaffinity(0, os.sched_getaffinity(0))
+    except OSError as error:
+        return _unsupported(f"sched_setaffinity: {error.strerror}")
+    return _SUPPORTED
+
+
+def _slices(_proc: Path, _sys: Path) -> KnobSupport:
+    from cotenant_node_executor.targets.other.threads import honours_slices  # with ctypes
+
+    try:
+        honoured = honours_slices()
+    except (OSError, ValueError) as error:
+        return _unsupported(f"sched_setattr: {error}")
+    return _SUPPORTED if honoured else _unsupported("this kernel ignores a thread's own slice (taken from 6.12 on)")
+
+
 def _text(path: Path) -> str | None:
     try:
         return path.read_text()
@@ -176,6 +198,8 @@ _FACILITIES: dict[str, Callable[[Path, Path], KnobSupport]] = {
     "psi.node": _node_pressure,
     "resctrl": _resctrl,
     "core_sched": _core_scheduling,
+    THREADS: _affinity,
+    SLICES: _slices,
     "page_idle": _exists("sys/kernel/mm/page_idle/bitmap", "this kernel cannot tell which pages are idle"),
     "kidled": _exists("sys/kernel/mm/kidled/scan_period_in_seconds", "cold memory is known to Anolis' kernel only"),
     "memcg_reaper": _exists("sys/kernel/mm/memcg_reaper/reap_background", "known to Anolis' kernel only"),

@@ -25,7 +25,7 @@ from cotenant_node_executor.targets.interface import Knob
 _NUMBERS = frozenset((Knob.CPU_QUOTA, Knob.CPU_RT_RUNTIME, Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH))
 _SETS = frozenset((Knob.CPUSET_CPUS, Knob.CPUSET_MEMS))
 # Within a group the period is written first, since a quota is relative to it; shares can be written only while cpu.idle is off.
-_KNOB_ORDER = {knob: index for index, knob in enumerate(Knob)} | {Knob.CPU_PERIOD: -1}
+_KNOB_ORDER = {knob: index for index, knob in enumerate(Knob)} | {Knob.CPU_PERIOD: -1, Knob.CPU_RT_PERIOD: -1}
 
 
 class Phase(IntEnum):

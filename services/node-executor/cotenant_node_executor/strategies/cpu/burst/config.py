@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-import msgspec
 from msgspec import Struct
 
 from cotenant.model.bounds import Int32
-from cotenant_node_executor.strategies.sections import decoded, section
+from cotenant_node_executor.strategies.sections import fitted, lowered_object, readable_section, without_nulls
 
 ANNOTATION = "koordinator.sh/cpuBurst"
 SECTION = "cpuBurstStrategy"
@@ -52,7 +51,7 @@ class BurstStrategy(BurstConfig, frozen=True, rename="camel", omit_defaults=True
     share_pool_threshold_percent: Int32 = 50
 
 
-burst_strategy = section(SECTION, BurstStrategy)
+burst_strategy = readable_section(SECTION, BurstStrategy)
 """The node's section, with defaults for what it leaves out."""
 
 
@@ -66,8 +65,8 @@ def pod_config(node: BurstConfig | None, annotations: Mapping[str, str]) -> Burs
 def merged(node: BurstConfig | None, annotation: str) -> BurstConfig | None:
     """The node's configuration with the annotation's fields on top."""
     try:
-        own = decoded(annotation, BurstConfig)
-    except msgspec.MsgspecError:
+        own = fitted(without_nulls(lowered_object(annotation)), BurstConfig, ANNOTATION)
+    except ValueError:
         return node
     if node is None:
         return own

@@ -22,7 +22,7 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.bounds import Int32
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import LABEL_QOS_CLASS
-from cotenant_node_executor.strategies.sections import QOS, section
+from cotenant_node_executor.strategies.sections import QOS, readable_section
 
 POLICY = "coreSched"
 LABEL_GROUP = "koordinator.sh/core-sched-group-id"
@@ -79,7 +79,7 @@ class CoreSchedRule(Struct, frozen=True):
 OFF = CoreSchedRule(enable=False, pod_qos={}, kube_qos_pod={})
 """No pod is in a group."""
 
-qos_strategy = section(QOS, QosStrategy)
+qos_strategy = readable_section(QOS, QosStrategy)
 
 
 def in_force(slo: NodeSLORendered | None) -> CoreSchedRule:

@@ -13,7 +13,7 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.bounds import Int32
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import SatisfactionConfig
-from cotenant_node_executor.strategies.sections import THRESHOLD, section
+from cotenant_node_executor.strategies.sections import THRESHOLD, readable_section
 
 ALLOCATABLE_PRIORITY_LIMIT = 7999
 """Pods of a higher priority are never evicted for what the node offers."""
@@ -60,7 +60,7 @@ class _Section(Struct, frozen=True, rename="camel"):
     allocatable_evict_priority_threshold: Int32 | None = None
 
 
-_section = section(THRESHOLD, _Section)
+_section = readable_section(THRESHOLD, _Section)
 
 
 @by_identity

@@ -1,7 +1,6 @@
 """Eviction for CPU: of batch pods that get too little, and of pods that allow it while the node uses or promises too much.
 
-In: the situation; the memory holds the samples of the window, the last eviction, and the pods that were ordered to go. Out:
-orders.
+In: the situation; the memory holds the samples of the window. Out: orders.
 
 | feature | asks for | victims | releases |
 |---|---|---|---|
@@ -11,13 +10,13 @@ orders.
 | CPUEvict | usage of the node above a percentage | by priority | usage |
 
 The features share what leaves: a pod that one of them evicts counts for the next, and a pod that was ordered to go counts
-until it is gone. COOL_DOWN_NS pass after an eviction, and after the start, before the next one. What the node offers is not
-believed while the figures behind it are too old. Source: CPU eviction, koordlet rules (v1.8).
+until it is gone. The evictor keeps the cool-down, COOL_DOWN_SECONDS after the start and after an eviction. What the node offers
+is not believed while the figures behind it are too old. Source: CPU eviction, koordlet rules (v1.8).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
@@ -41,7 +40,7 @@ NAME = "cpu-evict"
 SECOND_NS = 1_000_000_000
 INTERVAL_SECONDS = 1.0
 """The collection interval that windows are compared with."""
-COOL_DOWN_NS = 20 * SECOND_NS
+COOL_DOWN_SECONDS = 20.0
 MOST_SAMPLES = 600
 """A window of more samples is shortened."""
 SATISFACTION, ALLOCATABLE, USAGE = "BECPUEvict", "CPUAllocatableEvict", "CPUEvict"
@@ -56,11 +55,9 @@ class Sample(Struct, frozen=True):
 
 
 class EvictMemory(Struct, frozen=True):
-    """The last decision. `ordered`: reasons by uid of pods that are to go and are still there."""
+    """The last decision."""
 
-    last_ns: int
     samples: tuple[Sample, ...] = ()
-    ordered: Mapping[str, str] = {}
     figures: Mapping[str, int] = {}
 
 
@@ -75,27 +72,20 @@ class Demand(Struct, frozen=True):
 
 
 def decide(situation: Situation, memory: Struct | None) -> Decision:
-    """The evictions of this cycle; those ordered before are repeated until the pods are gone."""
+    """The evictions that the last sample asks for, beside the pods that are being ended."""
     snapshot, slo = situation.snapshot, situation.slo
     config = evict_config(slo) if slo is not None else None
     if config is None:
         return Decision()
     if snapshot is None or snapshot.node.cpu_milli is None:
         return Decision(memory=memory)
-    now_ns = snapshot.monotonic_ns
-    before = memory if isinstance(memory, EvictMemory) else EvictMemory(now_ns)
+    before = memory if isinstance(memory, EvictMemory) else EvictMemory()
     samples = _with_sample(situation, before.samples, config, snapshot, snapshot.node.cpu_milli)
-    there = {pod.uid for pod in situation.pods.values()}
-    ordered = {uid: why for uid, why in before.ordered.items() if uid in there}
-    last_ns, figures = before.last_ns, before.figures
-    if now_ns - last_ns >= COOL_DOWN_NS:
-        demands = _demands(situation, config, samples, snapshot)
-        chosen = _chosen(demands, ordered)
-        if chosen:
-            ordered, last_ns = {**ordered, **chosen}, now_ns
-            figures = _figures_of(samples[-1].best_effort, demands)
-    orders = tuple([Evict(uid, why) for uid, why in ordered.items()])
-    return Decision(orders=orders, memory=EvictMemory(last_ns, samples, ordered, figures))
+    demands = _demands(situation, config, samples, snapshot)
+    chosen = _chosen(demands, situation.evicting)
+    figures = _figures_of(samples[-1].best_effort, demands) if chosen else before.figures
+    orders = tuple([Evict(uid, why) for uid, why in chosen.items()])
+    return Decision(orders=orders, memory=EvictMemory(samples, figures))
 
 
 def _with_sample(
@@ -195,7 +185,7 @@ def _by_usage(
     return Demand(USAGE, by_priority(candidates, then_usage=True), release, _used, why)
 
 
-def _chosen(demands: Sequence[Demand], going: Mapping[str, str]) -> dict[str, str]:
+def _chosen(demands: Sequence[Demand], going: Set[str]) -> dict[str, str]:
     """New victims and why, in the order in which they were chosen."""
     chosen: dict[str, str] = {}
     for demand in demands:
@@ -266,5 +256,7 @@ STRATEGY = Strategy(
     inputs=_inputs,
     cause=Cause.USAGE,
     figures=_figures,
+    cool_down_seconds=COOL_DOWN_SECONDS,
+    cools_down_first=True,
     section=THRESHOLD,
 )

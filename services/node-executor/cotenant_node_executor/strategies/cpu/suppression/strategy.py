@@ -12,6 +12,9 @@ node SLO or no usage yet).
 
 Every decision sets both, so a change of policy, or a file written by another process, is corrected by the next one. On a
 kernel without CPU sets the cpuset policy works by quota. Source: CPU suppress, koordlet rule.
+
+A spike of the services, measured between two samples, is followed at once, and never lets batch work grow. Nor does a sample
+that covers the time before the spike, as its mean is not what services use now.
 """
 
 from __future__ import annotations
@@ -65,6 +68,8 @@ class Suppression(Struct, frozen=True):
     capacity_milli: int = 0
     node_used_milli: int = 0
     split: UsageSplit | None = None
+    spiked_ns: int = 0
+    """When services last used suddenly more (monotonic)."""
 
     @property
     def why(self) -> str:
@@ -78,16 +83,18 @@ class Suppression(Struct, frozen=True):
         )
 
 
-def suppress(situation: Situation) -> Suppression | None:
-    """Decide this cycle's suppression; None for no change of any file."""
+def suppress(situation: Situation, spiked_ns: int = 0) -> Suppression | None:
+    """Decide this cycle's suppression; None for no change of any file. `spiked_ns`: of the last decision."""
     slo = situation.slo
     if slo is None:
         return None
     if not slo.enable or situation.node.manages_batch_cpus:
         return Suppression(policy=OFF, values=_values(UNLIMITED, OFF, _widest(situation)))
-    snapshot = situation.snapshot
+    snapshot = situation.spike or situation.snapshot
     if snapshot is None or snapshot.node.cpu_milli is None:
         return None
+    spiked_ns = snapshot.monotonic_ns if situation.spike is not None else spiked_ns
+    may_grow = situation.spike is None and snapshot.monotonic_ns - (snapshot.interval_ns or 0) >= spiked_ns
     split = _split(situation, snapshot, snapshot.node.cpu_milli)
     node = situation.node
     quantity = suppress_milli(
@@ -102,8 +109,9 @@ def suppress(situation: Situation) -> Suppression | None:
         capacity_milli=node.capacity_milli,
         node_used_milli=snapshot.node.cpu_milli,
         split=split,
+        spiked_ns=spiked_ns,
     )
-    values = _by_quota(situation, decided) if by_quota else _by_cpuset(situation, decided)
+    values = _by_quota(situation, decided, may_grow) if by_quota else _by_cpuset(situation, decided, may_grow)
     return msgspec.structs.replace(decided, values=values)
 
 
@@ -136,18 +144,21 @@ def _ended_batch(situation: Situation, snapshot: Snapshot) -> list[PodClass]:
     ]
 
 
-def _by_quota(situation: Situation, decided: Suppression) -> DesiredValues:
+def _by_quota(situation: Situation, decided: Suppression, may_grow: bool) -> DesiredValues:
     text = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA))
     current = int(text) if text is not None else int(UNLIMITED)
     quota = next_quota(decided.quantity_milli, decided.capacity_milli, current)
+    if quota is not None and not may_grow and quota > current != int(UNLIMITED):
+        quota = None
     return _values(str(current if quota is None else quota), decided.why, _widest(situation))
 
 
-def _by_cpuset(situation: Situation, decided: Suppression) -> DesiredValues:
+def _by_cpuset(situation: Situation, decided: Suppression, may_grow: bool) -> DesiredValues:
     processors = situation.node.processors
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
-    quantity = with_dead_band(decided.quantity_milli, len(current), decided.capacity_milli)
+    wanted = decided.quantity_milli if may_grow else min(decided.quantity_milli, 1000 * len(current))
+    quantity = with_dead_band(wanted, len(current), decided.capacity_milli)
     chosen = next_cpuset(quantity, processors, current, situation.tree.owners, _excluded(situation))
     return _values(UNLIMITED, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
 
@@ -185,15 +196,15 @@ def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
     return {group: Desired(Knob.CPUSET_CPUS, targets[group], NAME, why) for group in sorted(targets)}
 
 
-def decide(situation: Situation, _memory: Struct | None) -> Decision:
+def decide(situation: Situation, memory: Struct | None) -> Decision:
     """This cycle's suppression as a decision; its memory holds the figures for the events."""
-    decided = suppress(situation)
+    decided = suppress(situation, memory.spiked_ns if isinstance(memory, Suppression) else 0)
     return Decision(decided.values, memory=decided) if decided is not None else Decision(keep=True)
 
 
 def _inputs(policy: Policy) -> frozenset[Input]:
     enabled = policy.slo is not None and policy.slo.enable
-    return frozenset((Input.TREE, Input.PODS, Input.USAGE) if enabled else (Input.TREE,))
+    return frozenset((Input.TREE, Input.PODS, Input.USAGE, Input.SPIKE) if enabled else (Input.TREE,))
 
 
 def _figures(memory: Struct | None) -> dict[str, int]:
