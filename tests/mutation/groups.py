@@ -77,7 +77,6 @@ GROUPS = (
         ),
         ("unit/shared", "unit/quota_tree", "unit/descheduler_arbiter"),
     ),
-    Group("descheduler-plugins", (f"{_ARBITER}/plugins/*.py",), ("unit/descheduler_arbiter",)),
     Group("low-node-load", (f"{_ARBITER}/low_node_load/*.py",), ("unit/descheduler_arbiter",)),
     Group(
         "eviction-limits",
