@@ -37,6 +37,7 @@ CHANNELS: tuple[tuple[str, str, str, str], ...] = (
     ("LOG", "quotas.<tree>.<quota>.profile", "cotenant.quotaprofile.v1", "quota-tree"),
     ("LOG", "migrations.<job>", "cotenant.migration.v1", "descheduler-arbiter"),
     ("LOG", "descheduling.<node>", "cotenant.nodeload.v1", "descheduler-arbiter"),
+    ("LOG", "descheduling.cycles.<profile>", "cotenant.deschedulingcycle.v1", "descheduler-arbiter"),
     ("LOG", "evictions.<namespace>.<pod>", "cotenant.eviction.v1", "gateway"),
     ("LOG", "yarn.<node>", "cotenant.yarnnode.v1", "yarn-copilot"),
     ("LOG", "commits.<service>.<partition>", "cotenant.commit.v1", "each deciding service"),

@@ -2,7 +2,8 @@
 
 Numbers by value (floats within 1e-9), quantities by value ("2" = "2000m"), an expected null also as absent, and an expected
 zero quantity also as an absent dimension, as the pages' comparison rules say. Of two classifications of low_node_load only
-`later` counts.
+`later` counts. Of a migration job's conditions those that `expect` names count, by type: it is a subset of the status, and
+names those that must be absent.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from cotenant.model.quantities import QuantityError, parse_nanos
 
 IGNORED = {"$.classification.v14"}
+CONDITIONS = "$.afterEachReconcile[[]*].conditions"
 
 
 def same_quantity(expected: str, actual: Any) -> bool:
@@ -37,6 +39,9 @@ def differences(expected: Any, actual: Any, path: str = "$") -> Iterator[tuple[s
         else:
             yield from _of_objects(expected, actual, path)
     elif isinstance(expected, list):
+        if fnmatchcase(path, CONDITIONS) and isinstance(actual, (list, tuple)):
+            named = {each["type"] for each in expected}
+            actual = sorted((each for each in actual if each["type"] in named), key=lambda each: _place(expected, each))
         if not isinstance(actual, (list, tuple)) or len(actual) != len(expected):
             yield path, f"expected {expected!r}, got {actual!r}"
             return
@@ -44,6 +49,10 @@ def differences(expected: Any, actual: Any, path: str = "$") -> Iterator[tuple[s
             yield from differences(one, other, f"{path}[{index}]")
     elif not _same(expected, actual):
         yield path, f"expected {expected!r}, got {actual!r}"
+
+
+def _place(expected: list[Any], condition: Any) -> int:
+    return next(index for index, each in enumerate(expected) if each["type"] == condition["type"])
 
 
 def _of_objects(expected: dict[str, Any], actual: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:

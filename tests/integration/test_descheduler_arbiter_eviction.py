@@ -326,6 +326,37 @@ async def test_a_users_taint_evicts_at_once_and_of_lost_nodes_one_after_the_othe
     assert not any(job.pod == "c" for job in world.migrations()), "the next node would be tainted after 1,000 s"
 
 
+async def test_a_job_asks_for_its_reservation_over_nats_and_gives_it_back_when_it_is_deleted(world: World) -> None:
+    await world.add_node("only")
+    for index in range(4):
+        await world.create("/api/v1/namespaces/default/pods", _pod(f"web-{index}"))
+    await world.until(lambda: len(world.placements()) == 4, "the pods to be placed")
+    for placement in world.placements():
+        await world.run(placement, RunPhase.RUNNING)
+    jobs = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
+    spec = {"podRef": {"namespace": "default", "name": "web-0"}, "mode": "ReservationFirst"}
+    job = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "PodMigrationJob", "metadata": {"name": "move"}}
+    await world.create(jobs, {**job, "spec": spec})
+    await world.until(lambda: any(each.reservation_uid for each in world.migrations()), "the reservation")
+    (made,) = world.migrations()
+    reservations = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+    shown = await world.shown(f"{reservations}/{made.reservation}")
+    assert shown["metadata"]["annotations"] == {"descheduler.cotenant.io/job": "move"}
+    assert shown["spec"]["owners"][0]["controller"]["name"] == "web"
+    listed = await world.shown(f"{jobs}/move")
+    assert listed["spec"]["reservationOptions"]["reservationRef"]["name"] == made.reservation
+
+    await world.delete(f"{jobs}/move")
+    subject = f"objects.scheduling%2Ekoordinator%2Esh.reservations._.{made.reservation}"
+    await world.until(lambda: subject not in world.last, "the reservation to be given back")
+    await world.until(lambda: "migrations.move" not in world.last, "the job to be removed")
+    assert len(world.placements()) == 4
+    assert not any(each.phase is PlacementPhase.TERMINATING for each in world.placements())
+    recomputed = verify(world.heard, {DEFINITION.name: DEFINITION})
+    assert recomputed.first_difference is None
+    assert recomputed.verified >= 4, "accepted, let through, asked, made, aborted, removed"
+
+
 def _ends(world: World, name: str) -> bool:
     return any(each.name == name and each.phase is PlacementPhase.TERMINATING for each in world.placements())
 

@@ -159,6 +159,7 @@ OTHERS = (
     f"cotenant.node.{TOKEN}.adopt",
     "cotenant.gateway.evict.descheduler-arbiter",
     "cotenant.gateway.evict.n",
+    "cotenant.gateway.reserve.descheduler-arbiter",
     "$SRV.PING",
     "$SYS.REQ.SERVER.PING",
     "$JS.EVENT.ADVISORY.STREAM.CREATED.LOG",

@@ -8,10 +8,13 @@ events. Out, in this order:
     migrations.<job>        victims of preemption                          (preemptions)
     migrations.<job>        users' jobs accepted, arbitration, phases      (jobs)
     migrations.<job>        pods that a NoExecute taint evicts now         (node_lifecycle)
+    descheduling.cycles.<p> the plugins' cycle, followed by                (descheduling)
+    migrations.<job>        the moves that its plugins want
     descheduling.<node>     hot nodes with their streaks, each followed by
     migrations.<job>        the moves that relieve it                      (balancing)
 
-and, as requests to the gateway, the evictions that are ordered and not answered. A decision has at most 999 events: the next
+and, as requests to the gateway, the evictions that are ordered and not answered, and the reservations of pods that move only to
+a place that is held. A decision has at most 999 events: the next
 one returns the rest from the same state; a judgement and its moves are never separated.
 
 An empty decision is not computed again until an event arrives or time changes the result: the next cycle's slot begins, a
@@ -33,18 +36,21 @@ from cotenant.events.migrations import NodeLoadJudged
 from cotenant.model.subjects import tokens
 from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
-from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, end_deleted_nodes, slot_of, start_of_slot
+from cotenant_descheduler_arbiter.descheduling.cycle import Descheduling, end_removed_profiles
+from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, end_deleted_nodes
 from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
 from cotenant_descheduler_arbiter.migration.evictions import outstanding_evictions
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.jobs import JobDecisions
+from cotenant_descheduler_arbiter.migration.places import outstanding_places
 from cotenant_descheduler_arbiter.migration.preemptions import decide_preemptions
+from cotenant_descheduler_arbiter.migration.slots import slot_of, start_of_slot
 from cotenant_descheduler_arbiter.node_lifecycle.eviction_jobs import Occupied
 from cotenant_descheduler_arbiter.node_lifecycle.lifecycle import NodeLifecycle
 from cotenant_descheduler_arbiter.node_lifecycle.zones import ZoneHealth
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
-CORE_VERSION = "3"
+CORE_VERSION = "4"
 """Version of the decision rules; increased when the same state gives other decisions."""
 
 
@@ -90,8 +96,8 @@ class DeschedulerArbiterCore:
         return self.fold.version + self.fold.pods.version if self._pods_matter else self.fold.version
 
     def requests(self, now: datetime) -> Sequence[Request]:
-        """Return the ordered and unanswered evictions, by job name."""
-        return outstanding_evictions(self.fold, self.policy, now)
+        """Return the ordered and unanswered evictions, then the reservations to be created or deleted, each by job name."""
+        return [*outstanding_evictions(self.fold, self.policy, now), *outstanding_places(self.fold, self.policy, now)]
 
     def _note_changes(self) -> None:
         changed, pods_on = self.fold.take_changed_nodes(), self.fold.pods.take_changed()
@@ -115,6 +121,12 @@ class DeschedulerArbiterCore:
             occupied = Occupied(changing, frozenset(event.subject for event in jobs))
             yield from ([event] for event in self._lifecycle.evictions(filters, occupied, now))
         yield from ([event] for event in end_deleted_nodes(self.fold))
+        yield from ([event] for event in end_removed_profiles(self.fold, self.policy))
+        cycle = Descheduling(self.fold, self.policy, filters, now).decide()
+        if cycle:
+            # LowNodeLoad shares the limits of the cycle: it waits for the next decision, which knows these jobs.
+            yield cycle
+            return
         args = self.policy.low_node_load
         self._may_be_hot = self._look is not None and self._look.may_be_hot(now)
         if args is not None and self._may_be_hot:

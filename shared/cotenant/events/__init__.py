@@ -9,6 +9,7 @@ from __future__ import annotations
 from cotenant.events.audit import Audited
 from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceStarted
 from cotenant.events.deadletters import DeadLetter
+from cotenant.events.descheduling import DeschedulingCycle
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
 from cotenant.events.gangs import PodGroupStatus
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, Migration, NodeLoadJudged
@@ -31,6 +32,7 @@ __all__ = [
     "Commit",
     "CommitRefused",
     "DeadLetter",
+    "DeschedulingCycle",
     "Event",
     "EvictionOutcome",
     "EvictionRequest",

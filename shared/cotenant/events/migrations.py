@@ -7,12 +7,19 @@ from enum import StrEnum
 
 from cotenant.events.envelope import Part, Payload
 from cotenant.events.placements import Figure
+from cotenant.events.reservations import ReservationOwner
 from cotenant.model.bounds import Amount, Count, Seconds
 from cotenant.model.subjects import encode_token
 
 EVICT_ENDPOINT = "cotenant.gateway.evict.*"
 """The micro endpoint that takes an `EvictionRequest` as JSON; what it decides comes back as an `EvictionOutcome` event. The
 last token names who asks: NATS tells the gateway nothing else of them, and lets each user publish its own name only."""
+RESERVE_ENDPOINT = "cotenant.gateway.reserve.*"
+"""The micro endpoint that takes a `ReservationRequest` as JSON. What it creates is an object; a refusal comes back as the
+`EvictionOutcome` of the pod, as it cannot be evicted without a place."""
+EVICTION_POLICY, DELETE_POLICY, SOFT_EVICTION_POLICY = "Eviction", "Delete", "SoftEviction"
+EVICT_POLICIES = (EVICTION_POLICY, DELETE_POLICY, SOFT_EVICTION_POLICY)
+"""How a pod is ended. Source of the names: koord-descheduler's evictors."""
 USER_PREFIX = "system:cotenant:"
 """Users on NATS are called so where roles are given."""
 
@@ -20,6 +27,11 @@ USER_PREFIX = "system:cotenant:"
 def evict_subject(user: str) -> str:
     """Where a user on NATS asks for evictions."""
     return EVICT_ENDPOINT.replace("*", encode_token(user))
+
+
+def reserve_subject(user: str) -> str:
+    """Where a user on NATS asks for reservations of pods that migrate."""
+    return RESERVE_ENDPOINT.replace("*", encode_token(user))
 
 
 class JobCondition(Part, frozen=True, kw_only=True):
@@ -96,6 +108,27 @@ class Migration(Payload, frozen=True, kw_only=True):
     workload_retry_at: datetime | None = None
     """No further move of the workload before this time."""
 
+    labels: dict[str, str] = {}
+    """Of a job without an object."""
+    annotations: dict[str, str] = {}
+    """Of a job without an object."""
+    grace_period_seconds: Seconds | None = None
+    """How long the pod may take to end; None: what the pod itself says."""
+    reservation: str = ""
+    """Name of the Reservation that holds the pod's next place, in mode ReservationFirst."""
+    reservation_given: bool = False
+    """The job's object names it (reservationRef): it is not this job's to delete."""
+    reservation_uid: str = ""
+    """Of the Reservation, once its object was seen."""
+    reservation_node: str = ""
+    """The node that holds the place, once there is one."""
+    reserve_ordered_at: datetime | None = None
+    """When the Reservation was asked for."""
+    bound: ReservationOwner | None = None
+    """The pod that has taken the place."""
+    evict_policy: str = ""
+    """How the pod is ended (Eviction, Delete, SoftEviction), decided when its eviction is ordered; empty: Eviction."""
+
     @property
     def finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed", "Aborted")
@@ -105,6 +138,8 @@ class EvictionRequest(Part, frozen=True, kw_only=True):
     """Body of a request to `EVICT_ENDPOINT`: end this pod, if its budgets allow it.
 
     Idempotent by uid: a pod that is terminating already is answered as allowed. `ignore_budgets` is for pods of lost nodes.
+    `policy`: Eviction; Delete, which no budget holds back; SoftEviction, which only writes the annotation
+    `scheduling.koordinator.sh/soft-eviction` on the pod and leaves its end to whoever reads that.
     """
 
     namespace: str
@@ -115,12 +150,37 @@ class EvictionRequest(Part, frozen=True, kw_only=True):
     reason: str = ""
     grace_period_seconds: Seconds | None = None
     ignore_budgets: bool = False
+    policy: str = EVICTION_POLICY
+    reservation: str = ""
+    """The Reservation that has to hold a place on another node; without it the eviction is refused. Empty: none is needed."""
+
+
+class ReservationRequest(Part, frozen=True, kw_only=True):
+    """Body of a request to `RESERVE_ENDPOINT`: create the Reservation `name` that holds the next place of this pod; or, with
+    `release`, delete it.
+
+    Idempotent: a Reservation of this name that was made for this job is there already, or is gone already. The object is made
+    from the pod's, and from the template in the job's object if there is one.
+    """
+
+    job: str
+    name: str
+    namespace: str
+    pod: str
+    uid: str
+    ttl_seconds: Seconds = 0
+    order_ms: Count = 0
+    """Milliseconds since 1970, for the label `scheduling.koordinator.sh/reservation-order`."""
+    without_claims: bool = False
+    """Leave the pod's persistent volume claims and ephemeral volumes out of the template."""
+    release: bool = False
 
 
 class EvictionOutcome(Payload, frozen=True, kw_only=True):
     """Subject `evictions.<namespace>.<pod>`, written by the gateway: the answer to an eviction request.
 
     `allowed` false: `reason` and `message` say which budget refused, with its figures. `job` names the asking migration job.
+    `soft`: the pod was only asked to go, by its annotation.
     """
 
     TYPE = "cotenant.eviction.v1"
@@ -134,6 +194,12 @@ class EvictionOutcome(Payload, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     budget: str = ""
+    soft: bool = False
+
+    @property
+    def ends_pod(self) -> bool:
+        """Whether the pod is ending, or has ended."""
+        return self.allowed and not self.soft
 
 
 class DetectorState(StrEnum):

@@ -15,7 +15,7 @@ from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceS
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
-from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
+from cotenant.events.migrations import Migration, NodeLoadJudged
 from cotenant.events.node.conditions import NodeCondition, disruption_text
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.metrics import NodeMetricComputed
@@ -29,6 +29,7 @@ from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
 from cotenant.events.reservations import ReservationShare, ReservationStatus
+from cotenant.explain.descheduling import DESCHEDULING
 from cotenant.explain.predictions import cores, mebibytes, prediction_figures
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import tokens
@@ -188,23 +189,6 @@ def _profiled(data: ProfiledQuota, event: Event) -> str:
     return f"profile {data.namespace}/{data.profile} gives quota {data.quota} of tree {data.tree} {amounts(data.total)}"
 
 
-def _migration(data: Migration, _: Event) -> str:
-    pod = f"{data.namespace}/{data.pod}"
-    said = data.message or data.evict_reason
-    return f"migration {data.job} of pod {pod}: {data.phase.lower()}" + (f": {said}" if said else "")
-
-
-def _eviction(data: EvictionOutcome, event: Event) -> str:
-    if event.tombstone:
-        return f"the answer to the eviction of pod {data.namespace}/{data.name} is no longer kept"
-    verdict = "eviction allowed" if data.allowed else "eviction refused"
-    return f"pod {data.namespace}/{data.name}: {verdict}" + (f": {data.message}" if data.message else "")
-
-
-def _load(data: NodeLoadJudged, _: Event) -> str:
-    return f"node {data.node} judged {data.load_class}" + (f": {data.message}" if data.message else "")
-
-
 def _execution(data: Execution, _: Event) -> str:
     """The summary states from what to what and why; what the kernel refused is in the changes."""
     errors = [change.error for change in data.changes if change.error and change.error not in data.summary]
@@ -266,9 +250,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     NodeSLORendered: _slo,
     ProfiledQuota: _profiled,
     QuotaRuntime: _quota,
-    Migration: _migration,
-    EvictionOutcome: _eviction,
-    NodeLoadJudged: _load,
+    **DESCHEDULING,
     Execution: _execution,
     Commit: _commit,
     CommitRefused: _refused,

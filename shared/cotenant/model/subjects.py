@@ -136,6 +136,11 @@ def descheduling_subject(node: str) -> str:
     return f"descheduling.{encode_token(node)}"
 
 
+def descheduling_cycle_subject(profile: str) -> str:
+    """The last cycle of a profile's plugins."""
+    return f"descheduling.cycles.{encode_token(profile)}"
+
+
 def eviction_subject(namespace: str, pod: str) -> str:
     """The gateway's answer to the last eviction request for a pod."""
     return f"evictions.{encode_token(namespace)}.{encode_token(pod)}"

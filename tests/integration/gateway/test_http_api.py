@@ -280,14 +280,16 @@ async def test_a_role_lets_a_user_on_nats_evict_and_the_audit_trail_says_who_did
     await body_of(await http.post(f"{roles}/rolebindings", json=binding), 201)
     assert await code(request) == "201"
     assert await code(msgspec.structs.replace(request, ignore_budgets=True)) == "403", "that is a deletion"
+    assert await code(msgspec.structs.replace(request, policy="Delete")) == "403", "so is that"
+    assert await code(msgspec.structs.replace(request, policy="SoftEviction")) == "403", "that is a patch"
     log = await connect(shared_nats_server.url, "test")
     found: list[tuple[str, str, int]] = []
     async with asyncio.timeout(WAIT_SECONDS):
-        while len(found) < 3:
+        while len(found) < 5:
             events = await read_all(log, EXECUTION, ["execution._.audit"])
             records = [record for event in events for record in event.data.records]  # type: ignore[attr-defined]
             found = [(r.verb, r.subresource, r.code) for r in records if r.user == "system:cotenant:operator"]
-    assert found == [("create", "eviction", 403), ("create", "eviction", 201), ("create", "eviction", 403)]
+    assert found == [("create", "eviction", code) for code in (403, 201, 403, 403, 403)]
     await log.close()
     await client.close()
 

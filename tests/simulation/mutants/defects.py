@@ -14,6 +14,7 @@ import numpy as np
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
 import cotenant_batch_resource_calculator.situations as batch_situations
 import cotenant_descheduler_arbiter.migration.budgets as budgets
+import cotenant_descheduler_arbiter.migration.reconcile as reconciling
 import cotenant_descheduler_arbiter.node_lifecycle.lifecycle as node_lifecycle
 import cotenant_descheduler_arbiter.node_lifecycle.taint_eviction as taint_eviction
 import cotenant_descheduler_arbiter.node_lifecycle.zones as zones
@@ -276,6 +277,11 @@ def leaf_only(right: Function) -> Function:
 def no_refusal(_: Function) -> Function:
     """A budget of migrating pods is not looked at."""
     return lambda *args, **kwargs: None
+
+
+def evicted_at_once(_: Function) -> Function:
+    """A job that should reserve first evicts its pod at once."""
+    return reconciling._evict
 
 
 def one_at_a_time(_: Function) -> Mapping[str, str]:
@@ -599,6 +605,18 @@ MOVES = tuple(
 )
 """Users want many pods moved at once."""
 
+RESERVED = tuple(
+    Entry(
+        at_ms=70_000 + 5_000 * index,
+        kind="create-move",
+        target=f"place-{app}-{index}",
+        args={"pod": f"service-{app}-{index}", "mode": "ReservationFirst", "ttl": 120},
+    )
+    for app in (0, 1, 2)
+    for index in range(4)
+)
+"""Users want pods moved to places that are held before."""
+
 FORSAKEN = (
     Entry(at_ms=29_000, kind="gap", target="gateway-b", fault=True, args={"for_ms": 8_000}),
     Entry(at_ms=30_000, kind="end-namespace", target="team-a"),
@@ -822,6 +840,9 @@ MUTANTS = (
         ((harness, "CONFIGS", one_at_a_time), (budgets, "per_namespace", no_refusal)),
         (6,),
         faults=MOVES,
+    ),
+    Mutant(
+        "pods_leave_before_their_next_place_is_held", ((reconciling, "_with_place", evicted_at_once),), (23,), faults=RESERVED
     ),
     Mutant("the_arbiter_ignores_the_workload_limit", ((budgets, "per_workload", no_refusal),), (6,), faults=MOVES),
     Mutant("mid_lends_what_services_request", ((batch_evaluation, "calculate_mid", requests_lent),), (4,)),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,7 @@ from cotenant.events.node.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
+from cotenant.events.reservations import ReservationOwner, ReservationPhase, ReservationShare, ReservationStatus
 from cotenant.model.subjects import (
     eviction_subject,
     executor_subject,
@@ -20,6 +22,8 @@ from cotenant.model.subjects import (
     object_subject,
     placement_subject,
     pod_subject,
+    reservation_status_subject,
+    reservation_subject,
     run_subject,
 )
 from cotenant_descheduler_arbiter.config.configuration import DeschedulerConfiguration
@@ -187,6 +191,7 @@ class Cluster:
         *,
         namespace: str = "default",
         uid: str = "",
+        labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         **spec: object,
     ) -> None:
@@ -196,11 +201,48 @@ class Cluster:
                 "name": name,
                 "uid": f"uid-job-{name}",
                 "creationTimestamp": self.now.isoformat(),
+                "labels": dict(labels or {}),
                 "annotations": dict(annotations or {}),
             },
             "spec": {"podRef": {"namespace": namespace, "name": pod, "uid": uid}, **spec},
         }
         self.store(object_subject("scheduling.koordinator.sh", "podmigrationjobs", "", name), document)
+
+    def reservation(self, name: str, *, job: str = "", uid: str | None = None, for_pod: str = "") -> None:
+        """A Reservation as the gateway makes it for a job. `for_pod`: uid of the pod without a node that it is for."""
+        owner: dict[str, object] = {"controller": {"kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": True}}
+        document = {
+            "metadata": {
+                "name": name,
+                "uid": uid or f"uid-{name}",
+                "annotations": {"descheduler.cotenant.io/job": job} if job else {},
+            },
+            "spec": {
+                "template": {"spec": {}},
+                "owners": [{"object": {"uid": for_pod}} if for_pod else owner],
+                "ttl": "5m",
+            },
+        }
+        self.store(object_subject("scheduling.koordinator.sh", "reservations", "", name), document)
+
+    def delete_reservation(self, name: str) -> None:
+        subject = object_subject("scheduling.koordinator.sh", "reservations", "", name)
+        self.publish(subject, ObjectDeleted(uid=f"uid-{name}"), tombstone=True)
+
+    def hold_place(self, name: str, node: str, *owners: str, uid: str | None = None) -> None:
+        """The reservation has a place on the node; `owners`: pods that have taken it."""
+        found = tuple(ReservationOwner(namespace="default", name=pod, uid=self.pods[pod][1]) for pod in owners)
+        share = ReservationShare(node=node, name=name, uid=uid or f"uid-{name}", owners=found, owner_count=len(found))
+        self.publish(reservation_subject(node, name), share)
+
+    def lose_place(self, name: str, node: str) -> None:
+        share = ReservationShare(node=node, name=name, uid=f"uid-{name}")
+        self.publish(reservation_subject(node, name), share, tombstone=True)
+
+    def say_of_reservation(self, name: str, phase: str, **said: Any) -> None:
+        """The scheduler's words about a reservation without a place."""
+        status = ReservationStatus(name=name, uid=f"uid-{name}", phase=ReservationPhase(phase), **said)
+        self.publish(reservation_status_subject(name), status)
 
     def delete_job(self, name: str) -> None:
         subject = object_subject("scheduling.koordinator.sh", "podmigrationjobs", "", name)

@@ -128,15 +128,6 @@ def test_a_successor_of_the_same_name_completes_the_job() -> None:
     assert cluster.migration("move").phase == "Succeeded"
 
 
-def test_reservation_first_is_refused_with_a_plain_reason() -> None:
-    cluster = replicas()
-    cluster.job("move", "web-0", mode="ReservationFirst")
-    cluster.decide()
-    job = cluster.migration("move")
-    assert (job.phase, job.reason) == ("Failed", "ReservationUnavailable")
-    assert "use EvictDirectly" in job.message
-
-
 def test_a_paused_job_waits_and_goes_on_when_it_is_no_longer_paused() -> None:
     cluster = replicas()
     cluster.job("move", "web-0", paused=True)

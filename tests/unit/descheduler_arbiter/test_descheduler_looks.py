@@ -12,8 +12,8 @@ from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.model.names import PODS
 from cotenant.model.subjects import descheduling_subject, metrics_subject, migration_subject, node_subject
 from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Pool
-from cotenant_descheduler_arbiter.low_node_load.balancing import slot_of, start_of_slot
 from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
+from cotenant_descheduler_arbiter.migration.slots import slot_of, start_of_slot
 from tests.builders import node_document
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster, configuration, hot_and_cold
 

@@ -34,8 +34,11 @@ def test_arguments_of_low_node_load_that_cannot_be_meant(load: dict[str, object]
 @pytest.mark.parametrize(
     ("jobs", "message"),
     [
-        ({"evictionPolicy": "Explode"}, "'Explode' is not supported"),
+        ({"evictionPolicy": "Explode"}, "'Explode' is none of Eviction, Delete, SoftEviction"),
         ({"evictQPS": "0"}, "is not above 0"),
+        ({"skipEvictionGates": ["Everything"]}, "skipEvictionGates: 'Everything' is none of"),
+        ({"defaultDeleteOptions": {"gracePeriodSeconds": -1}}, "defaultDeleteOptions: gracePeriodSeconds: -1 is not in"),
+        ({"defaultDeleteOptions": {"gracePeriodSeconds": 10**18}}, "gracePeriodSeconds"),
         ({"evictQPS": "many"}, "is not a number"),
         ({"defaultJobMode": "Later"}, "is none of EvictDirectly, ReservationFirst"),
         ({"objectLimiters": {"cluster": {"duration": "1m"}}}, "is none of workload, namespace"),

@@ -116,7 +116,7 @@ SERVICES = (
         CONFIG_DRY_RUN,
         "$SRV.PING",
         f"{_API}.STREAM.UPDATE.{LOG}",
-        subscribe=("cotenant.gateway.evict.*",),
+        subscribe=("cotenant.gateway.evict.*", "cotenant.gateway.reserve.*"),
     ),
     _service("metrics-ingest", "stores node metrics, and the state of predictions", "metrics.*", "predictions.*"),
     _service(
@@ -143,11 +143,12 @@ SERVICES = (
     ),
     _service(
         "descheduler-arbiter",
-        "stores migration jobs, judgements and conditions of nodes, asks the gateway for evictions",
+        "stores migration jobs, judgements and conditions of nodes, asks the gateway for evictions and reservations",
         "migrations.*",
         "descheduling.>",
         "node.*.condition",
         "cotenant.gateway.evict.descheduler-arbiter",
+        "cotenant.gateway.reserve.descheduler-arbiter",
     ),
     _service("yarn-copilot", "stores what YARN has", "yarn.*", subscribe=("cotenant.yarn-copilot.*",)),
 )

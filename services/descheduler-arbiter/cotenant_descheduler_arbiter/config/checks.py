@@ -13,6 +13,24 @@ from cotenant_descheduler_arbiter.config.configuration import NamespaceRule, Nod
 from cotenant_descheduler_arbiter.config.policy import NodeEvictionRates
 from cotenant_descheduler_arbiter.config.scaling import IntOrPercent, scaled
 
+GATES = (
+    "MaxUnavailablePerWorkload",
+    "MaxMigratingPerWorkload",
+    "MaxMigratingPerNode",
+    "MaxMigratingPerNamespace",
+    "MaxMigratingGlobally",
+    "ExpectedReplicas",
+    "PVC",
+    "BarePods",
+    "LocalStorage",
+    "SystemCritical",
+    "PriorityThreshold",
+    "LabelSelector",
+    "Namespaces",
+    "NodeFit",
+)
+"""Filters that `skipEvictionGates` may name. Source: koord-descheduler 1.8."""
+WITHOUT_CLAIMS = "DisablePVCReservation"
 LOWEST_NODE_RATE = 0.00001
 """Nodes a second: one in 28 hours."""
 
@@ -58,6 +76,20 @@ def check_scaled(field: str, value: IntOrPercent) -> None:
         scaled(value, 100)
     except ValueError as error:
         raise PolicyError(f"{field}: {error}") from error
+
+
+def feature_gates(given: dict[str, bool]) -> dict[str, bool]:
+    """Return the feature gates. Raises PolicyError for an unknown name."""
+    for name in given:
+        check(name == WITHOUT_CLAIMS, "featureGates", f"{name!r} is not known; {WITHOUT_CLAIMS} is")
+    return given
+
+
+def eviction_gates(given: tuple[str, ...]) -> frozenset[str]:
+    """Return the gates that are skipped. Raises PolicyError for an unknown name."""
+    for name in given:
+        check(name in GATES, "MigrationController.skipEvictionGates", f"{name!r} is none of {', '.join(GATES)}")
+    return frozenset(given)
 
 
 def evictions_per_second(value: str | int | float) -> float:

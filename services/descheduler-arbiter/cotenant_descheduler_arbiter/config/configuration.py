@@ -114,6 +114,8 @@ class DeschedulerConfiguration(Document, frozen=True, kw_only=True):
     max_no_of_pods_to_evict_per_node: int | None = None
     max_no_of_pods_to_evict_per_namespace: int | None = None
     max_no_of_pods_to_evict_total: int | None = None
+    feature_gates: dict[str, bool] = {}
+    """As `--feature-gates` of koord-descheduler."""
     profiles: tuple[Profile, ...] = ()
     node_lifecycle: NodeLifecycleConfiguration = NodeLifecycleConfiguration()
     workload_back_off: BackOffConfiguration = BackOffConfiguration()
@@ -216,7 +218,7 @@ class MigrationControllerArgs(Args, frozen=True, kw_only=True):
     object_limiters: dict[str, ObjectLimiter] | None = None
     default_job_mode: str = "EvictDirectly"
     default_job_ttl: str = msgspec.field(default="5m", name="defaultJobTTL")
-    scheduler_names: tuple[str, ...] = ("koord-scheduler",)
+    scheduler_names: tuple[str, ...] = ()
     evict_qps: str | int | float = msgspec.field(default=10, name="evictQPS")
     evict_burst: int = 1
     eviction_policy: str = "Eviction"

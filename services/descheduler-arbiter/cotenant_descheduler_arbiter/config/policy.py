@@ -10,13 +10,16 @@ from datetime import timedelta
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
+from cotenant.events.migrations import EVICTION_POLICY
 from cotenant.model.names import CPU, MEMORY
 from cotenant_descheduler_arbiter.config.configuration import NamespaceRule
+from cotenant_descheduler_arbiter.config.plugin_args import PluginArgs
 from cotenant_descheduler_arbiter.config.scaling import IntOrPercent
 
 LOW_NODE_LOAD = "LowNodeLoad"
 MIGRATION_CONTROLLER = "MigrationController"
-MODES = ("EvictDirectly", "ReservationFirst")
+EVICT_DIRECTLY, RESERVATION_FIRST = "EvictDirectly", "ReservationFirst"
+MODES = (EVICT_DIRECTLY, RESERVATION_FIRST)
 DEFAULT_ANOMALY_TIMEOUT = timedelta(seconds=60)
 
 
@@ -115,12 +118,45 @@ class NodeEvictionRates(msgspec.Struct, frozen=True):
     """A zone with this part of its nodes, and more than two, not ready is in partial disruption."""
 
 
+class JobDefaults(msgspec.Struct, frozen=True):
+    """What a job is like unless it says otherwise."""
+
+    mode: str = EVICT_DIRECTLY
+    ttl: timedelta = timedelta(minutes=5)
+    evict_policy: str = EVICTION_POLICY
+    grace_period_seconds: int | None = None
+    """None: what the pod itself says."""
+
+
+class PluginRun(msgspec.Struct, frozen=True):
+    """A plugin that a profile runs."""
+
+    name: str
+    args: PluginArgs
+
+
+class ProfilePlan(msgspec.Struct, frozen=True):
+    """A profile: its nodes, and its plugins in order; LowNodeLoad is not among `balance`."""
+
+    name: str
+    node_selector: LabelSelector | None = None
+    deschedule: tuple[PluginRun, ...] = ()
+    balance: tuple[PluginRun, ...] = ()
+    low_node_load: bool = False
+
+    @property
+    def runs_plugins(self) -> bool:
+        """Whether it has plugins other than LowNodeLoad."""
+        return bool(self.deschedule or self.balance)
+
+
 class Policy(msgspec.Struct, frozen=True):
     """All parameters of the core's decisions."""
 
     interval: timedelta
     dry_run: bool
     node_selector: LabelSelector | None
+    """Of LowNodeLoad's profile."""
     cycle_limits: CycleLimits
     low_node_load: LowNodeLoad | None
     """None: LowNodeLoad does not run."""
@@ -134,8 +170,11 @@ class Policy(msgspec.Struct, frozen=True):
     namespaces: NamespaceRule
     budgets: Budgets
     limiters: dict[str, RateLimit]
-    default_mode: str
-    default_ttl: timedelta
+    job_defaults: JobDefaults
+    scheduler_names: frozenset[str]
+    """Whose pods can get a reservation; empty: everybody's."""
+    without_claims: bool
+    """Whether reservations leave out the volumes of claims (feature gate DisablePVCReservation)."""
     evict_qps: float
     evict_burst: int
     back_off_base: timedelta
@@ -143,3 +182,9 @@ class Policy(msgspec.Struct, frozen=True):
     lifecycle: bool
     default_toleration: timedelta
     node_evictions: NodeEvictionRates = NodeEvictionRates()
+    profiles: tuple[ProfilePlan, ...] = ()
+    """Those with plugins other than LowNodeLoad."""
+    node_fit: bool = False
+    """Whether plugins move only pods that another node takes."""
+    fit_selector: LabelSelector | None = None
+    """Which nodes count for that."""

@@ -1,7 +1,7 @@
 """Resolves the configuration document to the policy: fills in defaults and validates everything once at start.
 
 In: the document. Out: a Policy, or a PolicyError that names the field. Checked here: expiration > 0; evictQPS and evictBurst
-> 0; include xor exclude; one profile; known plugins; rates and thresholds of lost nodes.
+> 0; include xor exclude; rates and thresholds of lost nodes; profiles and their plugins in `profiles`.
 
 Source: koord-descheduler defaults, conversion and validation of v1alpha2.
 """
@@ -10,28 +10,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TypeVar
 
 import msgspec
 
+from cotenant.events.migrations import EVICT_POLICIES
 from cotenant_descheduler_arbiter.config.checks import (
+    WITHOUT_CLAIMS,
     PolicyError,
     check,
     check_scaled,
     checked_selector,
     duration,
+    eviction_gates,
     evictions_per_second,
+    feature_gates,
     namespace_rule,
     node_eviction_rates,
 )
 from cotenant_descheduler_arbiter.config.configuration import (
-    Args,
     DeschedulerConfiguration,
     LowNodeLoadArgs,
     MigrationControllerArgs,
     ObjectLimiter,
-    Profile,
 )
+from cotenant_descheduler_arbiter.config.delete_options import grace_period
 from cotenant_descheduler_arbiter.config.load_pools import low_node_load
 from cotenant_descheduler_arbiter.config.policy import (
     LOW_NODE_LOAD,
@@ -40,42 +42,24 @@ from cotenant_descheduler_arbiter.config.policy import (
     Budgets,
     CycleLimits,
     EvictableRules,
+    JobDefaults,
     Policy,
     RateLimit,
 )
+from cotenant_descheduler_arbiter.config.profiles import args_once, plans
+from cotenant_descheduler_arbiter.config.selector_text import parse_selector
 
 _EXAMPLE = LowNodeLoadArgs(
     low_thresholds={"cpu": 45.0, "memory": 55.0}, high_thresholds={"cpu": 75.0, "memory": 80.0}
 )
 _LIMITER_KINDS = ("workload", "namespace")
-A = TypeVar("A", bound=Args)
 
 
-def _args(profile: Profile, name: str, cls: type[A]) -> A | None:
-    given = [config for config in profile.plugin_config if config.name == name]
-    check(len(given) <= 1, f"pluginConfig[{name}]", "is given more than once")
-    if not given:
-        return None
+def _grace_period(options: msgspec.Raw) -> int | None:
     try:
-        return msgspec.json.decode(given[0].args, type=cls)
-    except msgspec.DecodeError as error:
-        raise PolicyError(f"pluginConfig[{name}].args: {error}") from error
-
-
-def _balances(profile: Profile) -> bool:
-    for point, known in (
-        ("deschedule", frozenset[str]()),
-        ("balance", frozenset({LOW_NODE_LOAD})),
-        ("evict", frozenset({MIGRATION_CONTROLLER})),
-        ("filter", frozenset({MIGRATION_CONTROLLER})),
-    ):
-        for plugin in getattr(profile.plugins, point).enabled:
-            check(
-                plugin.name in known,
-                f"plugins.{point}.enabled",
-                f"{plugin.name} is no plugin of this extension point; known: {', '.join(sorted(known)) or 'none'}",
-            )
-    return bool(profile.plugins.balance.enabled)
+        return grace_period(options)
+    except ValueError as error:
+        raise PolicyError(f"MigrationController.defaultDeleteOptions: {error}") from error
 
 
 def _limiters(given: Mapping[str, ObjectLimiter] | None) -> dict[str, RateLimit]:
@@ -93,14 +77,14 @@ def _limiters(given: Mapping[str, ObjectLimiter] | None) -> dict[str, RateLimit]
 
 def resolve(document: DeschedulerConfiguration) -> Policy:
     """Return the policy. Raises PolicyError."""
-    check(len(document.profiles) <= 1, "profiles", "one profile can be run")
     interval = duration("deschedulingInterval", document.descheduling_interval)
     check(interval > timedelta(0), "deschedulingInterval", "must be above 0")
-    profile = document.profiles[0] if document.profiles else Profile()
-    balances = _balances(profile) if document.profiles else True
-    load = _args(profile, LOW_NODE_LOAD, LowNodeLoadArgs) or (LowNodeLoadArgs() if document.profiles else _EXAMPLE)
-    jobs = _args(profile, MIGRATION_CONTROLLER, MigrationControllerArgs) or MigrationControllerArgs()
-    gates = frozenset(jobs.skip_eviction_gates)
+    profiles = plans(document)
+    loading = next((plan for plan in profiles if plan.low_node_load), None)
+    balances = loading is not None or not profiles
+    load = args_once(document, LOW_NODE_LOAD, LowNodeLoadArgs) or (LowNodeLoadArgs() if profiles else _EXAMPLE)
+    jobs = args_once(document, MIGRATION_CONTROLLER, MigrationControllerArgs) or MigrationControllerArgs()
+    gates = eviction_gates(jobs.skip_eviction_gates)
     threshold = jobs.priority_threshold
     expiration = load.node_metric_expiration_seconds
     check(expiration > 0, "LowNodeLoad.nodeMetricExpirationSeconds", f"{expiration} is not above 0")
@@ -109,9 +93,9 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
         jobs.default_job_mode in MODES, "MigrationController.defaultJobMode", f"is none of {', '.join(MODES)}"
     )
     check(
-        jobs.eviction_policy == "Eviction",
+        jobs.eviction_policy in EVICT_POLICIES,
         "MigrationController.evictionPolicy",
-        f"{jobs.eviction_policy!r} is not supported; Eviction is",
+        f"{jobs.eviction_policy!r} is none of {', '.join(EVICT_POLICIES)}",
     )
     for name, value in (
         ("maxMigratingPerWorkload", jobs.max_migrating_per_workload),
@@ -123,11 +107,15 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
     check(ttl >= timedelta(0), "MigrationController.defaultJobTTL", "is below 0")
     for index, each in enumerate(load.pod_selectors):
         checked_selector(f"LowNodeLoad.podSelectors[{index}].selector", each.selector)
-    selector = profile.node_selector if profile.node_selector is not None else document.node_selector
+    everywhere = checked_selector("nodeSelector", document.node_selector)
+    try:
+        fit_selector = parse_selector(jobs.node_selector)
+    except ValueError as error:
+        raise PolicyError(f"MigrationController.nodeSelector: {error}") from error
     return Policy(
         interval=interval,
         dry_run=document.dry_run or jobs.dry_run,
-        node_selector=checked_selector("nodeSelector", selector),
+        node_selector=loading.node_selector if loading is not None else everywhere,
         cycle_limits=CycleLimits(
             document.max_no_of_pods_to_evict_per_node,
             document.max_no_of_pods_to_evict_per_namespace,
@@ -160,8 +148,14 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
             skip_gates=gates,
         ),
         limiters=_limiters(jobs.object_limiters),
-        default_mode=jobs.default_job_mode,
-        default_ttl=ttl,
+        job_defaults=JobDefaults(
+            mode=jobs.default_job_mode,
+            ttl=ttl,
+            evict_policy=jobs.eviction_policy,
+            grace_period_seconds=_grace_period(jobs.default_delete_options),
+        ),
+        without_claims=feature_gates(document.feature_gates).get(WITHOUT_CLAIMS, False),
+        scheduler_names=frozenset(jobs.scheduler_names),
         evict_qps=evictions_per_second(jobs.evict_qps),
         evict_burst=jobs.evict_burst,
         back_off_base=duration("workloadBackOff.base", document.workload_back_off.base),
@@ -169,4 +163,7 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
         lifecycle=document.node_lifecycle.enabled,
         default_toleration=timedelta(seconds=document.node_lifecycle.default_toleration_seconds),
         node_evictions=node_eviction_rates(document.node_lifecycle),
+        profiles=tuple(plan for plan in profiles if plan.runs_plugins),
+        node_fit=jobs.node_fit and "NodeFit" not in gates,
+        fit_selector=checked_selector("MigrationController.nodeSelector", fit_selector),
     )

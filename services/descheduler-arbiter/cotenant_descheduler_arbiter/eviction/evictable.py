@@ -17,6 +17,7 @@ import msgspec
 
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.selectors import selects
+from cotenant_descheduler_arbiter.config.configuration import NamespaceRule
 from cotenant_descheduler_arbiter.config.policy import EvictableRules
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 
@@ -90,6 +91,15 @@ def is_static(pod: Pod) -> bool:
     """Whether the pod comes from its node and not through the API: a mirror pod, or one with another source."""
     annotations = pod.metadata.annotations
     return ANNOTATION_MIRROR in annotations or annotations.get(ANNOTATION_SOURCE, "api") != "api"
+
+
+def namespace_refusal(rule: NamespaceRule, namespace: str) -> str | None:
+    """Return why pods of the namespace stay."""
+    if rule.include and namespace not in rule.include:
+        return f"namespace {namespace} is not among those that may be evicted from"
+    if namespace in rule.exclude:
+        return f"namespace {namespace} is excluded from eviction"
+    return None
 
 
 def _ownership(facts: PodFacts, rules: EvictableRules) -> str | None:

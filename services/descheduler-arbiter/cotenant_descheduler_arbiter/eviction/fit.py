@@ -2,7 +2,7 @@
 
 In: pod, node, the requests of the node's pods. Out: None, or the first reason why not. Conditions: the node is schedulable;
 nodeSelector and required node affinity match; taints with effect NoSchedule or NoExecute are tolerated; every requested
-resource fits into allocatable minus present requests; a pod slot is free.
+resource fits into allocatable minus present requests; a pod slot is free. On the pod's own node only the first three count.
 
 Unlike koord-descheduler's LowNodeLoad the slot is checked: a pod without a free slot would stay pending.
 
@@ -43,6 +43,8 @@ def misfit(facts: PodFacts, node: NodeFacts) -> str | None:
     taint = untolerated(node.taints, facts.pod.spec.tolerations)
     if taint is not None:
         return f"taint {taint.key}:{taint.effect} is not tolerated"
+    if facts.node == node.name:
+        return None
     for name, wanted in sorted(facts.amounts):
         free = node.allocatable.get(name, 0) - node.requested.get(name, 0)
         if wanted > 0 and wanted > free:

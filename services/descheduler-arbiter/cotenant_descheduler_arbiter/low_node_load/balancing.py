@@ -12,52 +12,34 @@ Only nodes that are ready, selected and have a fresh metric take part, and at le
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
+
+import msgspec
 
 from cotenant.domain.selectors import selects
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import KeptPod, Migration, NodeLoadJudged
+from cotenant.events.migrations import KeptPod, NodeLoadJudged
 from cotenant.events.placements import Figure
 from cotenant.model.names import PODS
 from cotenant.model.subjects import descheduling_subject, migration_subject
 from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, LowNodeLoad, Policy
-from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, workload_key
-from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
+from cotenant_descheduler_arbiter.eviction.evictable import namespace_refusal
 from cotenant_descheduler_arbiter.low_node_load.balance import Move, StayingPod
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
 from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, run_cycle, streaks_of
 from cotenant_descheduler_arbiter.low_node_load.scoring import percent_floor
 from cotenant_descheduler_arbiter.low_node_load.under_way import under_way
-from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
-from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, namespace_refusal
-from cotenant_descheduler_arbiter.migration.reconcile import job_name
+from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
+from cotenant_descheduler_arbiter.migration.movable import Movable
+from cotenant_descheduler_arbiter.migration.new_jobs import JobContext, job_name, new_job
+from cotenant_descheduler_arbiter.migration.slots import slot_of
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import end
 from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, add_amounts, amounts, fresh, measure, system_amounts
-from cotenant_descheduler_arbiter.state.node_views import is_ready, node_facts, node_labels, node_names
+from cotenant_descheduler_arbiter.state.node_views import cycle_nodes, node_facts
 
 MAX_KEPT = 10
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def slot_of(at: datetime, interval: timedelta) -> int:
-    """Return the number of the cycle at a time."""
-    return (at - _EPOCH) // interval
-
-
-def start_of_slot(slot: int, interval: timedelta) -> datetime:
-    """Return when a cycle begins."""
-    return _EPOCH + slot * interval
-
-
-def candidates(fold: ClusterFold, policy: Policy) -> list[str]:
-    """Return the nodes that take part in cycles: ready and selected."""
-    return [
-        node
-        for node in node_names(fold)
-        if is_ready(fold, node) and selects(policy.node_selector, node_labels(fold, node), absent=True)
-    ]
 
 
 def judged_in_slot(fold: ClusterFold, policy: Policy, now: datetime) -> frozenset[str]:
@@ -83,16 +65,12 @@ class Balancing:
     def __init__(self, fold: ClusterFold, policy: Policy, filters: JobFilters, now: datetime) -> None:
         self.fold = fold
         self.policy = policy
-        self.filters = filters
         self.now = now
-        self.slot = slot_of(now, policy.interval)
-        self.index = filters.index(arbitrating=False)
-        self.counts = CycleCounts(policy.cycle_limits, self._evicted_in_slot())
-        self.moves = latest_moves(known.value for known in fold.jobs.values())
+        self.movable = Movable(fold, policy, filters, now)
 
     def decide(self, args: LowNodeLoad) -> Iterator[Event]:
         """Yield the events, by node."""
-        names = candidates(self.fold, self.policy)
+        names = cycle_nodes(self.fold, self.policy.node_selector)
         if len(names) <= 1:
             return
         pods = {name: self.fold.pods.on(name) for name in names}
@@ -123,45 +101,22 @@ class Balancing:
         )
         yield from self._events(result)
 
-    def _evicted_in_slot(self) -> list[tuple[str, str]]:
-        return [
-            (known.value.node, known.value.namespace)
-            for _, known in sorted(self.fold.jobs.items())
-            if known.value.trigger == LOW_NODE_LOAD
-            and known.value.created_at is not None
-            and slot_of(known.value.created_at, self.policy.interval) == self.slot
-        ]
-
     # -- callbacks of the balance --------------------------------------------------------------------------------
 
     def _why_not_movable(self, pod: PodFacts) -> str | None:
-        active = self.filters.active_job(pod)
-        if active is not None:
-            return f"job {active.name} moves it already"
-        if self.filters.evicted(pod):
-            return "it was evicted already"
         reason = namespace_refusal(self.policy.balance_namespaces, pod.namespace)
         if reason is not None:
             return reason
         selectors = self.policy.balance_selectors
         if selectors and not any(selects(selector, pod.pod.metadata.labels, absent=False) for selector in selectors):
             return "no pod selector selects it"
-        reason = self.filters.why_forbidden(pod) or self.filters.why_limited(pod, self.now)
-        if reason is not None:
-            return reason
-        last = self.moves.get(workload_key(pod.workload, pod.namespace, pod.name))
-        if last is not None and last.workload_retry_at is not None and self.now < last.workload_retry_at:
-            until = last.workload_retry_at.isoformat(timespec="seconds")
-            return f"its workload was moved {last.workload_moves} times in a row, the next move may follow at {until}"
-        return None
+        return self.movable.why_not(pod)
 
     def _why_not_now(self, pod: PodFacts) -> str | None:
-        reason = self.counts.refusal(pod.node, pod.namespace)
+        reason = self.movable.why_not_now(pod)
         if reason is None:
-            reason = self.filters.why_exhausted(pod, self.index)
-        if reason is None:
-            self.counts.count(pod.node, pod.namespace)
-            self.index.add(JobFacts(name="", namespace=pod.namespace, pod=pod.name, uid=pod.uid))
+            self.movable.counts.count(pod.node, pod.namespace)
+            self.movable.count(pod)
         return reason
 
     # -- events --------------------------------------------------------------------------------------------------
@@ -213,28 +168,15 @@ class Balancing:
         )
 
     def _job_name(self, move: Move) -> str:
-        return job_name(move.facts, f"{move.facts.uid}/{move.facts.key}/{self.slot}")
+        return job_name(move.facts, f"{move.facts.uid}/{move.facts.key}/{self.movable.slot}")
 
     def _job(self, name: str, move: Move) -> Event:
         pod = move.facts
         source, target = self.fold.metrics[move.source], self.fold.metrics[move.target]
         known = self.fold.pods.objects.get(pod.key)
-        job = Migration(
-            job=name,
-            namespace=pod.namespace,
-            pod=pod.name,
-            uid=pod.uid,
-            node=move.source,
-            mode=self.policy.default_mode,
-            ttl_seconds=int(self.policy.default_ttl.total_seconds()),
-            trigger=LOW_NODE_LOAD,
-            evict_reason=move.reason,
-            workload=pod.workload,
-            target=move.target,
-            pod_usage=move.pod_usage,
-            figures=_move_figures(move),
-            created_at=self.now,
-            updated_at=self.now,
+        job = new_job(name, pod, LOW_NODE_LOAD, move.reason, self.policy.job_defaults, JobContext(), self.now)
+        job = msgspec.structs.replace(
+            job, node=move.source, target=move.target, pod_usage=move.pod_usage, figures=_move_figures(move)
         )
         causes = (source.ref, target.ref, *((known.ref,) if known is not None else ()))
         return Event(subject=migration_subject(name), data=job, causes=causes)

@@ -13,15 +13,15 @@ import msgspec
 from cotenant.api.objects.policies import PodMigrationJob
 from cotenant.events.migrations import Migration
 from cotenant.model.durations import DurationError, parse_duration
+from cotenant.model.names import ANNOTATION_EVICT_REASON, ANNOTATION_EVICT_TRIGGER
+from cotenant_descheduler_arbiter.config.delete_options import grace_period
 from cotenant_descheduler_arbiter.config.policy import MODES, Policy
 from cotenant_descheduler_arbiter.eviction.order import creation_seconds
+from cotenant_descheduler_arbiter.migration.conditions import fail
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
-from cotenant_descheduler_arbiter.migration.reconcile import fail
 
 LONGEST_TTL = timedelta(days=3650)
 USER = "User"
-ANNOTATION_REASON = "koordinator.sh/evict-reason"
-ANNOTATION_TRIGGER = "koordinator.sh/evict-trigger"
 
 
 def job_of_object(name: str, declared: PodMigrationJob, filters: JobFilters, policy: Policy, now: datetime) -> Migration:
@@ -37,19 +37,27 @@ def job_of_object(name: str, declared: PodMigrationJob, filters: JobFilters, pol
         node=pod.node if pod is not None else "",
         workload=pod.workload if pod is not None else "",
         object_uid=declared.metadata.uid,
-        mode=declared.spec.mode or policy.default_mode,
+        mode=declared.spec.mode or policy.job_defaults.mode,
         paused=declared.spec.paused,
-        trigger=annotations.get(ANNOTATION_TRIGGER, USER),
-        evict_reason=annotations.get(ANNOTATION_REASON, ""),
+        reservation=declared.spec.reservation_options.reservation_ref.name,
+        reservation_given=bool(declared.spec.reservation_options.reservation_ref.name),
+        trigger=annotations.get(ANNOTATION_EVICT_TRIGGER, USER),
+        evict_reason=annotations.get(ANNOTATION_EVICT_REASON, ""),
+        grace_period_seconds=policy.job_defaults.grace_period_seconds,
         created_at=datetime.fromtimestamp(created, now.tzinfo) if created else now,
         updated_at=now,
     )
     if job.mode not in MODES:
         return fail(job, "InvalidMode", f"spec.mode {job.mode!r} is none of {', '.join(MODES)}", now)
     try:
-        ttl = parse_duration(declared.spec.ttl) if declared.spec.ttl else policy.default_ttl
+        ttl = parse_duration(declared.spec.ttl) if declared.spec.ttl else policy.job_defaults.ttl
     except DurationError as error:
         return fail(job, "InvalidTTL", f"spec.ttl: {error}", now)
     if ttl < timedelta(0):
         return fail(job, "InvalidTTL", f"spec.ttl: {declared.spec.ttl} is below 0", now)
-    return msgspec.structs.replace(job, ttl_seconds=int(min(ttl, LONGEST_TTL).total_seconds()))
+    job = msgspec.structs.replace(job, ttl_seconds=int(min(ttl, LONGEST_TTL).total_seconds()))
+    try:
+        seconds = grace_period(declared.spec.delete_options)
+    except ValueError as error:
+        return fail(job, "InvalidDeleteOptions", f"spec.deleteOptions: {error}", now)
+    return job if seconds is None else msgspec.structs.replace(job, grace_period_seconds=seconds)

@@ -1,27 +1,43 @@
 """Ordered evictions: outstanding requests to the gateway, and its answers.
 
-In: the state, the policy, the time. Out: one request per running job with an ordered and unanswered eviction.
+In: the state, the policy, the time. Out: one request per running job with an ordered and unanswered eviction; it says how the
+pod is ended (Eviction, Delete, SoftEviction).
+
+Source of the policies: koord-descheduler's evictors.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
 from cotenant.engine.core import Request
-from cotenant.events.migrations import EvictionRequest, Migration, evict_subject
-from cotenant_descheduler_arbiter.config.policy import Policy
-from cotenant_descheduler_arbiter.migration.reconcile import Answer
+from cotenant.events.migrations import EVICT_POLICIES, EVICTION_POLICY, EvictionRequest, Migration, evict_subject
+from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, Policy
+from cotenant_descheduler_arbiter.migration.job_view import Answer
+from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
+LABEL_EVICT_POLICY = "koordinator.sh/evict-policy"
+"""On a pod, or on its job: how the pod is ended."""
 ASK = evict_subject("descheduler-arbiter")
+
+
+def evict_policy(pod: PodFacts, job_labels: Mapping[str, str], default: str) -> str:
+    """Return how a pod is ended: as its own label says, else its job's, else the default; an unknown name counts as none."""
+    for labels in (pod.pod.metadata.labels, job_labels):
+        named = labels.get(LABEL_EVICT_POLICY, "")
+        if named:
+            return named if named in EVICT_POLICIES else default
+    return default
 
 
 def answer_to(fold: ClusterFold, job: Migration) -> Answer | None:
     """Return the gateway's answer to this job, or to another eviction of the pod."""
     known = fold.outcomes.get(f"{job.namespace}/{job.pod}")
-    if known is None or known.value.uid != job.uid or not (known.value.allowed or known.value.job == job.job):
+    if known is None or known.value.uid != job.uid or not (known.value.ends_pod or known.value.job == job.job):
         return None
     return Answer(known.ref, known.value.allowed, known.value.message or known.value.reason)
 
@@ -48,6 +64,9 @@ def outstanding_evictions(fold: ClusterFold, policy: Policy, now: datetime) -> l
             trigger=job.trigger,
             reason=job.evict_reason or job.trigger,
             ignore_budgets=job.ignore_budgets,
+            grace_period_seconds=job.grace_period_seconds,
+            policy=job.evict_policy or EVICTION_POLICY,
+            reservation=job.reservation if job.mode == RESERVATION_FIRST else "",
         )
         requests.append(
             Request(

@@ -15,10 +15,9 @@ from functools import cached_property
 import msgspec
 
 from cotenant.events.migrations import Migration
-from cotenant_descheduler_arbiter.config.configuration import NamespaceRule
-from cotenant_descheduler_arbiter.config.policy import EvictableRules, Policy
+from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, EvictableRules, Policy
 from cotenant_descheduler_arbiter.config.scaling import scaled
-from cotenant_descheduler_arbiter.eviction.evictable import below_max_cost, forced, why_not_evictable
+from cotenant_descheduler_arbiter.eviction.evictable import below_max_cost, forced, namespace_refusal, why_not_evictable
 from cotenant_descheduler_arbiter.eviction.object_limiter import limited
 from cotenant_descheduler_arbiter.migration import budgets
 from cotenant_descheduler_arbiter.migration.job_facts import JobFacts, job_moving
@@ -39,15 +38,6 @@ def job_facts(job: Migration) -> JobFacts:
         phase=job.phase,
         passed=job.passed_arbitration,
     )
-
-
-def namespace_refusal(rule: NamespaceRule, namespace: str) -> str | None:
-    """Return why pods of the namespace stay."""
-    if rule.include and namespace not in rule.include:
-        return f"namespace {namespace} is not among those that may be evicted from"
-    if namespace in rule.exclude:
-        return f"namespace {namespace} is excluded from eviction"
-    return None
 
 
 class JobFilters:
@@ -94,7 +84,14 @@ class JobFilters:
     def evicted(self, pod: PodFacts) -> bool:
         """Whether the pod's eviction was granted before; it is granted only once."""
         outcome = self.fold.outcomes.get(pod.key)
-        return outcome is not None and outcome.value.allowed and outcome.value.uid == pod.uid
+        return outcome is not None and outcome.value.ends_pod and outcome.value.uid == pod.uid
+
+    def why_not_reservable(self, pod: PodFacts) -> str | None:
+        """Return why the pod cannot get a reservation, where jobs make one first: its scheduler knows none."""
+        names = self.policy.scheduler_names
+        if self.policy.job_defaults.mode != RESERVATION_FIRST or not names or pod.pod.spec.scheduler_name in names:
+            return None
+        return f"its scheduler {pod.pod.spec.scheduler_name} is none of {', '.join(sorted(names))}, which know reservations"
 
     def why_forbidden(self, pod: PodFacts) -> str | None:
         """Return why the pod may never be moved."""

@@ -19,21 +19,24 @@ from datetime import datetime, timedelta
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import Migration
+from cotenant.events.migrations import EVICTION_POLICY, Migration
 from cotenant.model.subjects import migration_subject
 from cotenant.model.times import EPOCH, NEVER
-from cotenant_descheduler_arbiter.config.policy import Policy
+from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, Policy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, needed_until, next_consecutive, pause, workload_key
 from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICT, forced
 from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR, tokens_left
 from cotenant_descheduler_arbiter.eviction.order import sort_pods
 from cotenant_descheduler_arbiter.migration.acceptance import job_of_object
 from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, run_round
-from cotenant_descheduler_arbiter.migration.evictions import answer_to
+from cotenant_descheduler_arbiter.migration.conditions import fail
+from cotenant_descheduler_arbiter.migration.evictions import answer_to, evict_policy
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, job_facts
 from cotenant_descheduler_arbiter.migration.job_order import arbitration_order
+from cotenant_descheduler_arbiter.migration.job_view import Answer, JobView
+from cotenant_descheduler_arbiter.migration.places import has_to_release
 from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
-from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, JobView, fail, reconcile, timed_out
+from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, reconcile, timed_out
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known, end
@@ -82,6 +85,7 @@ class JobDecisions:
             if job.finished or (_waits(job) and not timed_out(job, self.now) and not self._blocked(job)):
                 continue
             yield from self._step(known, job, ordered)
+        yield from self._abandon()
         yield from self._remove_old()
 
     # -- users' jobs ---------------------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ class JobDecisions:
     def _blocked(self, job: Migration) -> bool:
         """Whether a waiting job would fail regardless of arbitration."""
         pod = self.filters.pod(f"{job.namespace}/{job.pod}")
-        return job.mode == "ReservationFirst" or pod is None or bool(job.uid and pod.uid != job.uid)
+        return pod is None or bool(job.uid and pod.uid != job.uid)
 
     def _arbitrate(self, waiting: list[Known[Migration]]) -> Iterator[Event]:
         if self.policy.dry_run:
@@ -151,16 +155,47 @@ class JobDecisions:
     def _step(self, known: Known[Migration], job: Migration, ordered: list[datetime]) -> Iterator[Event]:
         pod = self.filters.pod(f"{job.namespace}/{job.pod}")
         answer = answer_to(self.fold, job)
-        causes = (answer.ref,) if answer is not None else ()
-        changed = reconcile(job, JobView(pod, answer, self._hold(job, pod, ordered)), self.now)
+        view = self._view(job, pod, answer, self._hold(job, pod, ordered))
+        causes = tuple(each.ref for each in (answer, view.reservation) if each is not None)
+        changed = reconcile(job, view, self.now)
         if changed.ordered_at is not None and job.ordered_at is None:
             ordered.append(self.now)
+            changed = self._by_policy(changed, pod)
             self.filters.ordered(changed)
         if changed.evicted_at is not None and job.evicted_at is None:
             changed = self._counted(changed)
         if changed != known.value:
             pod_known = self.fold.pods.objects.get(f"{job.namespace}/{job.pod}")
             yield self._event(known, changed, *causes, *((pod_known.ref,) if pod_known is not None else ()))
+
+    def _view(self, job: Migration, pod: PodFacts | None, answer: Answer | None, hold: str | None) -> JobView:
+        if job.mode != RESERVATION_FIRST:
+            return JobView(pod, answer, hold)
+        declared, bound = self.fold.job_objects.get(job.job), job.bound
+        found = self.fold.reservations.facts(job.reservation) if job.reservation else None
+        if found is not None and not job.reservation_given and found.job != job.job:
+            # Somebody else's of the same name: the gateway refuses to make this job's.
+            found = None
+        if bound is None and found is not None:
+            bound = next((owner for owner in found.owners if owner.uid != job.uid), None)
+        return JobView(
+            pod,
+            answer,
+            hold,
+            reservation=found,
+            bound_pod=self.filters.pod(f"{bound.namespace}/{bound.name}") if bound is not None else None,
+            template_name=declared.value.spec.reservation_options.template.metadata.name if declared is not None else "",
+        )
+
+    def _by_policy(self, job: Migration, pod: PodFacts | None) -> Migration:
+        """Return the job with how its pod is ended. Taints and preemption end it in any case."""
+        if pod is None or job.trigger in (TAINT_EVICTION, PREEMPTION):
+            return job
+        known = self.fold.job_objects.get(job.job)
+        declared = known is not None and known.value.metadata.uid == job.object_uid
+        labels = known.value.metadata.labels if known is not None and declared else job.labels
+        policy = evict_policy(pod, labels, self.policy.job_defaults.evict_policy)
+        return msgspec.structs.replace(job, evict_policy="" if policy == EVICTION_POLICY else policy)
 
     def _hold(self, job: Migration, pod: PodFacts | None, ordered: list[datetime]) -> str | None:
         if self.policy.dry_run:
@@ -200,6 +235,20 @@ class JobDecisions:
             causes=(known.ref, *causes),
         )
 
+    def _abandon(self) -> Iterator[Event]:
+        """Yield the end of jobs whose object is deleted while they hold a place: that is given back before they are removed."""
+        for _, known in sorted(self.fold.jobs.items()):
+            job = known.value
+            if not job.finished and self._orphaned(job) and self._reserves(job):
+                ended = msgspec.structs.replace(
+                    job, phase="Aborted", reason="JobDeleted", message="the job was deleted", finished_at=self.now
+                )
+                yield self._event(known, ended)
+
+    def _reserves(self, job: Migration) -> bool:
+        """Whether the job has asked for a reservation of its own."""
+        return bool(job.reservation) and not job.reservation_given
+
     # -- removing --------------------------------------------------------------------------------------------
 
     def _remove_old(self) -> Iterator[Event]:
@@ -214,8 +263,10 @@ class JobDecisions:
             if not self._orphaned(job):
                 return None
             if not job.finished:
-                return self.now
+                return None if self._reserves(job) else self.now
         elif not job.finished:
+            return None
+        if has_to_release(self.fold, job, orphaned=self._orphaned(job)):
             return None
         times = [EPOCH]
         if job.created_at is not None and not job.object_uid:

@@ -20,8 +20,9 @@ from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration
 from cotenant.events.placements import Victim, Waiting
 from cotenant.model.subjects import migration_subject
+from cotenant_descheduler_arbiter.config.policy import EVICT_DIRECTLY
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
-from cotenant_descheduler_arbiter.migration.reconcile import arbitrated_job
+from cotenant_descheduler_arbiter.migration.new_jobs import arbitrated_job
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known
@@ -68,7 +69,7 @@ def _evict(
         return
     known = fold.jobs[active.name]
     ignoring = known.value.ignore_budgets or victim.violates_budget
-    hurried = msgspec.structs.replace(known.value, passed_arbitration=True, ignore_budgets=ignoring)
+    hurried = msgspec.structs.replace(known.value, passed_arbitration=True, ignore_budgets=ignoring, mode=EVICT_DIRECTLY)
     if ignoring and not known.value.ignore_budgets:
         hurried = msgspec.structs.replace(hurried, retry_at=None)
     if hurried != known.value:

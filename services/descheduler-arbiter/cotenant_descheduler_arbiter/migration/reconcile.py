@@ -1,124 +1,49 @@
 """The state machine of a migration job, one step at a time: pending, running, evicting, done.
 
-In: the job, the facts of its pod, the gateway's answer to its eviction, the time. Out: the job after the step; the same job if
-nothing changed.
+In: the job, the facts of its pod and its reservation, the gateway's answer, the time. Out: the job after the step; the same job
+if nothing changed.
 
     ttl passed                      -> Failed, Timeout              (also while the job waits for arbitration)
     pending: no pod reference       -> Failed, InvalidPodRef
              pod missing            -> Failed, MissingPod
              passed arbitration     -> Running
-    mode ReservationFirst           -> Failed, ReservationUnavailable: there are no reservations yet
-    running: pod gone               -> before its eviction was granted: Failed, MissingPod; after: Succeeded
+    running: mode ReservationFirst  -> first the pod's next place is held (`reservation_first`)
+             pod gone               -> before its eviction was granted: Failed, MissingPod; after: it has been evicted
              limiter, rate          -> not yet
              else                   -> the eviction is ordered, once
     answer: granted                 -> condition Eviction False, reason Evicting; then wait until the pod is gone
             refused                 -> asked again after 3, 6, 12, ... at most 60 s, until the ttl passes
+    evicted                         -> Succeeded; in mode ReservationFirst once the place is taken by a ready pod
     eviction by taint               -> Succeeded when granted: of a lost node no executor is left to report the pod's end
 
 A pod is gone when its name is unused or belongs to another uid. A `paused` job takes no step.
 
-Source: koord-descheduler migration controller, evict-directly mode; here the eviction request and its answer are
-asynchronous.
+Source: koord-descheduler migration controller; here requests and their answers are asynchronous.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from hashlib import blake2b
 
 import msgspec
 
 from cotenant.events.migrations import JobCondition, Migration
-from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST
+from cotenant_descheduler_arbiter.migration.conditions import condition_of, fail, succeed, with_condition
+from cotenant_descheduler_arbiter.migration.job_view import Answer, JobView, back_off
+from cotenant_descheduler_arbiter.migration.reservation_first import (
+    follow_pending_pod,
+    follow_successor,
+    hold_place,
+    ready_to_evict,
+)
 
 EVICTION = "Eviction"
 EVICTING = "Evicting"
 EVICT_COMPLETE = "EvictComplete"
 EVICTION_REFUSED = "EvictionRefused"
-COMPLETE = "Complete"
 TAINT_EVICTION = "TaintEviction"
 """Trigger of the jobs of pods that a NoExecute taint evicts: their node is lost, or a user has tainted it."""
-REQUEUE = timedelta(seconds=3)
-_MAX_RETRY = timedelta(seconds=60)
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """The gateway's answer to an eviction request."""
-
-    ref: str
-    allowed: bool
-    reason: str = ""
-
-
-class JobView(msgspec.Struct, frozen=True):
-    """A job's inputs. `pod`: the pod that has the name now; `hold`: why no eviction may be ordered at the moment."""
-
-    pod: PodFacts | None
-    answer: Answer | None = None
-    hold: str | None = None
-
-
-def job_name(pod: PodFacts, cause: str) -> str:
-    """Return the name of a job created by this service, deterministic for one pod and one cause."""
-    return f"{pod.name[:52]}-{blake2b(cause.encode(), digest_size=5).hexdigest()}"
-
-
-def arbitrated_job(
-    pod: PodFacts, trigger: str, cause: str, reason: str, now: datetime, *, ignore_budgets: bool
-) -> Migration:
-    """Return the job of a pod that moves without arbitration. `cause`: identifies the job."""
-    return Migration(
-        job=job_name(pod, f"{trigger}/{pod.uid}/{cause}"),
-        namespace=pod.namespace,
-        pod=pod.name,
-        uid=pod.uid,
-        node=pod.node,
-        trigger=trigger,
-        evict_reason=reason,
-        ignore_budgets=ignore_budgets,
-        passed_arbitration=True,
-        workload=pod.workload,
-        created_at=now,
-        updated_at=now,
-    )
-
-
-def condition_of(job: Migration, kind: str) -> JobCondition | None:
-    """Return the job's condition of a type."""
-    return next((each for each in job.conditions if each.type == kind), None)
-
-
-def with_condition(job: Migration, condition: JobCondition, now: datetime) -> Migration:
-    """Return the job with the condition replaced or appended; its transition time changes only with its status."""
-    known = condition_of(job, condition.type)
-    if known is not None and (known.status, known.reason, known.message) == (
-        condition.status,
-        condition.reason,
-        condition.message,
-    ):
-        return job
-    since = known.last_transition_time if known is not None and known.status == condition.status else now
-    stored = msgspec.structs.replace(condition, last_transition_time=since)
-    others = tuple(stored if each.type == condition.type else each for each in job.conditions)
-    return msgspec.structs.replace(
-        job,
-        conditions=others if known is not None else (*job.conditions, stored),
-        status=condition.type,
-        reason=condition.reason,
-        message=condition.message,
-    )
-
-
-def fail(job: Migration, reason: str, message: str, now: datetime) -> Migration:
-    """Return the failed job."""
-    return msgspec.structs.replace(job, phase="Failed", reason=reason, message=message, finished_at=now)
-
-
-def succeed(job: Migration, message: str, now: datetime) -> Migration:
-    """Return the succeeded job."""
-    return msgspec.structs.replace(
-        job, phase="Succeeded", status=COMPLETE, reason="", message=message, finished_at=now
-    )
 
 
 def timed_out(job: Migration, now: datetime) -> bool:
@@ -130,6 +55,11 @@ def timed_out(job: Migration, now: datetime) -> bool:
     )
 
 
+def pod_is_gone(job: Migration, view: JobView) -> bool:
+    """Whether the job's pod does not exist any more."""
+    return view.pod is None or bool(job.uid and view.pod.uid != job.uid)
+
+
 def reconcile(job: Migration, view: JobView, now: datetime) -> Migration:
     """Return the job after one step."""
     if job.finished or job.paused:
@@ -138,21 +68,16 @@ def reconcile(job: Migration, view: JobView, now: datetime) -> Migration:
         return fail(job, "Timeout", "Abort job caused by timeout", now)
     if job.phase != "Running":
         return _start(job, view, now)
+    if job.mode == RESERVATION_FIRST:
+        return _with_place(job, view, now)
     return _evict(job, view, now)
 
 
 def _start(job: Migration, view: JobView, now: datetime) -> Migration:
     if not job.namespace or not job.pod:
         return fail(job, "InvalidPodRef", "Abort job caused by invalid PodRef", now)
-    if view.pod is None or (job.uid and view.pod.uid != job.uid):
+    if view.pod is None or pod_is_gone(job, view):
         return fail(job, "MissingPod", f'Abort job caused by missing Pod "{job.namespace}/{job.pod}"', now)
-    if job.mode == "ReservationFirst":
-        return fail(
-            job,
-            "ReservationUnavailable",
-            "mode ReservationFirst needs reservations, which are not available; use EvictDirectly",
-            now,
-        )
     if not job.passed_arbitration:
         return job
     return msgspec.structs.replace(
@@ -166,21 +91,44 @@ def _start(job: Migration, view: JobView, now: datetime) -> Migration:
     )
 
 
+def _with_place(job: Migration, view: JobView, now: datetime) -> Migration:
+    evicting = condition_of(job, EVICTION)
+    if evicting is not None and evicting.status == "True":
+        return follow_successor(job, view, now)
+    if evicting is None and not _granted(job, view):
+        if pod_is_gone(job, view):
+            return _missing_pod(job, now)
+        held = hold_place(job, view, now)
+        if held != job:
+            return held
+        assert view.pod is not None
+        if view.reservation is not None and view.reservation.of_pod:
+            return follow_pending_pod(job, view.pod, view.reservation, now)
+        if not ready_to_evict(job, view.reservation):
+            return job
+    return _evict(job, view, now)
+
+
+def _granted(job: Migration, view: JobView) -> bool:
+    return view.answer is not None and view.answer.allowed and job.evict_ordered
+
+
+def _missing_pod(job: Migration, now: datetime) -> Migration:
+    return fail(job, "MissingPod", f'Abort job caused by missing Pod "{job.namespace}/{job.pod}"', now)
+
+
 def _evict(job: Migration, view: JobView, now: datetime) -> Migration:
     condition = condition_of(job, EVICTION)
-    name = f"{job.namespace}/{job.pod}"
-    done = f'Pod "{name}" has been evicted'
     if condition is not None and condition.status == "True":
-        return succeed(job, done, now)
-    if view.pod is None or (job.uid and view.pod.uid != job.uid):
-        granted = view.answer is not None and view.answer.allowed and job.evict_ordered
-        if condition is None and not granted:
-            return fail(job, "MissingPod", f'Abort job caused by missing Pod "{name}"', now)
+        return succeed(job, _evicted(job), now)
+    if pod_is_gone(job, view):
+        if condition is None and not _granted(job, view):
+            return _missing_pod(job, now)
         complete = JobCondition(type=EVICTION, status="True", reason=EVICT_COMPLETE)
         ended = with_condition(job, complete, now)
         if ended.evicted_at is None:
             ended = msgspec.structs.replace(ended, evicted_at=now)
-        return succeed(ended, done, now)
+        return ended if job.mode == RESERVATION_FIRST else succeed(ended, _evicted(job), now)
     if condition is not None and condition.reason == EVICTING:
         return job
     if not job.evict_ordered:
@@ -192,16 +140,14 @@ def _evict(job: Migration, view: JobView, now: datetime) -> Migration:
     return _answered(job, view.answer, now)
 
 
+def _evicted(job: Migration) -> str:
+    return f'Pod "{job.namespace}/{job.pod}" has been evicted'
+
+
 def _answered(job: Migration, answer: Answer, now: datetime) -> Migration:
     if not answer.allowed:
-        return msgspec.structs.replace(
-            job,
-            answer=answer.ref,
-            attempts=job.attempts + 1,
-            retry_at=now + min(REQUEUE * 2 ** min(job.attempts, 10), _MAX_RETRY),
-            reason=EVICTION_REFUSED,
-            message=answer.reason,
-        )
+        refused = msgspec.structs.replace(job, reason=EVICTION_REFUSED, message=answer.reason)
+        return back_off(refused, answer, now)
     name = f"{job.namespace}/{job.pod}"
     why = job.evict_reason or job.trigger or "NotSet"
     evicting = JobCondition(

@@ -32,8 +32,9 @@ from cotenant.model.subjects import migration_subject
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.migration.evictions import answer_to
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
+from cotenant_descheduler_arbiter.migration.new_jobs import arbitrated_job
 from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
-from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, arbitrated_job
+from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION
 from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import Due, Evictions, taints_in_force
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold

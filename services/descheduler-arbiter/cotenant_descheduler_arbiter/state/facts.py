@@ -22,8 +22,17 @@ def controller_of(owners: Sequence[OwnerReference]) -> OwnerReference | None:
     return None
 
 
+class ContainerFacts(msgspec.Struct, frozen=True):
+    """A container of a pod. `waiting`: it has not started, or waits to be restarted; `reason`: why it waits or has ended."""
+
+    init: bool = False
+    restarts: int = 0
+    waiting: bool = False
+    reason: str = ""
+
+
 class PodFacts(msgspec.Struct, frozen=True):
-    """A pod and its node. `phase`: Pending, Running, Succeeded or Failed; empty means not ended.
+    """A pod and its node. `phase`: Pending, Running, Succeeded or Failed; empty means not ended. `reason`: why it is in it.
 
     `prod`: its priority class (with defaults) is koord-prod.
     """
@@ -35,6 +44,8 @@ class PodFacts(msgspec.Struct, frozen=True):
     amounts: tuple[tuple[str, int], ...] = ()
     """Effective requests, as (resource, amount)."""
     prod: bool = False
+    reason: str = ""
+    containers: tuple[ContainerFacts, ...] = ()
 
     @property
     def requests(self) -> dict[str, int]:

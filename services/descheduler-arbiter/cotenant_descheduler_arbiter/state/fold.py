@@ -12,6 +12,7 @@ import msgspec
 from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.objects.policies import PodMigrationJob, PriorityClassObject
 from cotenant.engine.last_sequences import LastSequences
+from cotenant.events.descheduling import DeschedulingCycle
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
 from cotenant.events.node.conditions import NodeCondition
@@ -24,6 +25,7 @@ from cotenant.model.names import CPU, MEMORY
 from cotenant.model.subjects import tokens
 from cotenant_descheduler_arbiter.state.known import Known, keep
 from cotenant_descheduler_arbiter.state.pods import Pods
+from cotenant_descheduler_arbiter.state.reservations import Reservations
 
 FILTERS = (
     "objects.core.nodes.>",
@@ -35,6 +37,9 @@ FILTERS = (
     "node.*.resources",
     "node.*.condition",
     "node.*.placement.>",
+    "objects.scheduling%2Ekoordinator%2Esh.reservations.>",
+    "node.*.reservation.*",
+    "reservations.*",
     "node.*.run.>",
     "waiting.>",
     "evictions.>",
@@ -57,6 +62,8 @@ class ClusterFold:
         self.metrics: dict[str, Known[NodeMetricComputed]] = {}
         self.conditions: dict[str, Known[NodeCondition]] = {}
         self.judged: dict[str, Known[NodeLoadJudged]] = {}
+        self.cycles: dict[str, Known[DeschedulingCycle]] = {}
+        """The last cycle of each profile."""
         self.outcomes: dict[str, Known[EvictionOutcome]] = {}
         self.jobs: dict[str, Known[Migration]] = {}
         self.job_objects: dict[str, Known[PodMigrationJob]] = {}
@@ -74,6 +81,9 @@ class ClusterFold:
         """Nodes with an event other than their pods' since the last `take_changed_nodes`."""
         self.job_version = 0
         """Increases with every event of jobs, users' jobs and nominations."""
+        self.reservations = Reservations()
+        self._reserving: set[str] = set()
+        """Names of the reservations of jobs."""
         self._sequences = LastSequences()
 
     def apply(self, event: Event) -> None:
@@ -99,6 +109,9 @@ class ClusterFold:
                 case ("objects", _, "pods", namespace, name):
                     self.pods.object_stored(event, f"{namespace}/{name}")
                     return
+                case ("objects", _, "reservations", _, name) | ("node", _, "reservation", name) | ("reservations", name):
+                    if not self._reservation(event, parts, name):
+                        return
                 case ("metrics", _) | ("node", _, "executor" | "resources" | "condition"):
                     self._node_fact(event, parts)
                 case ("objects", _, "nodes", _, name):
@@ -118,6 +131,8 @@ class ClusterFold:
                     self._migration(event, parts)
                 case ("descheduling", _):
                     self._judgement(event, parts)
+                case ("descheduling", "cycles", _):
+                    keep(self.cycles, parts[2], event.data if isinstance(event.data, DeschedulingCycle) else None, event)
         except (msgspec.DecodeError, ValueError) as error:
             # The gateway refuses such an object; one from another writer must not block all other moves.
             self._refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
@@ -182,12 +197,30 @@ class ClusterFold:
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
+    def _reservation(self, event: Event, parts: tuple[str, ...], name: str) -> bool:
+        """Returns whether a job has it: nothing else depends on reservations."""
+        if parts[0] == "objects":
+            self.reservations.object_stored(event, name)
+        elif parts[0] == "node":
+            self.reservations.share(event, name, parts[1])
+        else:
+            self.reservations.status(event, name)
+        concerns = name in self._reserving
+        self.job_version += concerns
+        return concerns
+
     def _outcome(self, event: Event, parts: tuple[str, ...]) -> None:
         data = event.data if isinstance(event.data, EvictionOutcome) else None
         keep(self.outcomes, f"{parts[1]}/{parts[2]}", data, event)
 
     def _migration(self, event: Event, parts: tuple[str, ...]) -> None:
-        keep(self.jobs, parts[1], event.data if isinstance(event.data, Migration) else None, event)
+        job = event.data if isinstance(event.data, Migration) else None
+        if job is not None and job.reservation:
+            if event.tombstone:
+                self._reserving.discard(job.reservation)
+            else:
+                self._reserving.add(job.reservation)
+        keep(self.jobs, parts[1], job, event)
 
     # -- reading -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,9 @@ A node without a condition is ready. A node with an unreadable object has no pod
 
 from __future__ import annotations
 
+from cotenant.api.objects.metadata import LabelSelector
 from cotenant.domain.node import NodeSources
+from cotenant.domain.selectors import selects
 from cotenant.model.names import PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
@@ -24,6 +26,15 @@ def is_ready(fold: ClusterFold, node: str) -> bool:
     """Whether the node is ready."""
     condition = fold.conditions.get(node)
     return condition is None or condition.value.ready
+
+
+def cycle_nodes(fold: ClusterFold, selector: LabelSelector | None) -> list[str]:
+    """Return the nodes that take part in a cycle, by name: ready and selected."""
+    return [
+        node
+        for node in node_names(fold)
+        if is_ready(fold, node) and selects(selector, node_labels(fold, node), absent=True)
+    ]
 
 
 def node_sources(fold: ClusterFold, node: str) -> NodeSources:

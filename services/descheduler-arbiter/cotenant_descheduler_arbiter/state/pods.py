@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import msgspec
+
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant_descheduler_arbiter.state.facts import PodFacts
+from cotenant_descheduler_arbiter.state.facts import ContainerFacts, PodFacts
 from cotenant_descheduler_arbiter.state.pod_cache import PodCache
 
 _RUN_PHASES = {
@@ -105,10 +107,21 @@ class Pods:
         run = self.runs.get(node, {}).get(key) if node else None
         if run is not None and run.uid != uid:
             run = None
-        phase = _RUN_PHASES[run.phase] if run is not None else pod.status.phase
-        ready = run is not None and run.phase is RunPhase.RUNNING and all(container.ready for container in run.containers)
-        return PodFacts(
-            pod=pod, node=node, phase=phase, ready=ready, amounts=known.value.amounts, prod=known.value.prod
+        facts = PodFacts(
+            pod=pod, node=node, phase=pod.status.phase, amounts=known.value.amounts, prod=known.value.prod
+        )
+        if run is None:
+            return facts
+        init = {container.name for container in pod.spec.init_containers}
+        return msgspec.structs.replace(
+            facts,
+            phase=_RUN_PHASES[run.phase],
+            ready=run.phase is RunPhase.RUNNING and all(container.ready for container in run.containers),
+            reason=run.reason,
+            containers=tuple(
+                ContainerFacts(each.name in init, each.restarts, each.state == "waiting", each.reason)
+                for each in run.containers
+            ),
         )
 
     def of_workload(self, workload: str) -> list[PodFacts]:
@@ -118,9 +131,13 @@ class Pods:
 
     def on(self, node: str) -> list[PodFacts]:
         """Return the pods placed on a node that have not ended, by `namespace/name`."""
+        return [pod for pod in self.all_on(node) if not pod.ended]
+
+    def all_on(self, node: str) -> list[PodFacts]:
+        """Return the pods placed on a node, those that have ended included, by `namespace/name`."""
         facts = []
         for key, placed in sorted(self.placements.get(node, {}).items()):
             pod = self.facts(key)
-            if pod is not None and pod.uid == placed.uid and not pod.ended:
+            if pod is not None and pod.uid == placed.uid:
                 facts.append(pod)
         return facts

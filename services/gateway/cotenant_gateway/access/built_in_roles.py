@@ -21,6 +21,7 @@ from cotenant.api.kinds import Kind
 from cotenant.api.objects.rbac import RBAC_GROUP
 from cotenant.api.splices import raw
 from cotenant.events.migrations import USER_PREFIX
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.rbac.bindings import CLUSTER_ROLE_BINDINGS
 from cotenant.kinds.rbac.roles import CLUSTER_ROLES
 from cotenant.kinds.reviews import AUTHENTICATION_GROUP, AUTHORIZATION_GROUP
@@ -94,8 +95,13 @@ ROLES: dict[str, tuple[Rule, ...]] = {
         _paths("/metrics"),
     ),
     "cotenant-view": (_resources(_READ, ("", *_OTHER_GROUPS), _ANY), _paths("/metrics")),
-    # Deletes where budgets do not count: the taints of a lost node.
-    EVICTOR: (_resources(("create",), ("",), ("pods/eviction",)), _resources(("delete",), ("",), ("pods",))),
+    # Deletes where budgets do not count: the taints of a lost node, the policy Delete. Patches for the policy SoftEviction.
+    # Reservations: the next places of pods that migrate.
+    EVICTOR: (
+        _resources(("create",), ("",), ("pods/eviction",)),
+        _resources(("delete", "patch"), ("",), ("pods",)),
+        _resources(("create", "delete"), (RESERVATIONS.group,), (RESERVATIONS.plural,)),
+    ),
     REVOKER: (_resources(("create",), ("",), ("pods/eviction",)),),
     "cotenant-node": (
         _resources(_READ, ("",), ("nodes", "pods", "configmaps")),

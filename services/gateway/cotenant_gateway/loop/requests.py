@@ -13,8 +13,9 @@ import msgspec
 
 from cotenant.api.kinds import Kind
 from cotenant.api.overlay import NOTHING, composed_document
-from cotenant.events.migrations import EvictionOutcome, EvictionRequest
+from cotenant.events.migrations import EvictionOutcome, EvictionRequest, ReservationRequest
 from cotenant.events.objects import ObjectStored
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.log.contract import Head, NoAnswer, Refused
 from cotenant.log.plans import Outcome, Plan, PlannedWrite, Written
 from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Store
@@ -22,6 +23,7 @@ from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned, TooNew
 from cotenant_gateway.planning.evictions import plan_eviction
+from cotenant_gateway.planning.migration_places import made_for_job, place_document, refused_place
 from cotenant_gateway.planning.updates import plan_patch, plan_replacement
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import MODIFIED, ApiError, conflict, insufficient_storage, unavailable
@@ -145,6 +147,26 @@ class Requests:
             yield MoveOn(seen)
         where = f"{eviction.namespace}/{eviction.name}"
         raise unavailable(f"the eviction of {where} was overtaken {self._attempts} times; try again")
+
+    def reserve(self, wanted: ReservationRequest) -> Request[EvictionOutcome | None]:
+        """Create or delete the Reservation of a pod that migrates. Returns the refusal, if it is refused for good."""
+        try:
+            known = made_for_job(self._core(), wanted)
+            if wanted.release:
+                if known is not None:
+                    yield from self.delete(RESERVATIONS, "", wanted.name, DeletionRequest(uid=known.uid))
+            elif known is None:
+                yield from self.create(RESERVATIONS, "", place_document(self._core(), wanted))
+        except ApiError as error:
+            if error.code >= 500 or wanted.release:
+                raise
+            refused = refused_place(self._core(), wanted, error)
+            if not isinstance(_answered((yield from storing(refused, self._core().folded))), Written):
+                raise
+            outcome = refused.writes[0].payload
+            assert isinstance(outcome, EvictionOutcome)
+            return outcome
+        return None
 
     def _carry_out(self, plan: Callable[[], Planned], dry_run: bool, check: Check = no_check) -> Request[Carried]:
         waited, attempt, attempts = False, 0, self._attempts

@@ -18,7 +18,7 @@ import msgspec
 from cotenant.api.kinds import Kind
 from cotenant.domain.quota.gates import QuotaGates
 from cotenant.engine.commit import Identity
-from cotenant.events.migrations import EvictionOutcome, EvictionRequest
+from cotenant.events.migrations import EvictionOutcome, EvictionRequest, ReservationRequest
 from cotenant.log.contract import Head, Log, Refused
 from cotenant.log.plan_writer import Overloaded, PlanWriter
 from cotenant.log.plans import Outcome, Plan, Written
@@ -191,6 +191,11 @@ class Gateway:
         """Evict a pod if its budgets allow it."""
         self.space.check(ends=True)
         return await self._carry_out(self._requests.evict(eviction), actor, ends=True)
+
+    async def reserve(self, wanted: ReservationRequest, actor: str) -> EvictionOutcome | None:
+        """Create or delete the Reservation of a pod that migrates. Returns the refusal, if it is refused for good."""
+        self.space.check(ends=wanted.release)
+        return await self._carry_out(self._requests.reserve(wanted), actor, ends=wanted.release)
 
     def _check_room(self, kind: Kind | None = None, namespace: str = "", name: str = "", *, dry_run: bool) -> bool:
         """Raise ApiError 507 where a creation, or an update of this object, cannot be taken. Returns whether the write is part

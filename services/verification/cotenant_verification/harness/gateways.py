@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import EvictionOutcome, EvictionRequest
+from cotenant.events.migrations import EvictionOutcome
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.registry import REGISTRY
 from cotenant.log.plans import Outcome, Plan, Written
@@ -22,6 +22,7 @@ from cotenant_console.api.client import Document, text_at
 from cotenant_gateway.loop.steps import Request
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_verification.simulate.api import SimulatedGateway, kind_of
+from cotenant_verification.simulate.requests import Wish
 from cotenant_verification.workload.schedule import located
 
 REVISION = "chaos.cotenant.io/revision-of-"
@@ -127,9 +128,9 @@ class ChaosGateway(SimulatedGateway):
         deletion = DeletionRequest(grace_period_seconds=grace)
         self._by_user(when, f"delete {name}", lambda: self.requests.delete(kind, namespace, name, deletion))
 
-    def request_eviction(self, when: datetime, eviction: EvictionRequest) -> None:
-        """Take a service's request for an eviction: no user is answered."""
-        self.evict(when, eviction)
+    def take_request(self, when: datetime, wish: Wish) -> None:
+        """Take a service's request: no user is answered."""
+        self.take(when, wish)
 
     def _by_user(self, when: datetime, what: str, begin: Callable[[], Request[Any]], *, stale: bool = False) -> None:
         def marked() -> Request[Any]:

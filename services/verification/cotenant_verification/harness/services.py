@@ -10,10 +10,9 @@ from datetime import datetime
 
 from cotenant.engine.commit import Identity
 from cotenant.engine.definition import Definition
-from cotenant.events.migrations import EvictionRequest
 from cotenant.simulation import EPOCH, HOP, TICK, ServiceParticipant, World
 from cotenant_verification.harness.gateways import ChaosGateway
-from cotenant_verification.simulate.requests import RequestingParticipant
+from cotenant_verification.simulate.requests import RequestingParticipant, Wish
 
 
 class ChaosService(RequestingParticipant):
@@ -27,12 +26,12 @@ class ChaosService(RequestingParticipant):
         self._gateways = gateways
         self._turn = 0
 
-    def _send(self, request: EvictionRequest, now: datetime, world: World) -> None:
+    def _send(self, request: Wish, now: datetime, world: World) -> None:
         link = world.link(self.name)
         up = [gateway for gateway in self._gateways if gateway.up]
         if not up or now < self.mute_until or (link is not None and link.severed(now)):
             return
         self._turn += 1
         gateway = up[self._turn % len(up)]
-        gateway.request_eviction(now + HOP, request)
+        gateway.take_request(now + HOP, request)
         world.wake(gateway, now + HOP)

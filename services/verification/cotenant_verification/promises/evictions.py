@@ -35,8 +35,8 @@ def _over(counts: Counter[str], limit: int | None, subject: str, of: str, what: 
 
 
 def evictions_of_a_cycle_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
-    """In one descheduling cycle LowNodeLoad moves no more pods of a node, of a namespace and in all than is configured."""
-    fresh = [job for job in _jobs_of(seen) if job.trigger == "LowNodeLoad" and job.created_at == seen.commit.now]
+    """In one descheduling cycle the plugins move no more pods of a node, of a namespace and in all than is configured."""
+    fresh = [job for job in _jobs_of(seen) if _by_plugin(job) and job.created_at == seen.commit.now]
     if not fresh:
         return
     limits = limits_of(view.configs[seen.commit.config])
@@ -45,7 +45,7 @@ def evictions_of_a_cycle_stay_in_limits(view: LogView, seen: CommitSeen) -> Wron
     per_node: Counter[str] = Counter()
     per_namespace: Counter[str] = Counter()
     for job in view.moves.values():
-        made = job.created_at if job.trigger == "LowNodeLoad" else None
+        made = job.created_at if _by_plugin(job) else None
         if made is not None and int(made.timestamp()) // CYCLE_SECONDS == slot:
             per_node[job.node] += 1
             per_namespace[job.namespace] += 1
@@ -53,6 +53,10 @@ def evictions_of_a_cycle_stay_in_limits(view: LogView, seen: CommitSeen) -> Wron
     yield from _over(per_namespace, limits.cycle_per_namespace, subject, "namespace", "are moved in one cycle")
     if limits.cycle_total is not None and per_node.total() > limits.cycle_total:
         yield subject, f"{per_node.total()} pods are moved in one cycle, limit {limits.cycle_total}"
+
+
+def _by_plugin(job: Migration) -> bool:
+    return not job.object_uid and job.trigger not in UNARBITRATED
 
 
 def _jobs_of(seen: CommitSeen) -> list[Migration]:

@@ -12,6 +12,7 @@ from cotenant_verification.promises import filters as t
 from cotenant_verification.promises import gangs as g
 from cotenant_verification.promises import memory as d
 from cotenant_verification.promises import metrics as m
+from cotenant_verification.promises import migrations as j
 from cotenant_verification.promises import node_lifecycle as n
 from cotenant_verification.promises import placements as p
 from cotenant_verification.promises import preemption as v
@@ -124,6 +125,12 @@ PROMISES: tuple[Invariant, ...] = (
         name="no_reservation_is_over_allocated_or_leaked",
         on_commit=(rs.no_reservation_is_over_allocated,),
         when_idle=(rs.no_reservation_leaks,),
+    ),
+    Invariant(
+        number=23,
+        name="moved_pods_have_a_place",
+        on_event=(j.a_place_is_held_first,),
+        at_rest=(j.places_are_given_back,),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides

@@ -17,7 +17,7 @@ from typing import Any
 
 from cotenant.api.kinds import Kind
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import EvictionRequest
+from cotenant.events.migrations import EvictionRequest, ReservationRequest
 from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.registry import REGISTRY
 from cotenant.log.contract import Stored, Write
@@ -98,6 +98,17 @@ class SimulatedGateway:
     def evict(self, when: datetime, eviction: EvictionRequest) -> None:
         """Evict a pod at a moment, if its budgets allow it."""
         self._at(when, f"evict {eviction.namespace}/{eviction.name}", lambda: self.requests.evict(eviction))
+
+    def reserve(self, when: datetime, wanted: ReservationRequest) -> None:
+        """Make or delete the reservation of a pod that migrates."""
+        self._at(when, f"reserve {wanted.name}", lambda: self.requests.reserve(wanted))
+
+    def take(self, when: datetime, wish: EvictionRequest | ReservationRequest) -> None:
+        """Take a service's request."""
+        if isinstance(wish, EvictionRequest):
+            self.evict(when, wish)
+        else:
+            self.reserve(when, wish)
 
     def documents(self, plural: str) -> list[Json]:
         """The objects of a core kind as the API would show them, sorted by namespace and name."""

@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 
 from cotenant.engine.commit import Identity
 from cotenant.engine.core import Requesting
-from cotenant.events.migrations import EvictionRequest
 from cotenant.simulation import HOP, TICK, Participant, ServiceParticipant, World
 from cotenant_console.definitions import definition
 from cotenant_verification.simulate.api import SimulatedGateway
-from cotenant_verification.simulate.requests import RequestingParticipant
+from cotenant_verification.simulate.requests import RequestingParticipant, Wish
 
 
 def participant(
@@ -26,8 +25,8 @@ def participant(
     if not isinstance(made.cycle.core, Requesting):
         return made
 
-    def send(request: EvictionRequest, now: datetime, world: World) -> None:
-        gateway.evict(now + HOP, request)
+    def send(request: Wish, now: datetime, world: World) -> None:
+        gateway.take(now + HOP, request)
         world.wake(gateway, now + HOP)
 
     return RequestingParticipant(made, send)

@@ -14,15 +14,16 @@ import msgspec
 
 from cotenant.engine.core import Request, Requesting
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import EVICT_ENDPOINT, EvictionRequest
+from cotenant.events.migrations import EVICT_ENDPOINT, RESERVE_ENDPOINT, EvictionRequest, ReservationRequest
 from cotenant.model.subjects import matches
 from cotenant.simulation import ServiceParticipant, World
 
 REPEAT = timedelta(seconds=5)
-_WISH = msgspec.json.Decoder(EvictionRequest)
+Wish = EvictionRequest | ReservationRequest
+_WISHES = {EVICT_ENDPOINT: EvictionRequest, RESERVE_ENDPOINT: ReservationRequest}
 
-Tell = Callable[[EvictionRequest, datetime, World], None]
-"""Passes an eviction request to a gateway at a moment."""
+Tell = Callable[[Wish, datetime, World], None]
+"""Passes a request for an eviction, or for the reservation before it, to a gateway at a moment."""
 
 
 class RequestingParticipant:
@@ -55,6 +56,7 @@ class RequestingParticipant:
         self._asked = {key: at for key, at in self._asked.items() if key in keys}
         for request in wanted:
             asked = self._asked.get(request.key)
-            if matches(EVICT_ENDPOINT, request.subject) and (asked is None or now - asked >= REPEAT):
-                self._asked[request.key] = now
-                self._tell(_WISH.decode(request.body), now, world)
+            for endpoint, wish in _WISHES.items():
+                if matches(endpoint, request.subject) and (asked is None or now - asked >= REPEAT):
+                    self._asked[request.key] = now
+                    self._tell(msgspec.json.decode(request.body, type=wish), now, world)

@@ -110,6 +110,19 @@ class ObjectReference(View, frozen=True, kw_only=True):
     uid: str = ""
 
 
+class ReservationTemplate(View, frozen=True, kw_only=True):
+    """A Reservation to create; only its name is read here."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ReservationOptions(View, frozen=True, kw_only=True):
+    """The Reservation of a migration: one that exists, or a template."""
+
+    reservation_ref: ObjectReference = ObjectReference()
+    template: ReservationTemplate = ReservationTemplate()
+
+
 class PodMigrationJobSpec(View, frozen=True, kw_only=True):
     """What to move and how; ttl is a Go duration."""
 
@@ -118,6 +131,7 @@ class PodMigrationJobSpec(View, frozen=True, kw_only=True):
     paused: bool = False
     ttl: str = ""
     delete_options: msgspec.Raw = msgspec.Raw(b"")
+    reservation_options: ReservationOptions = ReservationOptions()
 
 
 class PodMigrationJob(View, frozen=True, kw_only=True):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from cotenant.api.times import rfc3339
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.objects import ObjectDeleted, ObjectStored
@@ -14,6 +16,7 @@ from cotenant.model.subjects import object_subject, pod_subject
 from cotenant_gateway.planning.budgets import budget_updates, figures
 from cotenant_gateway.planning.evictions import plan_eviction
 from cotenant_gateway.read_model import slots
+from cotenant_gateway.statuses import ApiError
 from tests.unit.gateway.builders_gateway import World, manifest, raw
 
 
@@ -162,3 +165,30 @@ def test_two_gateways_cannot_overshoot_because_both_write_the_budget() -> None:
 
     assert budget_expectation(first.writes) == budget_expectation(second.writes)
     assert isinstance(first.writes[1].payload, ObjectStored)
+
+
+def test_the_policy_delete_asks_no_budget() -> None:
+    world = world_of(1, minAvailable=1)
+    assert not evict(world, "a0").allowed
+    assert evict(world, "a0", policy="Delete").allowed
+    assert "deletionTimestamp" in world.show("pods", "a0")["metadata"]
+
+
+def test_the_policy_soft_eviction_only_writes_the_annotation() -> None:
+    world = world_of(1, minAvailable=1)
+    outcome = evict(world, "a0", policy="SoftEviction", trigger="LowNodeLoad", reason="hot", grace_period_seconds=7)
+    assert (outcome.allowed, outcome.soft, outcome.ends_pod) == (True, True, False)
+    metadata = world.show("pods", "a0")["metadata"]
+    assert "deletionTimestamp" not in metadata
+    said = json.loads(metadata["annotations"]["scheduling.koordinator.sh/soft-eviction"])
+    assert said == {
+        "timestamp": rfc3339(world.now),
+        "deleteOptions": {"gracePeriodSeconds": 7},
+        "initiator": "LowNodeLoad",
+        "reason": "hot",
+    }
+
+
+def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ApiError, match="'Explode' is none of Eviction, Delete, SoftEviction"):
+        evict(world_of(1), "a0", policy="Explode")

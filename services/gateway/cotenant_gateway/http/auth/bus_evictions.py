@@ -2,14 +2,15 @@
 
 In: a request's subject, whose last token names who asks (nats-server lets each user publish its own name only), and its body,
 an `EvictionRequest`. Out: the outcome as JSON, or a RequestError. The user is `system:cotenant:<name>`. RBAC must let it
-`create` `pods/eviction`, and `delete` `pods` where budgets are to be ignored. Each request is in the audit trail.
+`create` `pods/eviction`, `delete` `pods` where budgets do not count, and `patch` `pods` where the pod is only asked to go. Each
+request is in the audit trail.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from cotenant.events.migrations import USER_PREFIX, EvictionRequest
+from cotenant.events.migrations import DELETE_POLICY, SOFT_EVICTION_POLICY, USER_PREFIX, EvictionRequest
 from cotenant.model.subjects import tokens
 from cotenant.runtime.process import RequestError
 from cotenant_gateway.access.attributes import RequestAttributes
@@ -39,7 +40,9 @@ class BusEvictions:
             raise RequestError(400, f"an EvictionRequest cannot be read: {error}") from error
         asked = RequestAttributes("create", "", "pods", "eviction", wanted.namespace, wanted.name)
         needed = [asked]
-        if wanted.ignore_budgets:
+        if wanted.policy == SOFT_EVICTION_POLICY:
+            needed.append(RequestAttributes("patch", "", "pods", "", wanted.namespace, wanted.name))
+        elif wanted.ignore_budgets or wanted.policy == DELETE_POLICY:
             needed.append(RequestAttributes("delete", "", "pods", "", wanted.namespace, wanted.name))
         code = 201
         try:

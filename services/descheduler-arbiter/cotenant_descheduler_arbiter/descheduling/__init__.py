@@ -1,0 +1,1 @@
+"""The descheduling cycle: runs the profiles' plugins once per interval."""

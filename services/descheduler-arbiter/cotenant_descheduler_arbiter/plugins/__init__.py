@@ -1,0 +1,1 @@
+"""The descheduler's plugins: each says which pods should not stay where they are."""

@@ -1,0 +1,52 @@
+"""Reservations for pods that migrate, asked for over NATS.
+
+In: a request's subject, whose last token names who asks, and its body, a `ReservationRequest`. Out: `{}`, or the refusal as
+JSON, or a RequestError. RBAC must let the user `create` or `delete` `reservations` of scheduling.koordinator.sh. Each request
+is in the audit trail.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.events.migrations import USER_PREFIX, ReservationRequest
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
+from cotenant.model.subjects import tokens
+from cotenant.runtime.process import RequestError
+from cotenant_gateway.access.attributes import RequestAttributes
+from cotenant_gateway.access.audit import Audit
+from cotenant_gateway.access.authorizer import authorize
+from cotenant_gateway.access.users import authenticated
+from cotenant_gateway.http.auth.access import forbidden
+from cotenant_gateway.http.auth.bus_evictions import ADDRESS
+from cotenant_gateway.shell.gateway import Gateway
+from cotenant_gateway.statuses import ApiError
+
+
+class BusReservations:
+    """The endpoint's handler."""
+
+    def __init__(self, gateway: Gateway, audit: Audit) -> None:
+        self._gateway = gateway
+        self._audit = audit
+
+    async def answer(self, subject: str, body: bytes) -> bytes:
+        """Answer a request. Raises RequestError."""
+        user = authenticated(USER_PREFIX + tokens(subject)[-1])
+        try:
+            wanted = msgspec.json.decode(body, type=ReservationRequest)
+        except msgspec.MsgspecError as error:
+            raise RequestError(400, f"a ReservationRequest cannot be read: {error}") from error
+        verb = "delete" if wanted.release else "create"
+        asked = RequestAttributes(verb, RESERVATIONS.group, RESERVATIONS.plural, "", "", wanted.name)
+        code = 200 if wanted.release else 201
+        try:
+            if not authorize(self._gateway.core, user, asked).allowed:
+                raise forbidden(user, asked)
+            refused = await self._gateway.reserve(wanted, wanted.job or user.name)
+            return b"{}" if refused is None else msgspec.json.encode(refused)
+        except ApiError as error:
+            code = error.code
+            raise RequestError(error.code, str(error)) from error
+        finally:
+            self._audit.note(user, "", asked, code, ADDRESS, "")
