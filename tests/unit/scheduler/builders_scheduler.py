@@ -130,16 +130,18 @@ class Story:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def say(self, subject: str, data: Payload, *, tombstone: bool = False) -> Event:
+    def say(self, subject: str, data: Payload, *, tombstone: bool = False, age: float = 0) -> Event:
         self.sequence += 1
-        event = Event(subject=subject, data=data, time=self.now, sequence=self.sequence, tombstone=tombstone)
+        time = self.now - timedelta(seconds=age)
+        event = Event(subject=subject, data=data, time=time, sequence=self.sequence, tombstone=tombstone)
         self.last[subject] = event
         self.core.apply(event)
         return event
 
-    def pod(self, document: dict[str, Any]) -> Event:
+    def pod(self, document: dict[str, Any], *, age: float = 1) -> Event:
+        """A pod's object, stored so many seconds ago: unless a test says otherwise, one that is refused is told at once."""
         metadata = document["metadata"]
-        return self.say(pod_subject(metadata["namespace"], metadata["name"]), stored(document))
+        return self.say(pod_subject(metadata["namespace"], metadata["name"]), stored(document), age=age)
 
     def pods(self, *documents: dict[str, Any]) -> None:
         for document in documents:

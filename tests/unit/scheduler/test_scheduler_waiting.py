@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from cotenant.events.placements import Waiting, WaitingReason, waiting_line
@@ -32,6 +33,50 @@ def test_the_line_of_a_reason_that_is_about_the_pod() -> None:
         namespace="d", name="p", uid="u", nodes=3, reasons=(WaitingReason(code="gated", count=0, detail="gates: x"),)
     )
     assert waiting_line(waiting) == "gates: x"
+
+
+def test_a_pod_is_said_to_wait_once_it_was_refused_for_half_a_second() -> None:
+    story = Story()
+    story.nodes(node("a", cpu="1"))
+    story.pod(pod("big", cpu="4"), age=0)
+    assert story.settle() == []
+    story.later(0.499)
+    assert story.settle() == []
+    story.later(0.001)
+    (told,) = story.settle()
+    assert told.subject == "waiting.default.big"
+
+
+def test_a_pod_that_finds_room_within_half_a_second_is_never_said_to_wait() -> None:
+    story = Story()
+    story.nodes(node("a", cpu="1"))
+    story.pod(pod("big", cpu="4"), age=0)
+    assert story.settle() == []
+    story.later(0.4)
+    story.node(node("a", cpu="8"))
+    assert [event.subject for event in story.settle()] == ["node.a.placement.default.big"]
+
+
+def test_a_scheduler_that_starts_meanwhile_waits_no_longer_than_the_one_before() -> None:
+    story = Story()
+    story.nodes(node("a", cpu="1"))
+    story.pod(pod("big", cpu="4"), age=0)
+    story.settle()
+    story.later(0.3)
+    fresh = story.reloaded()
+    assert fresh.decide(story.now) == []
+    assert [event.subject for event in fresh.decide(story.now + timedelta(seconds=0.2))] == ["waiting.default.big"]
+
+
+def test_what_only_the_pods_own_object_can_change_is_said_at_once() -> None:
+    story = Story()
+    story.nodes(node("a"))
+    story.pod(pod("gated", schedulingGates=[{"name": "example.com/ready"}]), age=0)
+    story.pod(pod("malformed", cpu="many"), age=0)
+    story.pod(pod("absent", nodeName="nowhere"), age=0)
+    assert [event.subject for event in story.settle()] == ["waiting.default.gated", "waiting.default.malformed"]
+    story.later(0.5)
+    assert [event.subject for event in story.settle()] == ["waiting.default.absent"]
 
 
 def test_without_nodes_it_says_so() -> None:

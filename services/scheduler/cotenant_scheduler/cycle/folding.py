@@ -89,7 +89,7 @@ class StateFolding:
                     self._pods.drop_run(node, (namespace, name))
             case ("objects", "core", "pods", namespace, name):
                 if not event.tombstone and isinstance(event.data, ObjectStored):
-                    self._pods.store_object((namespace, name), event.data.object, sequence)
+                    self._pods.store_object((namespace, name), event.data.object, sequence, event.time)
                 else:
                     self._pods.drop_object((namespace, name))
             case ("node", node, "placement", namespace, name):

@@ -50,6 +50,7 @@ class PodRecord:
         "document",
         "facts",
         "key",
+        "object_at",
         "object_sequence",
         "placements",
         "queued_in",
@@ -64,6 +65,8 @@ class PodRecord:
         self.facts: PodFacts | None = None
         self.document: msgspec.Raw | None = None
         self.object_sequence = 0
+        self.object_at: datetime | None = None
+        """When the object was stored."""
         self.unreadable = ""
         """Why the object cannot be read at all; empty if it can."""
         self.placements: dict[str, PlacementRecord] = {}
