@@ -1,14 +1,12 @@
 """Admission, membership, the ledger, and the validation of quota objects."""
 
 import msgspec
-from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.api.validation.fields import FieldError
 from cotenant.domain.quota.admission import QuotaLevel, admit
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership, QuotaIdentity, QuotaIndex
-from cotenant.domain.quota.sums import OwnPods, PodSums
 from cotenant.domain.quota.validation import validate_quota, validate_quota_deletion
 from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
 from cotenant.events.quotas import QuotaRuntime
@@ -85,17 +83,6 @@ def test_a_pod_belongs_to_its_label_then_its_namespace_then_the_list_then_the_de
 
 
 pods = st.tuples(st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(0, 2**60)), st.booleans())
-
-
-@given(st.lists(st.tuples(pods, st.booleans()), max_size=12))
-def test_adding_and_removing_pods_restores_the_sums(counted: list[tuple[tuple[dict[str, int], bool], bool]]) -> None:
-    sums = PodSums()
-    for times in (1, -1):
-        for pod, assigned in counted:
-            sums.ask(*pod, times)
-            if assigned:
-                sums.hold(*pod, times)
-    assert sums.own == OwnPods()
 
 
 def ledger_of_three() -> QuotaLedger:
