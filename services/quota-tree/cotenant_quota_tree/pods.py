@@ -17,7 +17,7 @@ import msgspec
 from cotenant.api.objects.pod import Pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.quota.membership import is_preemptible
-from cotenant.domain.quota.trees.demands import Demands, Kind, counted_request, kind_of
+from cotenant.domain.quota.trees.demands import ENDED_PHASES, Demands, Kind, counted_request, kind_of
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.terminating import ignored_after
 from cotenant.model.times import EPOCH
@@ -25,9 +25,6 @@ from cotenant_quota_tree.revocation import HeldPod
 
 PodKey = tuple[str, str]
 """Namespace and name."""
-
-ENDED_PHASES = frozenset({"Succeeded", "Failed"})
-
 
 class _PodFacts(msgspec.Struct, frozen=True):
     uid: str

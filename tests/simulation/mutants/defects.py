@@ -61,7 +61,9 @@ from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.relation_counts import RelationCounts
 from cotenant_verification.workload.schedule import Entry
@@ -128,6 +130,16 @@ def rounded_up(right: Function) -> Function:
 def weights_ignored(right: Function) -> Function:
     """What is left is shared equally."""
     return lambda self, weights, floors, lends: right(self, [min(weight, 1) for weight in weights], floors, lends)
+
+
+def placed_ones_alone(right: Function) -> Function:
+    """A pod requests of its quota once it is placed."""
+
+    def wrong(self: QuotaDemands, record: PodRecord) -> Any:
+        kind, held = right(self, record)
+        return (kind, held) if held else (None, False)
+
+    return wrong
 
 
 def counted_as_published(right: Function) -> Function:
@@ -778,6 +790,7 @@ MUTANTS = (
     Mutant("a_placement_stored_again_is_charged_again", ((PodCache, "store_placement", charged_again),), (10, 15)),
     Mutant("the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "decide", never_ends),), (2, 12)),
+    Mutant("the_scheduler_overlooks_what_waiting_pods_request", ((QuotaDemands, "_counted", placed_ones_alone),), (3, 12)),
     Mutant("shares_are_rounded_up", ((Line, "share", rounded_up),), (3,)),
     Mutant("weights_are_ignored", ((Line, "__init__", weights_ignored),), (3,), faults=HUNGRY),
     Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "decide", without_causes),), (11,)),

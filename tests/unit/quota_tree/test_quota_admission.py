@@ -7,9 +7,9 @@ from cotenant.api.validation.fields import FieldError
 from cotenant.domain.quota.admission import QuotaLevel, admit
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership, QuotaIdentity, QuotaIndex
+from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.validation import validate_quota, validate_quota_deletion
 from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
-from cotenant.events.quotas import QuotaRuntime
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document
 
 GIB = 2**30
@@ -87,10 +87,13 @@ pods = st.tuples(st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers
 
 def ledger_of_three() -> QuotaLedger:
     ledger = QuotaLedger()
-    for name, parent in (("org", "koordinator-root-quota"), ("team", "org"), ("leaf", "team")):
-        limits = {"cpu": 9000}
-        ledger.publish(QuotaRuntime(tree="", quota=name, parent=parent, max=limits, runtime=limits))
+    ledger.declare(three())
     return ledger
+
+
+def three() -> dict[str, ElasticQuotaView]:
+    parents = {"org": ROOT, "team": "org", "leaf": "team"}
+    return {name: ElasticQuotaView(name=name, parent=parent, max={"cpu": 9000}) for name, parent in parents.items()}
 
 
 def test_the_ledger_charges_a_pod_to_its_quota_and_all_ancestors() -> None:
@@ -110,7 +113,7 @@ def test_the_ledger_moves_usage_with_a_quota() -> None:
     ledger = ledger_of_three()
     ledger.charge(Membership("leaf"), {"cpu": 700}, preemptible=True)
     assert ledger.used(Membership("team")) == {"cpu": 700}
-    ledger.publish(QuotaRuntime(tree="", quota="leaf", parent="org", max={"cpu": 1}, runtime={"cpu": 1}))
+    ledger.declare({**three(), "leaf": ElasticQuotaView(name="leaf", parent="org", max={"cpu": 1})})
     assert ledger.used(Membership("team")) == {}
     assert ledger.used(Membership("org")) == {"cpu": 700}
 
@@ -118,7 +121,7 @@ def test_the_ledger_moves_usage_with_a_quota() -> None:
 def test_the_ledger_keeps_what_was_charged_before_its_quota_was_known() -> None:
     ledger = QuotaLedger()
     ledger.charge(Membership("leaf"), {"cpu": 700}, preemptible=True)
-    ledger.publish(QuotaRuntime(tree="", quota="leaf", parent="koordinator-root-quota", max={"cpu": 1000}))
+    ledger.declare({"leaf": ElasticQuotaView(name="leaf", max={"cpu": 1000})})
     assert ledger.used(Membership("leaf")) == {"cpu": 700}
     ledger.give_back(Membership("leaf"), {"cpu": 700}, preemptible=True)
     assert ledger.used(Membership("leaf")).get("cpu", 0) == 0

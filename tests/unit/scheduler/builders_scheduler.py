@@ -8,15 +8,16 @@ from typing import Any
 
 import msgspec
 
+from cotenant.domain.quota.names import ANNOTATION_NAMESPACES, LABEL_PARENT, LABEL_TREE
 from cotenant.engine.commit import Decision, Identity, commit_batch
 from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
 from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
-from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.resources import NodeResources
 from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import (
     condition_subject,
     executor_subject,
@@ -25,7 +26,6 @@ from cotenant.model.subjects import (
     object_subject,
     placement_subject,
     pod_subject,
-    quota_subject,
     resources_subject,
     run_subject,
     waiting_subject,
@@ -36,6 +36,8 @@ from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from tests.builders import node_document, pod_document, stored
 
+QUOTAS = "quotas"
+"""The namespace of a story's quotas."""
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GIB = 1 << 30
 IDENTITY = Identity(service="scheduler")
@@ -212,8 +214,33 @@ class Story:
         data = RunStatus(node=node_name, namespace=namespace, name=name, uid=uid or f"uid-{name}", phase=phase)
         return self.say(run_subject(node_name, namespace, name), data)
 
-    def quota(self, name: str, *, tree: str = "", **fields: Any) -> Event:
-        return self.say(quota_subject(tree, name), QuotaRuntime(tree=tree, quota=name, **fields))
+    def quota(
+        self,
+        name: str,
+        *,
+        tree: str = "",
+        max: dict[str, int],
+        min: dict[str, int] | None = None,
+        parent: str = "",
+        namespaces: Sequence[str] = (),
+    ) -> Event:
+        """A quota's object; amounts of cpu in milli-cores. Its runtime is its max where its pods request so much and
+        its parent and the nodes have it."""
+        metadata: dict[str, Any] = {
+            "name": name,
+            "namespace": QUOTAS,
+            "labels": {LABEL_PARENT: parent, LABEL_TREE: tree},
+            "annotations": {ANNOTATION_NAMESPACES: msgspec.json.encode(namespaces).decode()} if namespaces else {},
+        }
+        spec = {"max": {r: format_amount(r, a) for r, a in max.items()}}
+        spec["min"] = {r: format_amount(r, a) for r, a in (min or {}).items()}
+        return self.say(self._quota_subject(name), stored({"metadata": metadata, "spec": spec}))
+
+    def quota_deleted(self, name: str) -> Event:
+        return self.say(self._quota_subject(name), ObjectDeleted(), tombstone=True)
+
+    def _quota_subject(self, name: str) -> str:
+        return object_subject("scheduling.sigs.k8s.io", "elasticquotas", QUOTAS, name)
 
     # -- decisions -----------------------------------------------------------------------------------------------
 

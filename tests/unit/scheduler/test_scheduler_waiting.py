@@ -199,7 +199,7 @@ def test_a_malformed_pod_waits_with_the_reason_and_harms_nobody() -> None:
 def test_a_quota_refusal_names_quota_dimension_and_figures_and_a_wider_quota_wakes_the_pod() -> None:
     story = Story()
     story.nodes(node("a"))
-    story.quota("team", max={"cpu": 4000}, runtime={"cpu": 1500}, parent="koordinator-root-quota")
+    story.quota("team", max={"cpu": 1500})
     label = {"quota.scheduling.koordinator.sh/name": "team"}
     story.pods(*(pod(f"p{i}", labels=label) for i in range(3)))
     story.settle()
@@ -208,7 +208,7 @@ def test_a_quota_refusal_names_quota_dimension_and_figures_and_a_wider_quota_wak
     assert waiting is not None
     assert (waiting.reasons[0].code, waiting.reasons[0].resource) == ("quota", "cpu")
     assert waiting.reasons[0].detail == "quota team: cpu 2 needed, runtime is 1500m"
-    wider = story.quota("team", max={"cpu": 4000}, runtime={"cpu": 2000}, parent="koordinator-root-quota")
+    wider = story.quota("team", max={"cpu": 2000})
     story.settle()
     assert sorted(story.placed()) == ["p0", "p1"]
     assert wider.ref in story.placement_event("a", "p1").causes
@@ -220,10 +220,13 @@ def test_a_quota_refusal_names_quota_dimension_and_figures_and_a_wider_quota_wak
 def test_a_full_ancestor_is_named() -> None:
     story = Story()
     story.nodes(node("a"))
-    story.quota("dept", max={"cpu": 8000}, runtime={"cpu": 1000}, parent="koordinator-root-quota", is_parent=True)
-    story.quota("team", max={"cpu": 8000}, runtime={"cpu": 8000}, parent="dept")
-    label = {"quota.scheduling.koordinator.sh/name": "team"}
-    story.pods(*(pod(f"p{i}", labels=label) for i in range(2)))
+    story.quota("dept", max={"cpu": 2000})
+    for name in ("team", "other"):
+        story.quota(name, max={"cpu": 8000}, parent="dept")
+    # What the other quota uses beyond its share is still used.
+    story.pods(pod("first", cpu="2", labels={"quota.scheduling.koordinator.sh/name": "other"}))
+    story.settle()
+    story.pods(pod("p1", labels={"quota.scheduling.koordinator.sh/name": "team"}))
     story.settle()
     waiting = story.waiting("p1")
     assert waiting is not None
@@ -234,7 +237,7 @@ def test_who_is_placed_is_not_told_to_wait_by_the_same_decision() -> None:
     """Found by `cotenant simulate --chaos --seed 2 --nodes 3 --for 4m`: of two pods of a quota one fits."""
     story = Story()
     story.nodes(node("a"))
-    story.quota("team", max={"cpu": 4000}, runtime={"cpu": 1500}, parent="koordinator-root-quota")
+    story.quota("team", max={"cpu": 1500})
     label = {"quota.scheduling.koordinator.sh/name": "team"}
     story.pods(*(pod(f"p{i}", labels=label) for i in range(2)))
     decided = story.decide()
@@ -269,7 +272,7 @@ def test_a_late_pod_is_notified_at_once_while_others_wait_for_the_pause() -> Non
 
 
 def test_a_quota_that_comes_to_be_that_of_a_namespace_counts_for_who_waits_there() -> None:
-    room: dict[str, Any] = {"max": {"cpu": 4000}, "runtime": {"cpu": 1000}, "parent": "koordinator-root-quota"}
+    room: dict[str, Any] = {"max": {"cpu": 1000}}
     for before in (False, True):
         story = Story()
         story.nodes(node("a", cpu="1"))

@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.domain.quota.membership import Membership
+from cotenant.domain.quota.trees.demands import Kind
 from cotenant.events.placements import Placement, Waiting
 from cotenant.events.runs import RunPhase, RunStatus
 from cotenant_scheduler.state.counting import PodKey
@@ -47,6 +48,8 @@ class PodRecord:
     """Everything about the pods of one name; normally one pod, two while one replaces the other."""
 
     __slots__ = (
+        "counted_as",
+        "counted_held",
         "document",
         "facts",
         "key",
@@ -73,6 +76,9 @@ class PodRecord:
         self.runs: dict[str, tuple[RunStatus, int]] = {}
         self.waiting: Waiting | None = None
         self.waiting_at: datetime | None = None
+        self.counted_as: Kind | None = None
+        self.counted_held = False
+        """As what the pod is counted in its quota (`state.quota_demands`), and whether as placed."""
         self.queued_in: object | None = None
         """The queue's mark: the equivalence class that the pod waits in."""
 

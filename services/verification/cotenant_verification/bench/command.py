@@ -19,6 +19,7 @@ from cotenant_console.durations import parse_duration
 from cotenant_console.up.nats_server import NatsServerMissingError
 from cotenant_verification.bench.figures import BenchResult, lines
 from cotenant_verification.bench.over_http.churn import Minute
+from cotenant_verification.bench.quota_levels import LEAST
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
 from cotenant_verification.stack_chaos.command import chaos, leader_kills
@@ -50,6 +51,9 @@ command.add_command(leader_kills)
     show_default=True,
     help="Percent of pods with constraints: spread, affinity, host ports, tolerations, batch, mid, tight quota, ...",
 )
+@click.option(
+    "--quotas", type=click.IntRange(0, 100_000), default=0, help="So many quotas, four levels deep, each pod in one."
+)
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
 @click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
 @click.option("--replicas", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Servers that hold the log.")
@@ -60,6 +64,7 @@ def schedule(
     rate: float,
     shapes: int,
     mix: int,
+    quotas: int,
     openb_folder: str | None,
     core_only: bool,
     stack: bool,
@@ -80,6 +85,9 @@ def schedule(
         workload = openb(nodes, pods, Path(openb_folder), mix) if openb_folder else synthetic(nodes, pods, shapes, mix)
     except WorkloadError as error:
         raise click.ClickException(str(error)) from error
+    if 0 < quotas < LEAST:
+        raise click.UsageError(f"--quotas has four levels: at least {LEAST}")
+    workload = msgspec.structs.replace(workload, quotas=quotas)
     if core_only:
         from cotenant_verification.bench.core_only import run as run_core
 

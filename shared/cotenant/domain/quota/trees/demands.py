@@ -22,6 +22,9 @@ from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import LARGEST_AMOUNT, Amounts, masked, minus, parse_amounts, without_zeros
 from cotenant.model.by_identity import by_identity
 
+ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+"""What a pod's status says that has ended for good."""
+
 
 class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     """Pods that are charged alike. `request`: sorted by resource, without zeros."""
@@ -70,7 +73,8 @@ class Demands:
         self._kinds: dict[Kind, _Counted] = {}
         self._of_quota: dict[str, dict[Kind, None]] = {}
         self._index: QuotaIndex | None = None
-        self._known: Mapping[str, ElasticQuotaView] = {}
+        self.known: Mapping[str, ElasticQuotaView] = {}
+        """The quotas by name, the built-in ones too; empty while none is declared."""
         self._cluster: Amounts = {}
         self.forest = Forest({}, {}, rules)
         self.version = 0
@@ -80,8 +84,8 @@ class Demands:
         """Take over another set of quotas."""
         self.version += 1
         built_in = with_built_in(quotas)
-        self._known = {**quotas, **built_in} if quotas else {}
-        self._index = index_of(dict(self._known)) if quotas else None
+        self.known = {**quotas, **built_in} if quotas else {}
+        self._index = index_of(dict(self.known)) if quotas else None
         self.forest = Forest(quotas, built_in, self._rules, usage=self._usage)
         self.forest.offer(self._cluster)
         self._of_quota.clear()
@@ -132,7 +136,7 @@ class Demands:
         if membership is not None and membership.quota in self.forest.tree_ids:
             counted.quota = membership.quota
             self._of_quota.setdefault(counted.quota, {})[kind] = None
-            counted.request = masked(dict(kind.request), self._known[membership.quota].max)
+            counted.request = masked(dict(kind.request), self.known[membership.quota].max)
 
     def _change(self, kind: Kind, counted: _Counted, asked: int, held: int) -> None:
         if not counted.quota:
@@ -140,6 +144,5 @@ class Demands:
         if asked:
             self.version += 1
             self.forest.ask(counted.quota, counted.request, kind.preemptible, asked)
-        if held:
+        if held and self.forest.hold(counted.quota, counted.request, kind.preemptible, held):
             self.version += 1
-            self.forest.hold(counted.quota, counted.request, kind.preemptible, held)

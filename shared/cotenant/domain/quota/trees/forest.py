@@ -37,11 +37,14 @@ class Forest:
         self._tree_of: dict[str, QuotaTree] = {}
         self.tree_ids: dict[str, str] = {}
         """The tree of each quota, without the roots."""
+        self.parents: dict[str, str] = {}
+        """The parent of each quota that is not directly below a root."""
         self._cluster: Amounts | None = None
         for tree_id, tree in build_trees(quotas).items() if quotas else ():
             built = self._trees[tree_id] = QuotaTree(
                 tree, built_in if tree_id == DEFAULT_TREE else {}, rules, usage=usage
             )
+            self.parents.update((node.name, node.parent) for node in tree.nodes if node.parent != ROOT)
             for name in built.names():
                 if name != ROOT:
                     self._tree_of[name] = built
@@ -59,14 +62,20 @@ class Forest:
         """Count so many pods of a quota by what each requests, reduced to the resources of its max."""
         self._tree_of[quota].ask(quota, request, preemptible, times)
 
-    def hold(self, quota: str, request: Amounts, preemptible: bool, times: int) -> None:
-        """As `ask`, for pods that are placed."""
-        self._tree_of[quota].hold(quota, request, preemptible, times)
+    def hold(self, quota: str, request: Amounts, preemptible: bool, times: int) -> bool:
+        """As `ask`, for pods that are placed; return whether that matters to what is kept."""
+        return self._tree_of[quota].hold(quota, request, preemptible, times)
 
     def runtime(self, quota: str) -> dict[str, int]:
         """Return what a quota may use now; always the same object while that does not change. Nothing for an unknown one."""
         tree = self._tree_of.get(quota)
         return tree.runtime(quota) if tree is not None else _NOTHING
+
+    def way(self, quota: str) -> tuple[tuple[str, dict[str, int]], ...]:
+        """Return a quota and those above it, nearest first, without the root, each with its runtime, which is the same object
+        while it does not change. Nothing for an unknown one."""
+        tree = self._tree_of.get(quota)
+        return tree.way(quota) if tree is not None else ()
 
     def changed(self) -> Iterator[tuple[str, SolvedQuota]]:
         """Walk the quotas of which anything changed since the last call, with their trees, in a stated order; all of them the

@@ -56,9 +56,13 @@ class NodeTotals:
             after = sources.allocatable()
         except QuantityError as unreadable:
             error, after = unreadable, {}
-        before = self.counted.pop(name, {})
-        if after:
-            self.counted[name] = after
-        if after != before:
-            self.total = without_zeros(minus(plus(self.total, after), before))
+        self.offer(name, after)
         return error
+
+    def offer(self, name: str, amounts: dict[str, int]) -> None:
+        """Take over what a node offers; nothing if it does not count."""
+        before = self.counted.pop(name, {})
+        if amounts:
+            self.counted[name] = amounts
+        if amounts != before:
+            self.total = without_zeros(minus(plus(self.total, amounts), before))

@@ -185,14 +185,14 @@ class QuotaTree:
                 _add(self._root.own[2], delta)
         self._requested(quota, delta)
 
-    def hold(self, name: str, request: Amounts, preemptible: bool, times: int) -> None:
-        """As `ask`, for pods that are placed."""
+    def hold(self, name: str, request: Amounts, preemptible: bool, times: int) -> bool:
+        """As `ask`, for pods that are placed; return whether that matters to what is kept."""
         quota = self._quotas[name]
         if not self._usage and not self._guarantee and quota.index >= 0:
-            return  # no runtime depends on it
+            return False  # no runtime depends on it
         delta = {resource: amount * times for resource, amount in request.items() if amount}
         if not delta:
-            return
+            return False
         _add(quota.own[1], delta)
         if not preemptible:
             _add(quota.own[3], delta)
@@ -209,6 +209,7 @@ class QuotaTree:
             self._distribute()
         if self._guarantee:
             self._held(quota if quota.index >= 0 else self._root, delta)
+        return True
 
     def _upwards(self, quota: _Quota) -> Iterable[_Quota]:
         level: _Quota | None = quota
@@ -327,6 +328,12 @@ class QuotaTree:
                 if parent is not None and parent.name in self._stale_below:
                     self._share(parent)
         return self._runtime_of(quota)
+
+    def way(self, name: str) -> tuple[tuple[str, dict[str, int]], ...]:
+        """Return a quota and those above it, nearest first, without the root, each with its runtime."""
+        self.runtime(name)
+        quota = self._quotas[name]
+        return tuple([(level.name, self._runtime_of(level)) for level in reversed(quota.path or (quota,))])
 
     def _runtime_of(self, quota: _Quota) -> dict[str, int]:
         if quota.runtime is None:
