@@ -6,6 +6,8 @@ branch alike, as the fourth root of the number; the rest are leaves, spread even
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from cotenant.domain.quota.names import ROOT
 
 LEAST = 4
@@ -24,6 +26,7 @@ def upper_levels(count: int) -> list[tuple[str, str]]:
     return found
 
 
+@lru_cache(maxsize=1)
 def leaves(count: int) -> int:
     """Return how many of so many quotas are leaves."""
     return count - len(upper_levels(count))
