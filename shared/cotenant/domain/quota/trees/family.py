@@ -29,7 +29,7 @@ _LARGEST = 1 << 62
 class Line:
     """One resource in a family: a column of each of the things that decide."""
 
-    __slots__ = ("_arrays", "_lends", "_wanted", "_weights", "floors", "requests", "runtime", "stale", "total")
+    __slots__ = ("_arrays", "_lends", "_weights", "floors", "least", "requests", "runtime", "stale", "total", "wanted")
 
     def __init__(self, weights: Sequence[int], floors: Sequence[int], lends: Sequence[bool]) -> None:
         count = len(weights)
@@ -39,9 +39,11 @@ class Line:
         self.requests = [0] * count
         self.runtime = [0] * count
         self.total = 0
+        self.least = sum(floors)
+        """The sum of the mins."""
         self.stale = True
         """The runtime is to be computed from scratch."""
-        self._wanted = 0
+        self.wanted = 0
         """What all would get if there were enough. Only while not stale."""
         self._arrays: tuple[Amounts64, Amounts64, Amounts64, NDArray[np.bool_]] | None = None
         """The columns as arrays, made when they are first needed."""
@@ -61,9 +63,9 @@ class Line:
             return False
         floor, lends, rises = self.floors[index], self._lends[index], self._weights[index] > 0
         wants = amount if (rises if amount > floor else lends) else floor
-        wanted_before = self._wanted
+        wanted_before = self.wanted
         wanted = wanted_before + wants - (before if (rises if before > floor else lends) else floor)
-        self._wanted = wanted
+        self.wanted = wanted
         least, total = self.runtime[index], self.total
         if wanted_before <= total and wanted <= total:
             self.runtime[index] = wants
@@ -88,7 +90,7 @@ class Line:
 
     def share(self, total: int) -> Iterable[int]:
         """Share a total; return the children whose runtime changed."""
-        if not self.stale and (total == self.total or self._wanted <= min(total, self.total)):
+        if not self.stale and (total == self.total or self.wanted <= min(total, self.total)):
             self.total = total
             return ()
         before = self.runtime
@@ -96,13 +98,13 @@ class Line:
         arrays = self._as_arrays(total) if len(before) >= MANY else None
         if arrays is not None:
             wants = _wants_of(*arrays)
-            self._wanted = int(wants.sum())
-            found = wants if self._wanted <= total else share_arrays(total, *arrays)[0]
+            self.wanted = int(wants.sum())
+            found = wants if self.wanted <= total else share_arrays(total, *arrays)[0]
             self.runtime = found.tolist()
         else:
             wanted = list(map(self._wants, range(len(before)), self.requests))
-            self._wanted = sum(wanted)
-            if self._wanted > total:
+            self.wanted = sum(wanted)
+            if self.wanted > total:
                 wanted = share_out(total, self._weights, self.requests, self.floors, self._lends)[0]
             self.runtime = wanted
         if before == self.runtime:
@@ -124,6 +126,9 @@ class Line:
 def _wants_of(weights: Amounts64, requests: Amounts64, floors: Amounts64, lends: NDArray[np.bool_]) -> Amounts64:
     gets_request = np.where(requests > floors, weights > 0, lends)
     return np.where(gets_request, requests, floors)
+
+
+_NO_LINES: dict[str, Line] = {}
 
 
 class Family:
@@ -177,22 +182,25 @@ class Family:
     def refresh(self, above: Family | None, place: int, distributable: Mapping[str, int]) -> Sequence[int] | set[int]:
         """Bring everything up to date with what the parent has: what it got in its own family (`above`), at its place there,
         or, below the root, what is distributable. Returns the children of which anything changed."""
-        changed: set[int] = set()
-        moved = False
+        short_of = self._odd or not self._begun or bool(self._scaled_for)
         stale: list[tuple[Line, int]] = []
-        lines_above = above.lines if above is not None else {}
+        lines_above = above.lines if above is not None else _NO_LINES
         for resource, line in self._items:
             if above is None:
                 there = distributable.get(resource, 0)
             else:
                 line_above = lines_above.get(resource)
                 there = line_above.runtime[place] if line_above is not None else 0
+            if there < line.least:
+                short_of = True
             if there != line.total:
-                moved = True
-                stale.append((line, there))
+                if line.stale or line.wanted > there or line.wanted > line.total:
+                    stale.append((line, there))
+                else:
+                    line.total = there  # everybody had what they want, and still does
             elif line.stale:
                 stale.append((line, there))
-        if self._least and (moved or self._odd or not self._begun) and self._scale_min:
+        if short_of and self._least and self._scale_min:
             has = distributable if above is None else above.runtime(place)
             short = {
                 resource: has.get(resource, 0)
@@ -203,6 +211,9 @@ class Family:
                 self._scale(short)
                 return self._all_shared(has)
         self._begun = True
+        if not stale:
+            return ()
+        changed: set[int] = set()
         for line, there in stale:
             changed.update(line.share(there))
         return changed

@@ -23,7 +23,7 @@ import msgspec
 
 from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.sums import OwnPods, QuotaNode, QuotaSums
-from cotenant.domain.quota.trees.family import Family
+from cotenant.domain.quota.trees.family import Family, Line
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.totals import available
@@ -31,6 +31,7 @@ from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import Amounts, exceeding, minus
 
 _NOTHING: dict[str, int] = {}
+_NO_LINES: dict[str, Line] = {}
 
 
 class SolvedQuota(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +69,7 @@ class _Quota:
         "reason",
         "request",
         "runtime",
+        "stale_below",
         "used",
     )
 
@@ -79,6 +81,8 @@ class _Quota:
         self.index = 0
         """Its place among the children of its parent; -1 if it takes no part in the sharing."""
         self.below: Family | None = None
+        self.stale_below = False
+        """There is something to share again below it or below a quota below it."""
         self.path: tuple[_Quota, ...] = ()
         """The quotas from below the root down to this one."""
         self.own: tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]] = ({}, {}, {}, {})
@@ -111,8 +115,6 @@ class QuotaTree:
         self._total: Mapping[str, int] = {}
         self.distributable: dict[str, int] = {}
         """What is shared below the root."""
-        self._stale_below: set[str] = set()
-        """Quotas with something to share again below them or below a quota below them."""
         self._touched: set[str] = set()
         """Quotas of which anything but the runtime changed since `changed`, or the runtime and it was noticed."""
         self._build(tree, rules)
@@ -134,7 +136,7 @@ class QuotaTree:
             if not nodes:
                 continue
             parent.below = Family(nodes, resources, scale_min=rules.scale_min)
-            self._stale_below.add(parent.name)
+            parent.stale_below = True
             self._children[parent.name] = []
             for index, node in enumerate(nodes):
                 quota = self._quotas[node.name] = _Quota(node, parent, tree.reasons.get(node.name, ""))
@@ -163,7 +165,7 @@ class QuotaTree:
         distributable = available(self._total, self._root.own[1])
         if distributable != self.distributable:
             self.distributable = distributable
-            self._stale_below.add(ROOT)
+            self._root.stale_below = True
             self._touched.add(ROOT)
 
     def ask(self, name: str, request: Amounts, preemptible: bool, times: int) -> None:
@@ -223,8 +225,11 @@ class QuotaTree:
         while True:
             touched.add(level.name)
             node, asked, requests, limited = level.node, level.child_request, level.request, level.limit_request
-            lends = node.lends and (not guarantee or level.index < 0)
+            index, most, parent = level.index, node.max, level.parent
+            lends = node.lends and (not guarantee or index < 0)
+            lines = parent.below.lines if parent is not None and parent.below is not None and index >= 0 else _NO_LINES
             upwards: dict[str, int] = {}
+            stale = got = False
             for resource, amount in delta.items():
                 request = asked.get(resource, 0) + amount
                 if request:
@@ -237,44 +242,32 @@ class QuotaTree:
                     requests[resource] = request
                 else:
                     requests.pop(resource, None)
-                most = node.max.get(resource)
-                seen = request if most is None or request < most else most
+                seen = min(request, most[resource]) if resource in most else request
                 before = limited.get(resource, 0)
-                if seen != before:
-                    if seen:
-                        limited[resource] = seen
-                    else:
-                        limited.pop(resource, None)
-                    upwards[resource] = seen - before
-            parent = level.parent
-            if not upwards or parent is None or level.index < 0:
+                if seen == before:
+                    continue
+                if seen:
+                    limited[resource] = seen
+                else:
+                    del limited[resource]
+                upwards[resource] = seen - before
+                line = lines.get(resource)
+                if line is not None:
+                    got = line.request(index, seen) or got
+                    stale = stale or line.stale
+            if not upwards or parent is None or index < 0:
                 break
-            self._see(level, parent, upwards)
+            if got:
+                self._got(level)
+            if stale:
+                self._mark_stale(parent)
             level, delta = parent, upwards
         if quota.index < 0:
-            self._add_at_root(delta)
+            # The pods of a built-in quota count at the root as if they were its own.
+            self._requested(self._root, delta)
 
-    def _add_at_root(self, delta: Amounts) -> None:
-        """The pods of a built-in quota count at the root as if they were its own."""
-        self._requested(self._root, delta)
-
-    def _see(self, level: _Quota, parent: _Quota, changed: Iterable[str]) -> None:
-        """Have a parent share again what a child requests more or less of."""
-        family = parent.below
-        assert family is not None
-        stale = False
-        for resource in changed:
-            line = family.lines.get(resource)
-            if line is not None:
-                if line.request(level.index, level.limit_request.get(resource, 0)):
-                    self._got(parent, level.index)
-                stale = stale or line.stale
-        if stale:
-            self._mark_stale(parent)
-
-    def _got(self, parent: _Quota, index: int) -> None:
-        """A child has another runtime."""
-        child = self._children[parent.name][index]
+    def _got(self, child: _Quota) -> None:
+        """A quota has another runtime."""
         child.runtime = None
         self._touched.add(child.name)
         if child.below is not None:
@@ -282,8 +275,8 @@ class QuotaTree:
 
     def _mark_stale(self, quota: _Quota) -> None:
         level: _Quota | None = quota
-        while level is not None and level.name not in self._stale_below:
-            self._stale_below.add(level.name)
+        while level is not None and not level.stale_below:
+            level.stale_below = True
             level = level.parent
 
     def _held(self, quota: _Quota, delta: Amounts) -> None:
@@ -322,11 +315,10 @@ class QuotaTree:
         quota = self._quotas.get(name)
         if quota is None:
             return self.distributable if name == ROOT else _NOTHING
-        if self._stale_below:
-            for level in quota.path:
-                parent = level.parent
-                if parent is not None and parent.name in self._stale_below:
-                    self._share(parent)
+        for level in quota.path:
+            parent = level.parent
+            if parent is not None and parent.stale_below:
+                self._share(parent)
         return self._runtime_of(quota)
 
     def way(self, name: str) -> tuple[tuple[str, dict[str, int]], ...]:
@@ -352,18 +344,21 @@ class QuotaTree:
         if family is None:
             return
         above = parent.parent.below if parent.parent is not None else None
-        for index in family.refresh(above, parent.index, self.distributable):
-            self._got(parent, index)
+        changed = family.refresh(above, parent.index, self.distributable)
+        if changed:
+            children = self._children[parent.name]
+            for index in changed:
+                self._got(children[index])
 
     def changed(self) -> set[str]:
         """Bring all quotas up to date; return those of which anything changed since the last call."""
         stack = [self._root]
         while stack:
             parent = stack.pop()
-            if parent.name in self._stale_below:
+            if parent.stale_below:
                 self._share(parent)
-                self._stale_below.discard(parent.name)
-                stack += [child for child in self._children.get(parent.name, ()) if child.name in self._stale_below]
+                parent.stale_below = False
+                stack += [child for child in self._children.get(parent.name, ()) if child.stale_below]
         touched, self._touched = self._touched, set()
         return touched
 
