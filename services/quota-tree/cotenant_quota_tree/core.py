@@ -3,8 +3,8 @@
 Folds ElasticQuota, ElasticQuotaProfile, Node and Pod objects, executors' reports, readiness and resources of nodes, placements,
 runs, the gateway's answers to evictions, and its own `quotas.>`. Decides one QuotaRuntime per quota, and one for the root,
 default and system quota while any quota is declared; each is published when it differs from its last event. A change of
-requests or usage alone is published once the quota's last event is `settle` old, because consumers decide on limits. Causes:
-the quota's own object, then, where newer than its last event, the newest quota object, node event and pod event of the tree.
+requests or usage alone is published once the quota's last event is `settle` old. Nobody waits for these events: the scheduler
+computes runtimes itself, by the same rules (`cotenant.domain.quota.trees`). Causes: the quota's own object, then, where newer than its last event, the newest quota object, node event and pod event of the tree.
 
 Decides one ProfiledQuota per profile (`profiles`). While over-use is taken back, QuotaRuntime carries its streak and the pods
 to evict, for which the gateway is asked (`revocation`, `revoking`). When an event is due: `publishing`.

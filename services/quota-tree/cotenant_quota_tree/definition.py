@@ -14,6 +14,8 @@ from cotenant_quota_tree.gauges import GAUGES
 from cotenant_quota_tree.revocation import Revocation
 
 CORE_VERSION = "3"
+PACE = timedelta(seconds=1)
+"""No more than a batch in this time: the scheduler computes runtimes itself, and users can wait so long."""
 
 
 class QuotaTreeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,6 +58,7 @@ DEFINITION = Definition(
     make_core=make_core,
     traced=("objects.",),
     gauges=GAUGES,
+    pace=PACE,
     gather=GATHERED,
     summary="shares the cluster among elastic quotas: runtime quota, scaled mins, used, overuse",
 )
