@@ -63,7 +63,7 @@ class NatsServer:
             f'listen: "127.0.0.1:{self.port}"\n'
             "max_payload: 2MB\n"
             f'jetstream {{ store_dir: "{self.folder}/store", sync_interval: {sync}\n'
-            "  limits { batch { max_msgs: 1000, max_inflight_per_stream: 50 } } }\n"
+            "  limits { batch { max_msgs: 8000, max_inflight_per_stream: 50 } } }\n"
         )
 
     def start(self) -> None:

@@ -31,6 +31,8 @@ CHANNELS: tuple[tuple[str, str, str, str], ...] = (
     ("LOG", "node.<node>.topology", "cotenant.topology.v1", "node-executor"),
     ("LOG", "waiting.<namespace>.<pod>", "cotenant.waiting.v1", "scheduler"),
     ("LOG", "podgroups.<namespace>.<name>", "cotenant.podgroup.v1", "scheduler"),
+    ("LOG", "node.<node>.reservation.<name>", "cotenant.reservation.v1", "scheduler"),
+    ("LOG", "reservations.<name>", "cotenant.reservationstatus.v1", "scheduler"),
     ("LOG", "quotas.<tree>.<quota>", "cotenant.quota.v1", "quota-tree"),
     ("LOG", "quotas.<tree>.<quota>.profile", "cotenant.quotaprofile.v1", "quota-tree"),
     ("LOG", "migrations.<job>", "cotenant.migration.v1", "descheduler-arbiter"),

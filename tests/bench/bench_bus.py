@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 
 import uvloop
 
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.events.envelope import decode_event, encode_event
-from cotenant.log.contract import LOG, MAX_BATCH, Stored, Write
+from cotenant.log.contract import LOG, Stored, Write
 from cotenant_verification.bench.testbed import Testbed
 from cotenant_verification.bench.workload import pod_event, synthetic
 
+BATCH = MAX_EVENTS_PER_DECISION + 1
 MESSAGES = 20_000
 TIMES = 400
 
@@ -42,8 +44,8 @@ async def measure() -> None:
             print(f"bus_{what}_server_cpu {server:.1f} us/message")
 
         before = spent()
-        for first in range(0, MESSAGES, MAX_BATCH):
-            await store(MAX_BATCH, first)
+        for first in range(0, MESSAGES, BATCH):
+            await store(BATCH, first)
         while await log.last_sequence("HISTORY") < MESSAGES:  # noqa: ASYNC110 - it tells nobody when it has caught up
             await asyncio.sleep(0.02)
         show("write", before)
@@ -51,7 +53,7 @@ async def measure() -> None:
         before = spent()
         read = 0
         while read < MESSAGES:
-            read += len(await reader.pull(MAX_BATCH, 1.0))
+            read += len(await reader.pull(BATCH, 1.0))
         show("read", before)
         await reader.close()
         for name, size, at_once in (

@@ -10,11 +10,13 @@ import time
 import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.events import Event, NodeMetricComputed
-from cotenant.events.metrics import Usage
-from cotenant.log.contract import LOG, MAX_BATCH, Stored, Write
+from cotenant.events.node.metrics import Usage
+from cotenant.log.contract import LOG, Stored, Write
 from cotenant_verification.bench.testbed import Testbed
 
+BATCH = MAX_EVENTS_PER_DECISION + 1
 SUBJECTS = 100_000
 
 
@@ -26,14 +28,14 @@ async def measure() -> None:
             Event(subject=f"metrics.n{number:06}", data=NodeMetricComputed(node=f"n{number:06}", node_usage=Usage(cpu_milli=1)))
             for number in range(SUBJECTS)
         ]
-        for first in range(0, SUBJECTS, MAX_BATCH):
-            outcome = await log.append([Write(event=event) for event in events[first : first + MAX_BATCH]])
+        for first in range(0, SUBJECTS, BATCH):
+            outcome = await log.append([Write(event=event) for event in events[first : first + BATCH]])
             assert isinstance(outcome, Stored), outcome
         before, started = testbed.cpu_seconds()["nats-server"], time.perf_counter()
         reader = await log.follow(LOG, ["metrics.*"])
         read = 0
         while read < SUBJECTS:
-            read += len(await reader.pull(MAX_BATCH, 1.0))
+            read += len(await reader.pull(BATCH, 1.0))
         by_snapshot = time.perf_counter() - started
         print(f"load_snapshot {by_snapshot:.2f} s")
         print(f"load_snapshot_server_cpu {testbed.cpu_seconds()['nats-server'] - before:.2f} s")
@@ -54,7 +56,7 @@ async def _by_consumer(testbed: Testbed) -> None:
     )
     read = 0
     while read < SUBJECTS:
-        read += len(await subscription.fetch(MAX_BATCH, timeout=10))
+        read += len(await subscription.fetch(BATCH, timeout=10))
     await subscription.unsubscribe()
 
 

@@ -24,15 +24,17 @@ from pathlib import Path
 
 import uvloop
 
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.events import Event, NodeResources
 from cotenant.events.placements import Placement
-from cotenant.log.contract import LOG, MAX_BATCH, Reader, Stored, Write, ending
+from cotenant.log.contract import LOG, Reader, Stored, Write, ending
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.storing import store_batch
 from cotenant.model.subjects import placement_subject, resources_subject
-from cotenant.runtime import follower
+from cotenant.runtime.reading import PULL_SECONDS
 from tests.nats_server import NatsServer
 
+BATCH = MAX_EVENTS_PER_DECISION + 1
 READERS = 3_000
 PROCESSES = 2
 WAYS = ("consumer", "republished")
@@ -86,7 +88,7 @@ async def read(arguments: argparse.Namespace) -> None:
         )
         read = 0
         while True:
-            events = await reader.pull(PULL_LIMIT, follower.PULL_SECONDS)
+            events = await reader.pull(PULL_LIMIT, PULL_SECONDS)
             now = time.monotonic_ns()
             before, read = read, read + len(events)
             if before < SUBJECTS_A_NODE <= read:
@@ -117,8 +119,8 @@ async def read(arguments: argparse.Namespace) -> None:
 
 
 async def store(log: NatsLog, events: Sequence[Event]) -> None:
-    for first in range(0, len(events), MAX_BATCH):
-        outcome = await store_batch(log, [Write(event=event) for event in events[first : first + MAX_BATCH]], tries=20)
+    for first in range(0, len(events), BATCH):
+        outcome = await store_batch(log, [Write(event=event) for event in events[first : first + BATCH]], tries=20)
         assert isinstance(outcome, Stored), outcome
 
 

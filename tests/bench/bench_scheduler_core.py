@@ -14,7 +14,7 @@ from itertools import count
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.placements import Placement
 from cotenant.model.subjects import metrics_subject, node_subject, pod_subject
 from cotenant_scheduler.core import SchedulerCore

@@ -29,9 +29,9 @@ from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.log.contract import LOG, TOMBSTONE_TTL_SECONDS, Stored, Write
 from cotenant.log.nats.jetstream import JetStream
 from cotenant.log.storing import store_batch

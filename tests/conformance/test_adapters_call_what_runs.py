@@ -32,19 +32,19 @@ NOT_WIRED: dict[str, str] = {
     "cotenant_node_executor.sampling.usage.group_cores": SATISFACTION,
     "cotenant_node_executor.sampling.usage.node_cores": SATISFACTION,
     "cotenant_node_executor.sampling.usage.system_usage": SATISFACTION,
-    "cotenant_node_executor.strategies.group_identity.annotated_identity": IDENTITY,
-    "cotenant_node_executor.strategies.group_identity.enabled_sysctls": IDENTITY,
-    "cotenant_node_executor.strategies.group_identity.host_identity": IDENTITY,
-    "cotenant_node_executor.strategies.group_identity.identity_supported": IDENTITY,
+    "cotenant_node_executor.strategies.cpu.identity.group_identity.annotated_identity": IDENTITY,
+    "cotenant_node_executor.strategies.cpu.identity.group_identity.enabled_sysctls": IDENTITY,
+    "cotenant_node_executor.strategies.cpu.identity.group_identity.host_identity": IDENTITY,
+    "cotenant_node_executor.strategies.cpu.identity.group_identity.identity_supported": IDENTITY,
     "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
-    "cotenant_node_executor.targets.paths.cgroup_file": HOST_APPLICATIONS,
-    "cotenant_node_executor.targets.paths.container_dir": HOST_APPLICATIONS,
-    "cotenant_node_executor.targets.paths.container_number_of_dir": HOST_APPLICATIONS,
-    "cotenant_node_executor.targets.paths.kube_qos_of_dir": HOST_APPLICATIONS,
-    "cotenant_node_executor.targets.paths.pod_dir": HOST_APPLICATIONS,
-    "cotenant_node_executor.targets.paths.pod_life_event": HOST_APPLICATIONS,
-    "cotenant_node_executor.targets.paths.pod_uid_of_dir": HOST_APPLICATIONS,
-    "cotenant_node_executor.targets.paths.sandbox_container_id": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.cgroup.paths.cgroup_file": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.cgroup.paths.container_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.cgroup.paths.container_number_of_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.cgroup.paths.kube_qos_of_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.cgroup.paths.pod_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.cgroup.paths.pod_life_event": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.cgroup.paths.pod_uid_of_dir": HOST_APPLICATIONS,
+    "cotenant_node_executor.targets.cgroup.paths.sandbox_container_id": HOST_APPLICATIONS,
     "cotenant_yarn_copilot.batch_source.batch_of_node": YARN_NODES,
     "cotenant_yarn_copilot.reconcile.KubernetesNode": YARN_NODES,
     "cotenant_yarn_copilot.reconcile.PlanKind": YARN_NODES,
@@ -83,7 +83,7 @@ def defined(module: str, name: str) -> Definition:
 def test_adapters_call_only_what_a_service_runs() -> None:
     offenders = {
         f"{module}.{name}"
-        for path in sorted(ADAPTERS.glob("*.py"))
+        for path in sorted(ADAPTERS.rglob("*.py"))
         for module, name in called(path)
         if (module, name) not in running()
     }

@@ -1,7 +1,7 @@
 """Every vector of the folder that COTENANT_VECTORS names, through the adapters; ends with a table a group.
 
-An adapter is a function named like the group in `adapters/<page>*.py`: `given` to the actual result, by the code that the
-services run. One that raises NotImplementedError says that this capability of its group is missing: counted as no
+An adapter is a function named like the group in `adapters/<page>/<page>*.py`: `given` to the actual result, by the code that
+the services run. One that raises NotImplementedError says that this capability of its group is missing: counted as no
 adapter. COTENANT_VECTORS_REPORT names a file for the same counts as JSON.
 """
 
@@ -40,7 +40,7 @@ def load(path: Path) -> ModuleType:
 def adapters(page: str) -> dict[str, Callable[..., Any]]:
     """Return the adapters of a page, by group."""
     found: dict[str, Callable[..., Any]] = {}
-    for path in sorted((HERE / "adapters").glob(f"{page.replace('-', '_')}*.py")):
+    for path in sorted((HERE / "adapters").rglob(f"{page.replace('-', '_')}*.py")):
         for name, value in vars(load(path)).items():
             if inspect.isfunction(value) and not name.startswith("_") and value.__module__ == f"adapters_{path.stem}":
                 found[name] = value

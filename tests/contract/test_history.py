@@ -12,9 +12,9 @@ from cotenant.engine.commit import Identity
 from cotenant.engine.load import Load
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.predictions import PredictionState
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.resources import NodeResources
 from cotenant.log.contract import HISTORY, KEEP_PER_SUBJECT, LOG, MARKER_TTL_SECONDS, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.log.nats.lookups import Lost

@@ -17,7 +17,9 @@ from cotenant.log.nats import snapshot as snapshots
 from cotenant.log.nats.jetstream import Subjects
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.snapshot import Snapshot
-from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading
+from cotenant.runtime.follower import Follower
+from cotenant.runtime.incarnations import LoadingIncarnation
+from cotenant.runtime.reading import Reading
 from tests.contract.logs import AnyLog
 from tests.contract.toy import metric
 from tests.nats_server import NatsServer

@@ -14,7 +14,19 @@ import msgspec
 import pytest
 
 from cotenant.events import Event, NodeResources
-from cotenant.log.contract import EXECUTION, LOG, USAGE, LogUnavailableError, NoAnswer, Reader, Refused, Stored, Write, ending
+from cotenant.log.contract import (
+    EXECUTION,
+    LOG,
+    MAX_BATCH,
+    USAGE,
+    LogUnavailableError,
+    NoAnswer,
+    Reader,
+    Refused,
+    Stored,
+    Write,
+    ending,
+)
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes, stream_configs
@@ -68,6 +80,17 @@ async def test_a_batch_is_contiguous_and_carries_its_expectation(log: AnyLog) ->
     assert head.sequence == first.last, "nothing of a refused batch is stored"
     again = await store(log, metric("a", 3), expected=first.first)
     assert again.first > first.last
+
+
+async def test_the_largest_batch_is_stored_whole_and_a_refused_one_not_at_all(log: AnyLog) -> None:
+    events = [resources(f"n{index}", index) for index in range(MAX_BATCH)]
+    first = await store(log, *events)
+    assert (first.first, first.last) == (1, MAX_BATCH)
+    outcome = await log.append([Write(event=resources("n0", 7), expected=99), *(Write(event=event) for event in events[1:])])
+    assert isinstance(outcome, Refused)
+    assert (await store(log, resources("n0", 8))).first == MAX_BATCH + 1
+    with pytest.raises(ValueError, match=f"1 to {MAX_BATCH}"):
+        await log.append([Write(event=event) for event in [*events, *events[:1]]])
 
 
 async def test_loading_gives_the_last_message_of_each_subject_and_then_what_follows(log: AnyLog) -> None:
@@ -346,11 +369,6 @@ async def test_usage_keeps_four_messages_a_subject(log: AnyLog) -> None:
         sequences.append(await log.publish(event))
     assert await log.get(USAGE, sequences[1] or 0) is None
     assert await log.get(USAGE, sequences[2] or 0) is not None
-
-
-async def test_a_batch_beyond_the_bound_is_refused_before_it_is_sent(log: AnyLog) -> None:
-    with pytest.raises(ValueError, match="1 to 1000"):
-        await log.append([Write(event=metric("a", value)) for value in range(1001)])
 
 
 async def test_a_reader_resumes_after_the_server_was_killed(nats_server: NatsServer) -> None:

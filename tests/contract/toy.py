@@ -10,7 +10,7 @@ import msgspec
 from cotenant.engine.commit import Identity
 from cotenant.engine.definition import Definition
 from cotenant.events import Event, NodeMetricComputed, NodeResources
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.model.subjects import metrics_subject, resources_subject
 
 

@@ -26,7 +26,7 @@ from cotenant.events.envelope import (
     encode_event,
     encode_payload,
 )
-from cotenant.events.usage import UsageSample
+from cotenant.events.node.usage import UsageSample
 from cotenant.log.contract import LOG, USAGE
 from cotenant.model.subjects import matches
 from cotenant_batch_resource_calculator.definition import DEFINITION as CALCULATOR

@@ -16,7 +16,7 @@ import msgspec
 
 from cotenant.engine.replay import verify
 from cotenant.events import Event, NodeMetricComputed, NodeResources, ObjectStored, Payload
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.events.requests import CONFIG_DRY_RUN, ConfigEffect
 from cotenant.log.contract import HISTORY, LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all

@@ -20,12 +20,12 @@ import aiohttp
 import pytest
 
 from cotenant.engine.replay import verify
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.migrations import Migration
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed, PodMetric, Usage
+from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.log.contract import LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.log.nats.reader import NatsReader

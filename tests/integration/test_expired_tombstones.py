@@ -17,11 +17,11 @@ import pytest
 from cotenant.api.kinds import Kind
 from cotenant.engine.commit import Identity
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
-from cotenant.events.yarn import YarnNode
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant.log.contract import LOG, Stored, Write

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from cotenant.events import Event, NodeMetricComputed, ObjectStored, UsageSample
-from cotenant.events.usage import Series
+from cotenant.events.node.usage import Series
 from cotenant.log.contract import EXECUTION, LOG, USAGE, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.model.subjects import node_subject, usage_subject

@@ -13,7 +13,7 @@ import pytest
 from nats.errors import Error as NatsError
 
 from cotenant.events import Event
-from cotenant.events.usage import UsageSample
+from cotenant.events.node.usage import UsageSample
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE, Stored, Write
 from cotenant.log.nats.access import Access
 from cotenant.log.nats.log import NatsLog, connect

@@ -42,15 +42,23 @@ _ARBITER = "services/descheduler-arbiter/cotenant_descheduler_arbiter"
 _METRICS = "services/metrics-ingest/cotenant_metrics_ingest"
 _SCHEDULER = "services/scheduler/cotenant_scheduler"
 
-_PROPERTIES = "being_stored", "simulated", "reference", "preemption_reference", "relations", "series", "plugins", "evaluation"
-_SCHEDULER_SLOW = tuple(f"unit/scheduler/test_scheduler_{name}.py" for name in _PROPERTIES)
+_PROPERTIES = (
+    *("test_scheduler_simulated", "framework/test_scheduler_evaluation", "framework/test_scheduler_series"),
+    *("cycle/test_scheduler_being_stored", "cycle/test_scheduler_preemption_reference", "cycle/test_scheduler_reference"),
+    *("plugins/test_scheduler_plugins", "plugins/test_scheduler_relations"),
+)
+_SCHEDULER_SLOW = tuple(f"unit/scheduler/{name}.py" for name in _PROPERTIES)
 """Properties: a survivor costs minutes with them, and what they alone would notice is a missing example."""
 
 GROUPS = (
     Group("batch-formulas", (f"{_CALCULATOR}/formulas/*.py",), ("unit/batch_resource_calculator",)),
     Group("batch-config", (f"{_CALCULATOR}/config/*.py",), ("unit/batch_resource_calculator",)),
-    Group("executor-strategies", (f"{_EXECUTOR}/strategies/*.py",), ("unit/node_executor",)),
-    Group("executor-convert", (f"{_EXECUTOR}/targets/convert.py",), ("unit/node_executor_kernel", "unit/node_executor")),
+    Group(
+        "executor-strategies",
+        tuple(f"{_EXECUTOR}/strategies/{below}*.py" for below in ("", "pods/", "cpu/", "cpu/identity/", "cpu/suppression/")),
+        ("unit/node_executor",),
+    ),
+    Group("executor-convert", (f"{_EXECUTOR}/targets/convert.py",), ("unit/node_executor",)),
     Group(
         "quota-formulas",
         tuple(f"{_QUOTA_TREES}/{name}.py" for name in ("share", "scale_min", "family", "tree", "totals")),

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.model.subjects import executor_subject, node_subject, placement_subject, pod_subject, run_subject
 from cotenant.simulation import START, World
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node

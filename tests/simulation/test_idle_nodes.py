@@ -8,9 +8,9 @@ import msgspec
 
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Payload, encode_payload
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.predictions import PredictionState
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.resources import NodeResources
 from cotenant.simulation import START, World
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant

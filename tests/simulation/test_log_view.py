@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cotenant.events import Event, ObjectDeleted, ObjectStored, Payload, RunStatus
-from cotenant.events.runs import RunPhase
+from cotenant.events.node.runs import RunPhase
 from cotenant.model.subjects import pod_subject, run_subject
 from cotenant_verification.checks.log_view import LogView
 from tests.builders import pod_document, stored

@@ -23,7 +23,7 @@ import pytest
 from cotenant.engine.commit import Identity
 from cotenant.events import Event, NodeMetricComputed, NodeResources, ObjectStored, YarnNode
 from cotenant.events.envelope import Payload
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.log.contract import Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.model.subjects import metrics_subject, node_subject, object_subject, resources_subject, yarn_subject

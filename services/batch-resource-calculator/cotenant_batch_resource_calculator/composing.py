@@ -12,7 +12,7 @@ from typing import Any
 from cotenant.domain.amplification import amplified as amplified_by
 from cotenant.domain.amplification import format_ratios
 from cotenant.domain.reservation import kubelet_reserved
-from cotenant.events.resources import NodeResources, Term, ZoneResources
+from cotenant.events.node.resources import NodeResources, Term, ZoneResources
 from cotenant.model.bounds import saturated
 from cotenant.model.quantities import format_milli
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
@@ -27,6 +27,7 @@ from cotenant_batch_resource_calculator.formulas.numa import whole_bytes
 from cotenant_batch_resource_calculator.formulas.placing import Offer, amplified
 from cotenant_batch_resource_calculator.formulas.synchronise import within_band
 from cotenant_batch_resource_calculator.node_state import NodeState, Situation, usage
+from cotenant_batch_resource_calculator.risk import Risk, budget_text
 
 MAX_NAMED_PODS = 32
 """At most this many pods are named in `assumed` and `dangling`; the figures count all of them."""
@@ -36,13 +37,15 @@ def _term(name: str, figures: Amounts, source: str = "") -> Term:
     return Term(name=name, cpu_milli=saturated(figures.cpu), memory_bytes=saturated(figures.memory), source=source)
 
 
-def _terms(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: Offer, situation: Situation) -> list[Term]:
+def _terms(
+    state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: Offer, situation: Situation, risk: Risk | None
+) -> list[Term]:
     found = evaluation.terms
     assert found is not None
     machine = state.executor_ref or state.node_ref
     mid = evaluation.mid
     predicted = [
-        _term("node-usage", found.capacity - mid.unused, state.metric_ref),
+        _term("node-usage", found.capacity - mid.margin - mid.unused, state.metric_ref),
         _term("mid-prod-reclaimable", mid.prod_reclaimable, state.metric_ref),
         _term("mid-unused", mid.unused, state.metric_ref),
         _term("mid-reclaimed", mid.reclaimed),
@@ -56,6 +59,12 @@ def _terms(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: O
         _term("allocatable", of_mapping(node.allocatable), machine),
         _term("amplified", of_mapping({**node.allocatable, **amplified_by(node.allocatable, ratios)}), situation.config),
     ]
+    observed = []
+    if risk is not None and risk.assumed_milli is not None and risk.real_milli is not None:
+        observed = [
+            _term("risk-assumed", Amounts(risk.assumed_milli), state.resources.ref if state.resources is not None else ""),
+            _term("risk-real", Amounts(risk.real_milli), state.metric_ref),
+        ]
     return [
         _term("capacity", found.capacity, machine),
         _term("margin", found.margin, situation.config),
@@ -72,6 +81,7 @@ def _terms(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: O
         _term("third-party", situation.foreign, state.yarn_ref or state.node_ref),
         *(predicted if mid.measured else predicted[-2:]),
         *(amplified_amounts if ratios else ()),
+        *observed,
     ]
 
 
@@ -103,7 +113,7 @@ def _memory(count: int) -> str:
     return f"{count / (1 << 30):.2f}Gi" if abs(count) >= 1 << 30 else f"{count / (1 << 20):.1f}Mi"
 
 
-def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation) -> str:
+def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation, risk: Risk | None) -> str:
     found = evaluation.terms
     assert found is not None
     assert offer.offered is not None
@@ -132,12 +142,14 @@ def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation) ->
         cpu += f" - foreign {format_milli(situation.foreign.cpu)}"
     if situation.foreign.memory:
         memory += f" - foreign {_memory(situation.foreign.memory)}"
-    return f"{cpu} (not below 0); {memory} (not below 0)" + "".join(_further(evaluation, situation))
+    return f"{cpu} (not below 0); {memory} (not below 0)" + "".join(_further(evaluation, situation, risk))
 
 
-def _further(evaluation: Evaluation, situation: Situation) -> Iterator[str]:
-    """Walk what is said of mid, of normalised CPUs and of amplification."""
+def _further(evaluation: Evaluation, situation: Situation, risk: Risk | None) -> Iterator[str]:
+    """Walk what is said of a risk budget, of mid, of normalised CPUs and of amplification."""
     mid, strategy, shape = evaluation.mid, situation.strategy, situation.shape
+    if risk is not None:
+        yield f"; {budget_text(risk.data)}"
     if not mid.measured:
         yield f"; mid-cpu {format_milli(mid.mid.cpu)}, mid-memory {_memory(mid.mid.memory)} by midReclaimMode {STATIC_MODE}"
     elif mid.prod_reclaimable != ZERO or strategy.mid_unallocated_percent:
@@ -153,7 +165,9 @@ def _further(evaluation: Evaluation, situation: Situation) -> Iterator[str]:
         yield f"; allocatable is amplified by {format_ratios(shape.amplification)}"
 
 
-def compose(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: Offer, situation: Situation) -> NodeResources:
+def compose(
+    state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: Offer, situation: Situation, risk: Risk | None
+) -> NodeResources:
     """Return the payload of a node that offers batch resources."""
     found = evaluation.terms
     assert found is not None
@@ -174,9 +188,9 @@ def compose(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: 
         mid_memory_bytes=max(saturated(mid.memory), 0),
         cpu_policy=policies.cpu_policy.value,
         memory_policy=policies.memory_policy.value,
-        terms=tuple(_terms(state, node, evaluation, offer, situation)),
+        terms=tuple(_terms(state, node, evaluation, offer, situation, risk)),
         reason=situation.reason,
-        message="; ".join([_formula_text(evaluation, offer, situation), *notes]),
+        message="; ".join([_formula_text(evaluation, offer, situation, risk), *notes]),
         update_time=state.metric.update_time if state.metric is not None else None,
         third_party=usage(situation.foreign),
         origin=usage(offer.origin),
@@ -187,6 +201,7 @@ def compose(state: NodeState, node: NodeAmounts, evaluation: Evaluation, offer: 
         cluster_enable=situation.cluster_enable,
         strategy=situation.base,
         config=situation.config,
+        risk=risk.data if risk is not None else None,
         **_shape(state, situation),
     )
 
@@ -202,8 +217,8 @@ def _shape(state: NodeState, situation: Situation) -> dict[str, Any]:
     }
 
 
-def compose_withdrawn(state: NodeState, situation: Situation, message: str) -> NodeResources:
-    """Return the payload of a node that offers no batch and mid resources."""
+def compose_withdrawn(state: NodeState, situation: Situation, message: str, risk: Risk | None) -> NodeResources:
+    """Return the payload of a node that offers no batch and mid resources; a risk budget remembers what it knew."""
     policies = situation.policies
     return NodeResources(
         node=state.name,
@@ -218,5 +233,6 @@ def compose_withdrawn(state: NodeState, situation: Situation, message: str) -> N
         cluster_enable=situation.cluster_enable,
         strategy=situation.base,
         config=situation.config,
+        risk=risk.data if risk is not None else None,
         **_shape(state, situation),
     )

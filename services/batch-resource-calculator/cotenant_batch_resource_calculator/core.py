@@ -5,9 +5,9 @@ the ConfigMap slo-controller-config. Decides `node.<node>.resources` and `node.<
 
 When an event is published again:
 
-    resources  a code changed (reason, policies, strategy in force, withdrawn or not), or a figure moved by more than
-               `resourceDiffThreshold` of its last published value, or anything changed and the last event is older than
-               `updateTimeThresholdSeconds`
+    resources  a code changed (reason, policies, strategy in force, withdrawn or not, what a risk budget remembers), or a figure
+               moved by more than `resourceDiffThreshold` of its last published value, or anything changed and the last event is
+               older than `updateTimeThresholdSeconds`
     slo        anything of it changed
 
 The events hold the state that later decisions need: the figures that the dead band compares with, the configuration that
@@ -27,13 +27,13 @@ from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.topology import MachineTopology
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeResources, NodeSLORendered
-from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.events.topology import MachineTopology
-from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import ending
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.subjects import object_subject, resources_subject, slo_subject, tokens
@@ -45,6 +45,7 @@ from cotenant_batch_resource_calculator.node_state import NodeState
 from cotenant_batch_resource_calculator.placed_pods import PlacedPod
 from cotenant_batch_resource_calculator.reading import read_configuration, read_devices, read_node
 from cotenant_batch_resource_calculator.rendering import Renderer
+from cotenant_batch_resource_calculator.risk import RiskPools
 from cotenant_batch_resource_calculator.topology import DeclaredTopology, declared_topology
 
 FILTERS = (
@@ -78,6 +79,7 @@ class BatchResourceCalculator:
         self._nodes: dict[str, NodeState] = {}
         self._configuration: Configuration = load_configuration(None)
         self._renderer = Renderer(self._configuration)
+        self._pools = RiskPools()
         self._sequences = LastSequences()
         self.counts = Counts()
         self._agenda = Agenda()
@@ -174,6 +176,9 @@ class BatchResourceCalculator:
 
     def _apply_node(self, event: Event, name: str, rest: tuple[str, ...]) -> None:
         data = None if event.tombstone else event.data
+        if rest == ("resources",):
+            last = published.risk if (published := self._state(name).published) is not None else None
+            self._pools.replace(last, data.risk if isinstance(data, NodeResources) else None)
         if rest == ("resources",) and isinstance(data, NodeResources):
             self.counts.resources_stored(data)
             state = self._state(name)
@@ -253,8 +258,8 @@ class BatchResourceCalculator:
         if state is None or state.node is None:
             return None
         if configuration is None:
-            return overcommitted_amounts(resources_of(state, self._configuration, now).payload)
-        return lent_under(state, configuration, now)
+            return overcommitted_amounts(resources_of(state, self._configuration, self._pools, now).payload)
+        return lent_under(state, configuration, self._pools, now)
 
     def published(self) -> list[NodeResources]:
         """Return the last resources event of each node."""
@@ -265,7 +270,7 @@ class BatchResourceCalculator:
 
     def _decide_node(self, state: NodeState, now: datetime) -> list[Event]:
         events: list[Event] = []
-        standing = resources_of(state, self._configuration, now)
+        standing = resources_of(state, self._configuration, self._pools, now)
         if is_due_now(state.resources, standing, now):
             payload = standing.payload
             events.append(Event(subject=resources_subject(state.name), data=payload, causes=self._causes(state, payload)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_batch_resource_calculator.config import colocation
 from cotenant_batch_resource_calculator.config.in_force import Configuration
 from cotenant_batch_resource_calculator.rendering import KEYS_OF_SPEC

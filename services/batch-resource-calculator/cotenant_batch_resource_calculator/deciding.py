@@ -14,61 +14,55 @@ A rejected section keeps what the node's last event has (the strategy, the ratio
 a foreign share that cannot be read and a ratio that cannot be found keep the last one; each is named in `message`, and a
 rejection in the code too. CPU normalisation, amplification and device totals are decided whether the node lends or not: each
 has a switch of its own (Koordinator stops all of them with colocation).
-
-Over 300 lines: one rule from top to bottom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
 
 from cotenant.domain.node import overcommitted_amounts
-from cotenant.domain.third_party import HADOOP_YARN, ThirdPartyError, batch_total, parse_allocations
 from cotenant.events.envelope import Event
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant.model.bounds import saturated
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_CPU_NORMALIZATION_ENABLED
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import OVERCOMMITTED
 from cotenant.model.times import NEVER
 from cotenant_batch_resource_calculator.composing import compose, compose_withdrawn
 from cotenant_batch_resource_calculator.config import colocation
-from cotenant_batch_resource_calculator.config.colocation import Chosen, ColocationStrategy
+from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.config.in_force import Configuration
-from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, JsonValue
-from cotenant_batch_resource_calculator.config.ratios import AMPLIFICATION_KEY, NORMALIZATION_KEY, select_ratios
-from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
-from cotenant_batch_resource_calculator.formulas.amplification import amplification
+from cotenant_batch_resource_calculator.formulas.amounts import ZERO, of_mapping
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_DIFF_THRESHOLD,
     DEFAULT_UPDATE_SECONDS,
     Evaluation,
     NodeAmounts,
-    batch_strategy,
     calculate,
     degrade_minutes,
     withdrawal,
 )
-from cotenant_batch_resource_calculator.formulas.normalization import RatioError, normalization, parse_ratio
-from cotenant_batch_resource_calculator.formulas.placing import Offer, normalization_ratio, offer
+from cotenant_batch_resource_calculator.formulas.placing import Offer, offer
 from cotenant_batch_resource_calculator.formulas.synchronise import due_from, is_due, stale_from
-from cotenant_batch_resource_calculator.node_state import NodeState, Shape, Situation, Standing, amounts
+from cotenant_batch_resource_calculator.node_state import NodeState, Situation, Standing
 from cotenant_batch_resource_calculator.publishing import moved
+from cotenant_batch_resource_calculator.risk import Risk, RiskPools, risk_of
+from cotenant_batch_resource_calculator.situations import situation_of
 
-CONFIG_REJECTED = "ConfigRejected"
 DISABLED = "ColocationDisabled"
 UNKNOWN_CAPACITY = "UnknownCapacity"
 METRIC_UNKNOWN = "MetricUnknown"
 
 
-def resources_of(state: NodeState, configuration: Configuration, now: datetime) -> Standing:
+def resources_of(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> Standing:
     """Return the node's desired event, and whether it is worth publishing."""
     standing = state.standing
-    if standing is None or standing.withdrawal != _withdrawn_by_time(state, standing.strategy, now):
-        standing = state.standing = _standing(state, configuration, now)
+    if standing is None or standing.chooses or standing.withdrawal != _withdrawn_by_time(state, standing.strategy, now):
+        standing = state.standing = _standing(state, configuration, pools, now)
+        if standing.chooses:
+            state.evaluation = None
     return standing
 
 
@@ -96,12 +90,12 @@ def _withdrawn_by_time(state: NodeState, strategy: ColocationStrategy, now: date
     return withdrawal(state.metric.update_time if state.metric is not None else None, strategy, now)[0]
 
 
-def _standing(state: NodeState, configuration: Configuration, now: datetime) -> Standing:
+def _standing(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> Standing:
     if state.situation is None:
-        state.situation = _situation(state, configuration)
+        state.situation = situation_of(state, configuration)
     situation = state.situation
     strategy = situation.strategy
-    payload, state.evaluation = _payload(state, situation, state.evaluation, now)
+    payload, state.evaluation, chooses = _payload(state, situation, pools, now)
     last = state.published
     return Standing(
         payload=payload,
@@ -111,63 +105,8 @@ def _standing(state: NodeState, configuration: Configuration, now: datetime) -> 
         differs=last != payload,
         refresh_seconds=strategy.update_time_threshold_seconds or DEFAULT_UPDATE_SECONDS,
         calculated=state.evaluation is not None,
+        chooses=chooses,
     )
-
-
-def _situation(state: NodeState, configuration: Configuration) -> Situation:
-    base, cluster_enable = _base_strategy(state, configuration)
-    labels, annotations = state.labels, state.annotations
-    strategy, ignored = colocation.on_node(base, labels, annotations)
-    foreign, foreign_note = _foreign(state)
-    normalized, normalization_note = _normalization(state, configuration, labels)
-    amplified, amplification_note = _amplification(state, configuration, labels, normalized)
-    rejected = configuration.rejection(colocation.KEY, NORMALIZATION_KEY, AMPLIFICATION_KEY)
-    found = (ignored, foreign_note, normalization_note, amplification_note, state.devices.error, state.reservation().error)
-    notes = [note for note in found if note]
-    if rejected:
-        notes.append(f"the ConfigMap's section was rejected and what stood before it stays in force: {rejected}")
-    return Situation(
-        strategy=strategy,
-        policies=batch_strategy(strategy),
-        base=base.text,
-        cluster_enable=cluster_enable,
-        config=configuration.source,
-        foreign=foreign,
-        ratio=float(normalized) if normalized else normalization_ratio(annotations),
-        shape=Shape(normalized, amplified, state.devices),
-        reason=CONFIG_REJECTED if rejected else "",
-        notes=tuple(notes),
-    )
-
-
-def _normalization(state: NodeState, configuration: Configuration, labels: Mapping[str, str]) -> tuple[str, str]:
-    """Return the text of the ratio, and a note. Empty: the object's own annotation counts, as long as neither the ConfigMap nor
-    the node's label says anything of normalisation."""
-    section = configuration.normalization
-    kept = state.published.cpu_normalization if state.published is not None else ""
-    if section is None:
-        return kept, ""
-    if not section.given and LABEL_CPU_NORMALIZATION_ENABLED not in labels:
-        return "", ""
-    try:
-        return normalization(labels, select_ratios(section, labels), state.cpu_info()), ""
-    except RatioError as error:
-        return kept, f"CPU normalisation: {error}" + (f"; the ratio {kept} stays" if kept else "")
-
-
-def _amplification(
-    state: NodeState, configuration: Configuration, labels: Mapping[str, str], normalized: str
-) -> tuple[dict[str, float], str]:
-    """Return the ratios by resource, and a note."""
-    section = configuration.amplification
-    kept = state.published.amplification if state.published is not None else {}
-    if section is None:
-        return kept, ""
-    try:
-        ratio = float(normalized) if normalized else parse_ratio(state.annotations)
-        return amplification(select_ratios(section, labels), ratio), ""
-    except RatioError as error:
-        return kept, f"amplification: {error}" + ("; the ratios before stay" if kept else "")
 
 
 class _Withdrawn(msgspec.Struct, frozen=True):
@@ -191,10 +130,11 @@ class _Lent(msgspec.Struct, frozen=True):
     node: NodeAmounts
     evaluation: Evaluation
     offer: Offer
+    risk: Risk | None
 
 
 def _judged(
-    state: NodeState, situation: Situation, evaluation: Evaluation | None, now: datetime
+    state: NodeState, situation: Situation, evaluation: Evaluation | None, pools: RiskPools, now: datetime
 ) -> _Withdrawn | _Unknown | _Lent:
     """Return what becomes of the node by the first rule that matches. `evaluation`: the formula's, where it is known."""
     strategy = situation.strategy
@@ -218,31 +158,44 @@ def _judged(
         return _Unknown(last, unknown_since)
     demand = state.demand()
     assert demand is not None
+    risk = risk_of(state, situation, pools, of_mapping(node.capacity).cpu, lends=True)
     if evaluation is None:
-        evaluation = calculate(node, demand, strategy, tuple(state.zones().values()))
+        evaluation = calculate(
+            node, demand, strategy, tuple(state.zones().values()), risk.data.percent if risk is not None else None
+        )
     assert evaluation.terms is not None
     taken = {BATCH_CPU: situation.foreign.cpu, BATCH_MEMORY: situation.foreign.memory}
-    return _Lent(node, evaluation, offer(evaluation.terms.batch, situation.ratio, taken))
+    return _Lent(node, evaluation, offer(evaluation.terms.batch, situation.ratio, taken), risk)
 
 
 def _payload(
-    state: NodeState, situation: Situation, evaluation: Evaluation | None, now: datetime
-) -> tuple[NodeResources, Evaluation | None]:
-    """Return the event, and the evaluation that it was made from; None where the formula does not count."""
-    match _judged(state, situation, evaluation, now):
+    state: NodeState, situation: Situation, pools: RiskPools, now: datetime
+) -> tuple[NodeResources, Evaluation | None, bool]:
+    """Return the event, the evaluation that it was made from (None where the formula does not count), and whether a margin was
+    chosen for it."""
+    match _judged(state, situation, state.evaluation, pools, now):
         case _Withdrawn(reason, message, degraded):
-            return compose_withdrawn(state, _because(situation, reason, degraded=degraded), message), None
+            risk = risk_of(state, situation, pools, _capacity_milli(state), lends=False)
+            withdrawn = compose_withdrawn(state, _because(situation, reason, degraded=degraded), message, risk)
+            return withdrawn, None, risk is not None and risk.chooses
         case _Unknown(last, since):
-            return _held(last, _because(situation, METRIC_UNKNOWN), since), None
-        case _Lent(node, found, offered):
-            return compose(state, node, found, offered, situation), found
+            return _held(last, _because(situation, METRIC_UNKNOWN), since), None, False
+        case _Lent(node, found, offered, risk):
+            return compose(state, node, found, offered, situation, risk), found, risk is not None and risk.chooses
 
 
-def lent_under(state: NodeState, configuration: Configuration, now: datetime) -> dict[str, int]:
+def _capacity_milli(state: NodeState) -> int:
+    try:
+        return of_mapping(state.figures().capacity).cpu
+    except QuantityError:
+        return 0
+
+
+def lent_under(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> dict[str, int]:
     """Return what the node would lend under a configuration, by resource name; the state's own caches are left alone."""
-    situation = _situation(state, configuration)
-    match _judged(state, situation, None, now):
-        case _Lent(_, evaluation, offered):
+    situation = situation_of(state, configuration)
+    match _judged(state, situation, None, pools, now):
+        case _Lent(_, evaluation, offered, _):
             batch, mid = offered.offered or ZERO, evaluation.mid.mid
             amounts_lent = (batch.cpu, batch.memory, mid.cpu, mid.memory)
             return {name: max(saturated(amount), 0) for name, amount in zip(OVERCOMMITTED, amounts_lent, strict=True)}
@@ -276,35 +229,3 @@ def _held(last: NodeResources, situation: Situation, since: datetime) -> NodeRes
         f" metric is older than degradeTimeMinutes; {last.message}"
     )
     return msgspec.structs.replace(held, reason=situation.reason, message=message)
-
-
-def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[Chosen, bool]:
-    """Return the strategy without the node's own annotation and labels, and whether the cluster enables colocation."""
-    config = configuration.colocation
-    if config is not None:
-        return colocation.choose(config, state.labels), config.cluster.get("enable") is True
-    last = state.published
-    if last is None:
-        return _DEFAULTS, False
-    kept: JsonValue = msgspec.json.decode(last.strategy)
-    if not isinstance(kept, dict):
-        return _DEFAULTS, last.cluster_enable
-    try:
-        return colocation.chosen(kept), last.cluster_enable
-    except ConfigError:
-        return _DEFAULTS, last.cluster_enable
-
-
-_DEFAULTS = colocation.chosen(colocation.DEFAULTS)
-
-
-def _foreign(state: NodeState) -> tuple[Amounts, str]:
-    """Return the foreign share: the node's annotation, with its YARN entry replaced by YARN's own report."""
-    try:
-        total = batch_total(parse_allocations(state.annotations), replaced=HADOOP_YARN if state.yarn is not None else "")
-    except ThirdPartyError as error:
-        last = state.published
-        kept = amounts(last.third_party) if last is not None else Amounts()
-        return kept, f"the last known foreign share stays: {error}"
-    annotated = Amounts(total.get(BATCH_CPU, 0), total.get(BATCH_MEMORY, 0))
-    return (annotated + amounts(state.yarn.used) if state.yarn is not None else annotated), ""

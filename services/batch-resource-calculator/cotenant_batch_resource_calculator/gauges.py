@@ -1,8 +1,8 @@
 """The metrics of Koordinator's slo-controller, by its names: dashboards made for it read this service.
 
 In: the core. Out: values with their labels. Counters start at 0 with each load; they keep Koordinator's names, which do not end
-in `_total`. `nodemetric_reconcile_count` is not among them: NodeMetrics are metrics-ingest's. Koordinator shows the amounts of
-each node; here they are summed over nodes, because no label has a value for each node.
+in `_total`. `nodemetric_reconcile_count` is not among them: NodeMetrics are metrics-ingest's. Amounts are
+shown by node, of the first MOST_NODES by name; those of all others are summed under one more value of the label.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from cotenant.model.tiers import OVERCOMMITTED
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from cotenant_batch_resource_calculator.counts import FAILED, PLUGINS, SUCCEEDED
 
+MOST_NODES = 1_000
+OTHER_NODES = "(others)"
 _STATUSES = (FAILED, SUCCEEDED)
 _UNITS = ("core", "byte", "core", "byte")
 
@@ -43,15 +45,21 @@ def _plugins(core: BatchResourceCalculator) -> Iterator[Value]:
 
 def _allocatable(core: BatchResourceCalculator) -> Iterator[Value]:
     """Before foreign shares and normalisation: cores and bytes."""
-    sums = [0, 0, 0, 0]
-    for resources in core.published():
+    published = core.published()
+    names = sorted(resources.node for resources in published)
+    shown = {name: [0, 0, 0, 0] for name in names[:MOST_NODES]}
+    if len(names) > MOST_NODES:
+        shown[OTHER_NODES] = [0, 0, 0, 0]
+    for resources in published:
         terms = {term.name: term for term in resources.terms}
         batch, mid = terms.get("calculated"), terms.get("mid")
         if batch is not None and mid is not None:
+            node = resources.node if resources.node in shown else OTHER_NODES
             amounts = (batch.cpu_milli, batch.memory_bytes, mid.cpu_milli, mid.memory_bytes)
-            sums = [held + more for held, more in zip(sums, amounts, strict=True)]
-    for resource, amount, unit in zip(OVERCOMMITTED, sums, _UNITS, strict=True):
-        yield amount / 1000 if unit == "core" else float(amount), {"resource": resource, "unit": unit}
+            shown[node] = [held + more for held, more in zip(shown[node], amounts, strict=True)]
+    for node, sums in shown.items():
+        for resource, amount, unit in zip(OVERCOMMITTED, sums, _UNITS, strict=True):
+            yield amount / 1000 if unit == "core" else float(amount), {"node": node, "resource": resource, "unit": unit}
 
 
 GAUGES = (
@@ -70,7 +78,7 @@ GAUGES = (
     ),
     Gauge(
         "slo_controller_node_extended_resource_allocatable_internal",
-        "Batch and mid resources of all nodes before foreign shares and normalisation, in cores and bytes",
+        "Batch and mid resources of each node before foreign shares and normalisation, in cores and bytes",
         _allocatable,
     ),
 )

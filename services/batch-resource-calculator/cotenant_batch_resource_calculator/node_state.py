@@ -12,15 +12,16 @@ from cotenant.api.objects.node import Node
 from cotenant.domain.node import estimate_node_allocatable
 from cotenant.domain.reservation import Reservation, kubelet_reserved, parse_reservation
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed, Usage
-from cotenant.events.resources import NodeResources, NodeSLORendered
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.topology import CpuBasicInfo, MachineTopology
-from cotenant.events.yarn import YarnNode
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.topology import CpuBasicInfo, MachineTopology
+from cotenant.events.node.yarn import YarnNode
 from cotenant.model.bounds import saturated
 from cotenant.model.names import LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, resource_amount
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
+from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed
 from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals
@@ -48,7 +49,8 @@ class Shape(msgspec.Struct, frozen=True):
 
 class Situation(msgspec.Struct, frozen=True):
     """The parts of the node's event that do not depend on measurements. `notes`: texts for the message, in order; `base`: the
-    strategy as JSON, without the node's own annotation and labels; `ratio`: what batch-cpu is scaled by.
+    strategy as JSON, without the node's own annotation and labels; `ratio`: what batch-cpu is scaled by; `group`: whose hours a
+    risk budget counts together.
     """
 
     strategy: ColocationStrategy
@@ -59,6 +61,8 @@ class Situation(msgspec.Struct, frozen=True):
     foreign: Amounts
     ratio: float = 1.0
     shape: Shape = Shape()
+    budget: RiskBudget | None = None
+    group: str = ""
     reason: str = ""
     degraded: bool = False
     notes: tuple[str, ...] = ()
@@ -68,7 +72,8 @@ class Standing(msgspec.Struct, frozen=True):
     """The node's desired resources event, valid until the next event of the node is folded; a cache.
 
     `news`: publish at once. `differs`: publish once the last event is older than `refresh_seconds`. `withdrawal`: the only
-    part that changes with time alone. `calculated`: by the formula, which reads the pods.
+    part that changes with time alone. `calculated`: by the formula, which reads the pods. `chooses`: a margin is chosen from
+    what other nodes' hours say, so it is decided again each time until it is published.
     """
 
     payload: NodeResources
@@ -78,6 +83,7 @@ class Standing(msgspec.Struct, frozen=True):
     differs: bool
     refresh_seconds: int
     calculated: bool
+    chooses: bool = False
 
 
 class NodeState:

@@ -5,7 +5,9 @@ In: the last event, the desired one, the strategy's threshold. Out: a boolean. A
 
 from __future__ import annotations
 
-from cotenant.events.resources import NodeResources
+import msgspec
+
+from cotenant.events.node.resources import NodeResources, NodeRisk
 from cotenant_batch_resource_calculator.formulas.normalization import ratio_moved
 from cotenant_batch_resource_calculator.formulas.synchronise import any_differs
 
@@ -30,7 +32,13 @@ def _codes(resources: NodeResources) -> tuple[object, ...]:
         tuple(zone.name for zone in resources.zones),
         resources.amplification,
         resources.device_labels,
+        _remembered(resources.risk),
     )
+
+
+def _remembered(risk: NodeRisk | None) -> NodeRisk | None:
+    """What a later decision needs of a risk budget; the threshold follows from it."""
+    return msgspec.structs.replace(risk, percent=0) if risk is not None else None
 
 
 def _ratio(resources: NodeResources) -> float | None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from cotenant.domain.reservation import Reservation
-from cotenant.events.resources import CpuIdentity, NodeSLORendered
+from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant.model.names import ANNOTATION_NODE_RESERVATION, ANNOTATION_SYSTEM_QOS_RESOURCE, LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import QuantityError, parse_value
 from cotenant_batch_resource_calculator.config.collecting import CollectPolicy, collect_policy

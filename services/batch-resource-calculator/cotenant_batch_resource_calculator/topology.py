@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.domain.topology import zones
-from cotenant.events.topology import MachineTopology
+from cotenant.events.node.topology import MachineTopology
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import QuantityError, Scalar, parse_milli, parse_value
 from cotenant_batch_resource_calculator.formulas.amounts import THOUSANDTHS, ZERO, Amounts

@@ -20,17 +20,17 @@ from cotenant.runtime.process import VERSION, Host, run_program, status_routes
 from cotenant.runtime.settings import clock_of, parser
 from cotenant_gateway.access.audit import Audit
 from cotenant_gateway.access.rates import OF_USERS, Rate
-from cotenant_gateway.http.access import Access
-from cotenant_gateway.http.access_metrics import register_access
 from cotenant_gateway.http.app import request_handler
-from cotenant_gateway.http.bus_evictions import BusEvictions
+from cotenant_gateway.http.auth.access import Access
+from cotenant_gateway.http.auth.bus_evictions import BusEvictions
+from cotenant_gateway.http.auth.credential_flags import CredentialError, CredentialSources, add_credential_flags
+from cotenant_gateway.http.auth.metrics import register_access
 from cotenant_gateway.http.clients.limits import Limits, within_open_files
 from cotenant_gateway.http.clients.metrics import register_clients
 from cotenant_gateway.http.clients.streams import OpenStreams
-from cotenant_gateway.http.credential_flags import CredentialError, CredentialSources, add_credential_flags
-from cotenant_gateway.http.facts import FactHandlers
+from cotenant_gateway.http.facts.handlers import FactHandlers
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
-from cotenant_gateway.http.resources import ResourceHandlers
+from cotenant_gateway.http.resources.handlers import ResourceHandlers
 from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.tracing import traced

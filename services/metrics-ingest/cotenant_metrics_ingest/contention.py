@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import Contention
-from cotenant.events.usage import PodUsage, Pressure
+from cotenant.events.node.metrics import Contention
+from cotenant.events.node.usage import PodUsage, Pressure
 from cotenant_metrics_ingest.varints import packed
 
 MAX_MESSAGES = 64

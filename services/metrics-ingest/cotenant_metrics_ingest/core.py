@@ -9,7 +9,8 @@ a node's first samples or the first ones after silence; and one with `unknown_si
 Time: windows are aligned to the node's clock, which is checked against the log's; staleness depends on the log's time alone.
 The core takes the log's time from its own events and from the last decision. The service measures and is not recomputed, so
 the first decision may end the load: until then samples are queued, as a node's digest and its newer samples arrive in any
-order.
+order. After it EARLY_AT_ONCE of them are taken with each decision, later ones behind them, and a node's windows and models are
+restored with its first sample, so that a cell does not wait for the last of its nodes.
 
 A node is evaluated again only after one of its events was folded, or when time changes its result.
 
@@ -17,37 +18,43 @@ Prediction: the models of a node are trained when a message ends a minute of its
 `predictions.<node>` for a restart, one node after the other.
 
 Bounds: one NodeState per node (see `node_state`); MAX_EARLY queued messages during the load; samples of nodes without an object
-are counted and dropped.
-
-Over 300 lines: what is folded and what follows from it share the nodes.
+are counted and dropped; TRAINED_AT_ONCE intervals to be trained with.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 
 import msgspec
 
 from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
-from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.envelope import Event, encode_payload
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.usage import UsageSample
 from cotenant.events.objects import ObjectStored
-from cotenant.events.predictions import PredictionState
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.usage import UsageSample
-from cotenant.log.contract import USAGE, ending
-from cotenant.model.subjects import PREDICTIONS, metrics_subject, predictions_subject, tokens
-from cotenant.model.times import NEVER
+from cotenant.log.contract import USAGE
+from cotenant.model.subjects import PREDICTIONS, tokens
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.counted_memory import counted
+from cotenant_metrics_ingest.node_decision import NodeDecisions, metric_event, sizes_of
 from cotenant_metrics_ingest.node_report import DueReport, reports_of
-from cotenant_metrics_ingest.node_state import NO_STRATEGY, ExecutorView, NodeState, Published, StrategyView
-from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows, WindowSizes
-from cotenant_metrics_ingest.policy import MemoryPolicy, PolicyInForce, policy_in_force
-from cotenant_metrics_ingest.prediction.checkpoints import MAX_AT_ONCE, due_checkpoints
+from cotenant_metrics_ingest.node_state import (
+    NO_STRATEGY,
+    ExecutorView,
+    NodeState,
+    Published,
+    StrategyView,
+    forecasts_of,
+)
+from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows
+from cotenant_metrics_ingest.policy import PolicyInForce
+from cotenant_metrics_ingest.prediction.models import Training
+from cotenant_metrics_ingest.prediction.node import NodePrediction, PredictionStore, train
+from cotenant_metrics_ingest.samples import Samples, samples_of
 
 CORE_VERSION = "2"
 FILTERS = (
@@ -61,14 +68,17 @@ FILTERS = (
 USAGE_FILTERS = ("usage.*",)
 
 MAX_EARLY = 100_000
+EARLY_AT_ONCE = 2_000
 LOOK_EVERY = timedelta(milliseconds=500)
 """How often nodes are evaluated; urgent ones are evaluated in between."""
-SHORTEST_SILENCE = timedelta(seconds=10)
+TRAINED_AT_ONCE = 256
+"""Nodes with an interval to be trained with do not wait for the next decision when there are so many."""
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
 
 
-_sizes = lru_cache(maxsize=256)(WindowSizes.of)
+_SAMPLE = msgspec.json.Decoder(UsageSample)
+_NOTHING = UsageSample(node="")
 
 
 class MetricsIngestCore:
@@ -76,19 +86,22 @@ class MetricsIngestCore:
 
     def __init__(self, config: MetricsConfig | None = None) -> None:
         self.config = config or MetricsConfig()
-        self._own_policy = PolicyInForce(
-            self.config.report_interval_seconds,
-            self.config.aggregate_duration_seconds,
-            tuple(self.config.durations_seconds),
-            MemoryPolicy.WITHOUT_PAGE_CACHE,
-        )
+        self._decisions = NodeDecisions(self.config)
+        self._predictions = PredictionStore(self.config.prediction_safety_margin_percent)
         self.refusals: dict[str, int] = {}
         """Messages refused since the start, by reason."""
         self._sequences = LastSequences()
         self._nodes: dict[str, NodeState] = {}
-        self._early: list[Event] | None = []
+        self._loaded = False
+        self._early: list[tuple[Event, bytes]] = []
+        """Samples that came before the first decision, or after one whose turn has not come yet: without data, and their
+        data."""
+        self._behind: list[Training] = []
+        """What restored models have to catch up with."""
         self._log_time: datetime | None = None
         self._listening_since: datetime | None = None
+        self._over: list[NodePrediction] = []
+        """Those with an interval to be trained with."""
         self._urgent: set[str] = set()
         self._agenda = Agenda()
         """Nodes with an event folded or stored since they last had nothing to report."""
@@ -100,12 +113,10 @@ class MetricsIngestCore:
         """Fold one event."""
         data = event.data
         if isinstance(data, UsageSample) and event.stream == USAGE:
-            if self._early is None:
+            if self._loaded and not self._early:
                 self._take(event, data)
-            elif len(self._early) < MAX_EARLY:
-                self._early.append(event)
             else:
-                self._count(EARLY_FULL)
+                self._queue(event, data)
             return
         if not self._sequences.is_new(event):
             return
@@ -148,7 +159,7 @@ class MetricsIngestCore:
             node.stored_ms = 0
         else:
             node.stored_at, node.stored_ms = event.time, event.data.trained_ms
-            if self._early is not None:
+            if not self._loaded:
                 node.stored = (event.ref, event.data)
         self._forget(name)
 
@@ -158,14 +169,15 @@ class MetricsIngestCore:
         if event.time is not None and (self._log_time is None or event.time > self._log_time):
             self._log_time = event.time
         if event.tombstone or not isinstance(event.data, NodeMetricComputed):
-            node.published = node.published_at = node.to_restore = None
+            node.published = node.published_at = None
+            node.to_restore = False
             self._urgent.discard(name)
             self._forget(name)
             return
         metric = event.data
         node.published, node.published_at = Published.of(metric), event.time
-        if self._early is not None:
-            node.to_restore = metric
+        if not self._loaded:
+            node.to_restore = True
             node.refused, node.refused_reason = metric.refused_samples, metric.refused_reason
             node.heard = metric.update_time
         elif metric.unknown_since is None and (
@@ -175,6 +187,8 @@ class MetricsIngestCore:
             node.causes.clear()
             if node.contention is not None:
                 node.contention.clear()
+            if node.prediction is not None:
+                node.prediction.services_peak = None
             self._urgent.discard(name)
 
     def _node_object(self, event: Event, name: str) -> None:
@@ -207,15 +221,19 @@ class MetricsIngestCore:
         if event.time is None or tokens(event.subject)[-1] != sample.node:
             self._refuse(node, MALFORMED, f"{event.ref} has no time, or is not on its node's subject")
             return
-        policy = self._policy(node)
+        self._restore(node)
+        policy = self._decisions.policy(node)
         windows = node.windows = self._windows(node, policy)
         log_ms = int(self._log_time.timestamp() * 1000) if self._log_time is not None else 0
         end_ms = int(event.time.timestamp() * 1000)
         first = windows.first_new(sample, end_ms)
-        refused = windows.take(counted(sample, policy.memory), end_ms, log_ms)
+        measured = counted(sample, policy.memory)
+        samples = samples_of(measured)
+        refused = windows.take(measured, samples, end_ms, log_ms)
         if refused is None:
             node.accepted(event, self._log_time)
-            node.predict_from(sample, first)
+            # Prediction counts the working set under every policy.
+            self._predict(node, sample, samples if measured.pods is sample.pods else None, first)
             published = node.published
             if published is None or not published.measured or published.unknown_since is not None:
                 self._urgent.add(sample.node)
@@ -223,15 +241,28 @@ class MetricsIngestCore:
         elif refused.reason != REPEATED:
             self._refuse(node, refused.reason, f"{event.ref}: {refused.message}")
 
-    def _policy(self, node: NodeState) -> PolicyInForce:
-        if node.in_force is None:
-            node.in_force = policy_in_force(node.policy, self._own_policy)
-        return node.in_force
+    def _queue(self, event: Event, sample: UsageSample) -> None:
+        """Keep a sample until its turn comes; one that the node's last report has is left out."""
+        node = self._nodes.get(sample.node)
+        published = node.published if node is not None else None
+        if published is not None and event.time is not None and event.time.timestamp() * 1000 <= published.last_ms:
+            return
+        if len(self._early) < MAX_EARLY:
+            self._early.append((msgspec.structs.replace(event, data=_NOTHING), encode_payload(sample)))
+        else:
+            self._count(EARLY_FULL)
+
+    def _predict(self, node: NodeState, sample: UsageSample, samples: Samples | None, first: int) -> None:
+        if node.predict_from(sample, samples, first, self._predictions):
+            assert node.prediction is not None
+            self._over.append(node.prediction)
+            if len(self._over) >= TRAINED_AT_ONCE:
+                self._train()
 
     @staticmethod
     def _windows(node: NodeState, policy: PolicyInForce) -> NodeWindows:
         """The node's windows in the sizes of its policy; those of others start over (`NodeWindows.resized`)."""
-        sizes = _sizes(policy.aggregate_seconds, policy.durations_seconds)
+        sizes = sizes_of(policy)
         windows = node.windows
         if windows is None:
             return NodeWindows(sizes)
@@ -250,144 +281,58 @@ class MetricsIngestCore:
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Reports that are due, by node name."""
-        self._end_load(now)
+        self._begin(now)
+        self._train()
         looks = self._next_look is None or now >= self._next_look
         found: list[Event | DueReport] = []
         for name in self._agenda.due(now) if looks else sorted(self._urgent):
             node = self._nodes[name]
-            one = self._decide_node(name, node, now)
+            one = self._decisions.follows(name, node, now, self._listening_since)
             if one is not None:
                 found.append(one)
                 if len(found) == MAX_EVENTS_PER_DECISION:
-                    return self._reported(found)
+                    return self._reported(found, now)
             elif looks:
-                self._agenda.settle(name, self._next_look_at(node))
+                self._agenda.settle(name, self._decisions.next_look(node, self._listening_since))
         if looks:
             self._next_look = now + LOOK_EVERY
-        return [*self._reported(found), *self._stored(found, now, MAX_EVENTS_PER_DECISION - len(found))]
+        reported = [(one.node, self._nodes[one.node]) for one in found if isinstance(one, DueReport)]
+        room = MAX_EVENTS_PER_DECISION - len(found)
+        return [*self._reported(found, now), *self._decisions.states(reported, now, room)]
 
-    def _stored(self, found: Sequence[Event | DueReport], now: datetime, room: int) -> Sequence[Event]:
-        """The models of nodes that are reported and whose turn it is, at most so many; HISTORY does not take them over, so they
-        are the last of a decision."""
-        interval = self.config.prediction_checkpoint_seconds
-        reported = [one.node for one in found if isinstance(one, DueReport)]
-        ages = {
-            name: age
-            for name in reported
-            if (age := self._nodes[name].seconds_since_stored(name, now, interval)) is not None
-        }
-        due = due_checkpoints(ages, interval, min(room, MAX_AT_ONCE))
-        return [self._models(name, self._nodes[name], now) for name in due]
-
-    @staticmethod
-    def _models(name: str, node: NodeState, now: datetime) -> Event:
-        assert node.prediction is not None
-        state = node.prediction.state(name, now)
-        return Event(subject=predictions_subject(name), data=state, causes=(f"LOG:{node.declared}",), replaces=True)
-
-    def _next_look_at(self, node: NodeState) -> datetime:
-        """Return when a node without a due report may have one by the passing of time."""
-        if not node.declared:
-            return NEVER
-        times = [NEVER]
-        if node.news and node.published_at is not None:
-            times.append(node.published_at + self._interval(node))
-        since = node.last_sign()
-        if since is not None and (node.published is None or node.published.unknown_since is None):
-            times.append(max(since, self._listening_since or since) + self.silent_after(node))
-        return min(times)
-
-    def _reported(self, found: Sequence[Event | DueReport]) -> Sequence[Event]:
+    def _reported(self, found: Sequence[Event | DueReport], now: datetime) -> Sequence[Event]:
         """Return the events; all due reports are built together."""
         wanted = [one for one in found if isinstance(one, DueReport)]
-        reports = iter(reports_of(wanted))
+        nodes = [self._nodes[one.node] for one in wanted]
+        reports = iter(reports_of(wanted, forecasts_of(nodes, self._predictions, now, self.config)))
         events = [
-            self._event(one.node, self._nodes[one.node], next(reports)) if isinstance(one, DueReport) else one for one in found
+            metric_event(one.node, self._nodes[one.node], next(reports)) if isinstance(one, DueReport) else one
+            for one in found
         ]
         return sorted(events, key=lambda event: event.subject.startswith(PREDICTIONS))
 
-    def _end_load(self, now: datetime) -> None:
+    def _train(self) -> None:
+        behind, self._behind = self._behind, []
+        self._predictions.models.train(behind)
+        over, self._over = self._over, []
+        train(over, self._predictions)
+
+    def _begin(self, now: datetime) -> None:
+        """End the load with the first decision, and take queued samples, some with each."""
         self._log_time = max(self._log_time or now, now)
         self._listening_since = self._listening_since or now
-        early, self._early = self._early, None
-        for node in self._nodes.values() if early is not None else ():
-            self._restore(node)
-        for event in sorted(early or (), key=lambda event: event.sequence):
-            assert isinstance(event.data, UsageSample)
-            self._take(event, event.data)
+        if not self._loaded:
+            self._loaded = True
+            self._early.sort(key=lambda each: each[0].sequence)
+        taken, self._early = self._early[:EARLY_AT_ONCE], self._early[EARLY_AT_ONCE:]
+        for event, data in taken:
+            self._take(event, _SAMPLE.decode(data))
 
     def _restore(self, node: NodeState) -> None:
-        """Restore windows and models at the end of the load, when all that they depend on is folded."""
-        metric, stored = node.to_restore, node.stored
-        node.to_restore = node.stored = None
-        if not node.declared or metric is None:
-            return
-        policy = self._policy(node)
-        node.windows = NodeWindows.restored(metric, _sizes(policy.aggregate_seconds, policy.durations_seconds))
-        node.restore_models(stored)
-
-    def _decide_node(self, name: str, node: NodeState, now: datetime) -> Event | DueReport | None:
-        if not node.declared:
-            return self._ended(name, node)
-        published, windows = node.published, node.windows
-        unknown = published is not None and published.unknown_since is not None
-        if node.news and windows is not None and windows.last_ms:
-            heard = node.heard or now
-            again = unknown and (published is None or published.update_time is None or heard > published.update_time)
-            if published is None or not published.measured or again or self._interval_passed(node, now):
-                return DueReport(
-                    node=name,
-                    windows=windows,
-                    update_time=heard,
-                    refused_samples=node.refused,
-                    refused_reason=node.refused_reason,
-                    policy=self._policy(node),
-                    forecast=node.forecast(now, self.config),
-                    contention=node.contention.averages() if node.contention is not None else {},
-                )
-        since = node.last_sign()
-        if unknown or since is None:
-            return None
-        # Silence counts only while this service was running, as it receives nothing during its own downtime.
-        if now - max(since, self._listening_since or now) < self.silent_after(node):
-            return None
-        last = published.metric() if published is not None else self._never_heard(name, node)
-        metric = msgspec.structs.replace(
-            last, unknown_since=since, refused_samples=node.refused, refused_reason=node.refused_reason
-        )
-        return self._event(name, node, metric)
-
-    def _never_heard(self, name: str, node: NodeState) -> NodeMetricComputed:
-        policy = self._policy(node)
-        return NodeMetricComputed(
-            node=name,
-            report_interval_seconds=max(1, round(policy.report_interval_seconds)),
-            aggregate_duration_seconds=policy.aggregate_seconds,
-            durations_seconds=policy.durations_seconds,
-            memory_collect_policy=policy.memory.value,
-        )
-
-    def _interval(self, node: NodeState) -> timedelta:
-        return timedelta(seconds=self._policy(node).report_interval_seconds)
-
-    def _interval_passed(self, node: NodeState, now: datetime) -> bool:
-        return node.published_at is None or now - node.published_at >= self._interval(node)
-
-    def silent_after(self, node: NodeState) -> timedelta:
-        """How long a node may send no samples before its state is unknown."""
-        if self.config.silent_after_seconds:
-            return timedelta(seconds=self.config.silent_after_seconds)
-        span = timedelta(milliseconds=node.windows.period_ms if node.windows is not None else 0)
-        return max(3 * self._interval(node), 3 * span, SHORTEST_SILENCE)
-
-    @staticmethod
-    def _ended(name: str, node: NodeState) -> Event | None:
-        if node.published is None:
-            return ending(predictions_subject(name), PredictionState(node=name)) if node.stored_at is not None else None
-        last = msgspec.structs.replace(node.published.metric(), digest=None)
-        return ending(metrics_subject(name), last)
-
-    @staticmethod
-    def _event(name: str, node: NodeState, metric: NodeMetricComputed) -> Event:
-        causes = tuple(f"USAGE:{sequence}" for sequence in node.causes)
-        return Event(subject=metrics_subject(name), data=metric, causes=(*causes, f"LOG:{node.declared}"))
+        """Restore windows and models when the node's first sample after the load comes: by then all that they depend on is
+        folded."""
+        training = node.restore(sizes_of(self._decisions.policy(node)), self._predictions)
+        if training is not None:
+            self._behind.append(training)
+            if len(self._behind) >= TRAINED_AT_ONCE:
+                self._train()

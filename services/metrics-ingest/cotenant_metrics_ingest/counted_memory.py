@@ -19,7 +19,7 @@ from operator import add, sub
 
 import msgspec
 
-from cotenant.events.usage import Series, UsageSample
+from cotenant.events.node.usage import Series, UsageSample
 from cotenant_metrics_ingest.policy import WITH_HOT_PAGE_CACHE, WITH_PAGE_CACHE, MemoryPolicy, memory_series
 
 _replace = msgspec.structs.replace

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from cotenant.events.metrics import MeanDigest, Usage
+from cotenant.events.node.metrics import MeanDigest, Usage
 from cotenant_metrics_ingest import varints
 
 SLOTS_PER_WINDOW = 5
@@ -84,11 +84,11 @@ class MeanSlots:
         self._open_slot = slot
         self._open = np.zeros((3, len(self.rows)), dtype=np.int64)
 
-    def add(self, rows: Rows, counts: Sequence[int] | int, cpu: Sequence[int], memory: Sequence[int]) -> None:
-        """Add samples to distinct rows of the open slot: number of samples, cpu sum (milli-cores), memory sum (bytes)."""
+    def add(self, rows: Rows, count: int, sums: Table) -> None:
+        """Add samples to distinct rows of the open slot. `count`: of each; `sums`: int64 (2, rows), milli-cores and bytes."""
         table = self._open
-        table[0, rows] += counts
-        table[1:, rows] += (cpu, memory)
+        table[0, rows] += count
+        table[1:, rows] += sums
         self._adds += 1
         if self._adds % ADDS_WITHOUT_OVERFLOW == 0:
             self._bounded()
@@ -115,18 +115,22 @@ class MeanSlots:
         """Return the mean of each row with samples in the window."""
         totals = WHOLE * self._bounded()
         start = end_ms - duration_ms
-        for closed in self._closed:
-            share = min(WHOLE, ((closed.slot + 1) * self.width_ms - start) * WHOLE // self.width_ms)
-            if share > 0:
-                totals[:, : closed.table.shape[1]] += share * closed.table
+        shares = [min(WHOLE, ((closed.slot + 1) * self.width_ms - start) * WHOLE // self.width_ms) for closed in self._closed]
+        tables = [closed.table for closed, share in zip(self._closed, shares, strict=True) if share > 0]
+        parts = np.array([share for share in shares if share > 0], dtype=np.int64)
+        if tables and all(table.shape == totals.shape for table in tables):
+            totals += (parts[:, np.newaxis, np.newaxis] * np.array(tables)).sum(axis=0)
+        else:
+            for share, table in zip(parts, tables, strict=True):
+                totals[:, : table.shape[1]] += share * table
         counts = totals[0].tolist()
         cpu, memory = (totals[1:] // np.maximum(totals[0], 1)).tolist()
-        found: dict[str, Usage] = {}
-        for key in keys:
-            row = self.rows.get(key)
-            if row is not None and counts[row]:
-                found[key] = Usage(cpu_milli=cpu[row], memory_bytes=memory[row])
-        return found
+        rows = self.rows
+        return {
+            key: Usage(cpu_milli=cpu[row], memory_bytes=memory[row])
+            for key in keys
+            if (row := rows.get(key, -1)) >= 0 and counts[row]
+        }
 
     def largest_since(self, start_ms: int) -> dict[str, tuple[int, int]]:
         """Return each row's largest mean over the closed slots from `start_ms` on: milli-cores, bytes."""

@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.events.metrics import (
+from cotenant.events.node.metrics import (
     AggregatedUsage,
     Contention,
     HostApplicationMetric,
@@ -47,12 +47,12 @@ class DueReport(msgspec.Struct, frozen=True, kw_only=True):
     refused_samples: int
     refused_reason: str
     policy: PolicyInForce
-    forecast: Forecast | None = None
+    services_peak: Usage | None = None
     contention: Mapping[str, Contention] = {}
 
 
-def reports_of(wanted: Sequence[DueReport]) -> list[NodeMetricComputed]:
-    """Return the reports as of their windows' newest samples, in the order of `wanted`."""
+def reports_of(wanted: Sequence[DueReport], forecasts: Sequence[Forecast | None]) -> list[NodeMetricComputed]:
+    """Return the reports as of their windows' newest samples, in the order of `wanted`, each with its forecast."""
     reports: list[NodeMetricComputed] = []
     for start in range(0, len(wanted), AT_ONCE):
         some = wanted[start : start + AT_ONCE]
@@ -62,9 +62,10 @@ def reports_of(wanted: Sequence[DueReport]) -> list[NodeMetricComputed]:
         windows = [list(report.windows.slots.windows(report.windows.sizes.durations_ms)) for report in some]
         figures = _figures(windows)
         means = digests([report.windows.means for report in some])
-        for report, own_windows, digest in zip(some, windows, means, strict=True):
+        of_some = forecasts[start : start + AT_ONCE]
+        for report, own_windows, digest, forecast in zip(some, windows, means, of_some, strict=True):
             own = [(window, figures.get(id(window))) for window in own_windows]
-            reports.append(_report(report, own, digest))
+            reports.append(_report(report, own, digest, forecast))
     return reports
 
 
@@ -84,8 +85,9 @@ def _report(
     wanted: DueReport,
     own: Sequence[tuple[Window, PercentileRows | None]],
     means_digest: MeanDigest,
+    forecast: Forecast | None,
 ) -> NodeMetricComputed:
-    windows, sizes, forecast = wanted.windows, wanted.windows.sizes, wanted.forecast
+    windows, sizes = wanted.windows, wanted.windows.sizes
     means = windows.means.means(windows.last_ms, sizes.aggregate_ms, windows.reported_rows)
     warm = [(window.duration_ms, figures) for window, figures in own if figures is not None]
     return NodeMetricComputed(
@@ -118,6 +120,7 @@ def _report(
         ),
         prod_reclaimable=forecast.reclaimable if forecast is not None else None,
         prod_peak=forecast.peak if forecast is not None else None,
+        services_peak=wanted.services_peak,
         prediction=forecast.terms if forecast is not None else None,
         durations_seconds=tuple(duration // 1000 for duration in sizes.durations_ms),
         memory_collect_policy=wanted.policy.memory.value,

@@ -5,7 +5,7 @@ Bound: one NodeWindows per declared node (see `slots` and `means`: about 100 KiB
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from sys import intern
 from zlib import crc32
@@ -15,23 +15,33 @@ import msgspec
 from cotenant.api.objects.node import decode_node
 from cotenant.domain.node import NodeSources
 from cotenant.events.envelope import Event, View, encode_payload
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, ResourceForecast, Usage
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.usage import UsageSample
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.predictions import PredictionState
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.usage import UsageSample
 from cotenant.model.bounds import Amount
 from cotenant.model.names import ANNOTATION_COLOCATION_STRATEGY, CPU, MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.contention import ContentionMessages
-from cotenant_metrics_ingest.node_windows import LONGEST_MS, NodeWindows
-from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy
-from cotenant_metrics_ingest.prediction.node import Forecast, NodePrediction, PlacedPod
+from cotenant_metrics_ingest.node_windows import LONGEST_MS, NodeWindows, WindowSizes
+from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy, wants_time_of_day
+from cotenant_metrics_ingest.prediction.models import Predicted, Training
+from cotenant_metrics_ingest.prediction.node import (
+    Forecast,
+    NodePrediction,
+    PlacedPod,
+    PredictionStore,
+    by_time_of_day,
+)
+from cotenant_metrics_ingest.samples import Samples
 
 MAX_CAUSES = 4
+FORECASTS_AT_ONCE = 128
+"""Nodes whose percentiles are computed together: some 4,700 models of 30 pods."""
 _GONE = PlacementPhase.GONE
 NO_STRATEGY = msgspec.Raw(b"{}")
 
@@ -64,12 +74,19 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     unknown_since: datetime | None
     measured: bool
     """Whether there were samples."""
+    last_ms: int
+    span_ms: int
+    """The digest's: the newest sample, and how often messages come; 0 without one."""
     encoded: bytes
 
     @classmethod
     def of(cls, metric: NodeMetricComputed) -> "Published":
         """A report as it is kept."""
-        return cls(metric.update_time, metric.unknown_since, metric.digest is not None, encode_payload(metric))
+        digest = metric.digest
+        last_ms, span_ms = (digest.last_ms, digest.span_ms) if digest is not None else (0, 0)
+        return cls(
+            metric.update_time, metric.unknown_since, digest is not None, last_ms, span_ms, encode_payload(metric)
+        )
 
     def metric(self) -> NodeMetricComputed:
         """The report."""
@@ -89,13 +106,15 @@ class NodeState(msgspec.Struct):
     causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
     published: Published | None = None
     published_at: datetime | None = None
-    to_restore: NodeMetricComputed | None = None
-    """The report whose windows are restored when the load ends."""
+    to_restore: bool = False
+    """Whether the windows of the last report, which the load found, are to be restored."""
     annotation: str = ""
     strategy: msgspec.Raw = NO_STRATEGY
     policy: CollectPolicy = CollectPolicy()
     """What the colocation strategy asks for."""
     in_force: PolicyInForce | None = None
+    by_time_of_day: bool = False
+    """Whether it asks for the forecast by time of day."""
     declared_amounts: Mapping[str, int] = {}
     raw_amounts: Mapping[str, int] = {}
     reported_amounts: Mapping[str, int] = {}
@@ -122,37 +141,59 @@ class NodeState(msgspec.Struct):
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
-    def predict_from(self, sample: UsageSample, first: int) -> None:
-        """Take an accepted message's samples from index `first` on."""
-        assert self.windows is not None
+    def predict_from(self, sample: UsageSample, samples: Samples | None, first: int, store: PredictionStore) -> bool:
+        """Take an accepted message's samples from index `first` on; returns whether there is an interval to be trained with."""
+        windows = self.windows
+        assert windows is not None
         if self.prediction is None:
-            self.prediction, self.contention = NodePrediction(sample.node), ContentionMessages()
-        self.prediction.take(sample, first, self.windows.last_ms)
+            self.prediction, self.contention = NodePrediction(sample.node, store), ContentionMessages()
+            self.prediction.choose(by_time_of_day=self.by_time_of_day)
         if self.contention is not None:
             self.contention.add(sample.pods)
+        return self.prediction.take(sample, samples, windows.keys, first, windows.last_ms)
 
-    def restore_models(self, stored: tuple[str, PredictionState] | None) -> None:
-        """Take the stored models of the node and its pods, and what was sampled after they were stored."""
+    @property
+    def period_ms(self) -> int:
+        """How often the node's messages come; 0 before the first."""
+        if self.windows is None and self.published is not None:
+            return self.published.span_ms
+        return self.windows.period_ms if self.windows is not None else 0
+
+    def restore(self, sizes: WindowSizes, store: PredictionStore) -> Training | None:
+        """Restore windows and models, where that has not been done yet; returns what the models have to catch up with."""
+        if not self.to_restore:
+            return None
+        self.to_restore, stored, self.stored = False, self.stored, None
+        if self.published is None:
+            return None
+        self.windows = NodeWindows.restored(self.published.metric(), sizes)
+        return self._restore_models(*stored, store) if stored is not None else None
+
+    def _restore_models(self, ref: str, state: PredictionState, store: PredictionStore) -> Training | None:
+        """Take the stored models of the node and its pods; returns what was sampled after they were stored."""
         windows = self.windows
-        if stored is None or windows is None:
-            return
-        ref, state = stored
+        assert windows is not None
         if state.trained_ms > windows.last_ms + LONGEST_MS:
             # No clock of the node has been there.
             self.stored_ms = 0
-            return
+            return None
         placed = self.placed_by_uid()
-        prediction, self.contention = NodePrediction(state.node), ContentionMessages()
+        prediction, self.contention = NodePrediction(state.node, store), ContentionMessages()
+        prediction.choose(by_time_of_day=self.by_time_of_day)
         prediction.restore(state, ref, {*placed, *(member.key for member in windows.pods)})
         tiers = {member.key: member.priority for member in windows.pods} | {uid: pod.tier for uid, pod in placed.items()}
-        prediction.catch_up(windows.means.largest_since(prediction.trained_ms), tiers, windows.last_ms)
         self.prediction = prediction
+        return prediction.catching_up(windows.means.largest_since(prediction.trained_ms), tiers, windows.last_ms)
 
-    def forecast(self, now: datetime, config: MetricsConfig) -> Forecast | None:
-        """What is predicted of the reported pods; None before the first training."""
-        if self.prediction is None or not self.prediction.trained or self.windows is None:
-            return None
+    def forecast(
+        self, predicted: Predicted, by_time: Sequence[ResourceForecast], now: datetime, config: MetricsConfig
+    ) -> Forecast:
+        """What is predicted of the reported pods, from the percentiles of the node's models and forecasts by time of day."""
+        assert self.prediction is not None
+        assert self.windows is not None
         return self.prediction.forecast(
+            predicted,
+            by_time,
             [member.key for member in self.windows.pods],
             self.placed_by_uid(),
             self.allocatable(),
@@ -189,7 +230,10 @@ class NodeState(msgspec.Struct):
     def undeclare(self) -> None:
         """The Node object is gone: nothing is measured of it any more."""
         self.declared, self.declared_at, self.windows, self.heard = 0, None, None, None
-        self.to_restore = self.prediction = self.contention = self.stored = None
+        if self.prediction is not None:
+            self.prediction.end()
+        self.to_restore = False
+        self.prediction = self.contention = self.stored = None
         self.declared_amounts, self.raw_amounts, self.annotation = {}, {}, ""
         self.configure()
 
@@ -197,6 +241,9 @@ class NodeState(msgspec.Struct):
         """Compute the collect policy from strategy and annotation."""
         self.policy = collect_policy(self.strategy, self.annotation)
         self.in_force = None
+        self.by_time_of_day = wants_time_of_day(self.strategy, self.annotation)
+        if self.prediction is not None:
+            self.prediction.choose(by_time_of_day=self.by_time_of_day)
 
     def allocatable(self) -> Usage | None:
         """Return what pods may have in all, before amplification; None while it is not known."""
@@ -232,6 +279,25 @@ class NodeState(msgspec.Struct):
         """Whether nothing of the node is left."""
         parts = (self.declared, self.published, self.placed, self.reported_amounts, self.stored_at)
         return not any(parts) and self.strategy is NO_STRATEGY
+
+
+def forecasts_of(
+    nodes: Sequence[NodeState], store: PredictionStore, now: datetime, config: MetricsConfig
+) -> list[Forecast | None]:
+    """What is predicted of each node's reported pods; None before the first training."""
+    found: list[Forecast | None] = []
+    for start in range(0, len(nodes), FORECASTS_AT_ONCE):
+        some = nodes[start : start + FORECASTS_AT_ONCE]
+        trained = [node for node in some if node.prediction is not None and node.prediction.trained]
+        predictions = [node.prediction for node in trained if node.prediction is not None]
+        predicted = store.models.predicted([each.models for each in predictions])
+        by_time = by_time_of_day(predictions, [node.windows.last_ms for node in trained if node.windows], store)
+        forecasts = {
+            id(node): node.forecast(each, season, now, config)
+            for node, each, season in zip(trained, predicted, by_time, strict=True)
+        }
+        found += [forecasts.get(id(node)) for node in some]
+    return found
 
 
 def _cpu_and_memory(amounts: Mapping[str, int]) -> dict[str, int]:

@@ -20,19 +20,17 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.usage import NumaUsage, Series, UsageSample
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.usage import NumaUsage, Series, UsageSample
 from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots, Rows
 from cotenant_metrics_ingest.points import MAX_OPEN
+from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
 
 FUTURE_TOLERANCE_MS = 60_000
 LONGEST_MS = 86_400_000
 """A day: the longest sampling period, and the longest span of one message."""
 SHORTEST_SLOT_MS = 1_000
-LARGEST_VALUE = 2**44
-"""Maximum of one sample, in milli-cores or bytes (16 TiB): sums of one sample per millisecond stay below 2^63 for minutes."""
-
 REPEATED = "repeated"
 BACKWARDS = "TimeRunsBackwards"
 FUTURE = "FromTheFuture"
@@ -40,6 +38,7 @@ TOO_OLD = "OlderThanEveryWindow"
 MALFORMED = "Malformed"
 
 
+_NUL = "\0"
 _TIMES = "offsetsMs must ascend to at most 0, and periodMs be positive"
 
 
@@ -103,21 +102,22 @@ class NodeWindows:
         self.numa: tuple[NumaUsage, ...] = ()
         """Of the last message."""
         self._offsets: tuple[int, ...] = ()
-        self._in_message: tuple[list[str], list[tuple[str, str]], list[str], list[str]] | None = None
-        self._of_hosts: list[tuple[str, str, str]] = []
-        self._keys: list[str] = []
+        self._in_message = ""
+        self.keys: list[str] = []
+        """Of the last message's series, in its order; another list when who is in it changes, or a priority or QoS."""
         self._rows: list[int] = []
         self._rows_alone: Rows | None = None
         self._rows_in: dict[str, int] = {}
-        """Of the last message: its times, which are checked once; who was in it; their rows' keys, in its order; the
-        rows, also as an index if each key has one of its own; and the dictionary that the rows are from.
+        """Of the last message: its times, which are checked once; who was in it; the rows of `keys`, also as an index if each
+        key has one of its own; and the dictionary that the rows are from.
         """
 
-    def take(self, sample: UsageSample, end_ms: int, log_ms: int) -> Refused | None:
-        """Accept or refuse a message with event time `end_ms`. `log_ms`: the log's time, 0 if unknown."""
+    def take(self, sample: UsageSample, samples: Samples | None, end_ms: int, log_ms: int) -> Refused | None:
+        """Accept or refuse a message with event time `end_ms`. `samples`: its table, where it is regular; `log_ms`: the log's
+        time, 0 if unknown."""
         offsets = sample.offsets_ms
         newest_ms = end_ms + (offsets[-1] if offsets else 0)
-        refused = self._refusal(sample, newest_ms, log_ms)
+        refused = self._refusal(sample, newest_ms, log_ms, regular=samples is not None)
         if refused is not None:
             return refused
         self._remember(sample)
@@ -130,7 +130,12 @@ class NodeWindows:
             self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], part)
         for slot, start, stop in cut(end_ms, offsets, first, self.sizes.mean_slot_ms):
             self.means.open(slot)
-            self._add_means(sample, start, stop, size)
+            if self._rows_in is not self.means.rows:
+                self._find_rows()
+            if samples is not None and self._rows_alone is not None:
+                self.means.add(self._rows_alone, stop - start, samples.sums(start, stop))
+            else:
+                self._add_each(sample, start, stop, size)
         self.last_ms, self.boot, self.counter = newest_ms, sample.boot, sample.counter
         self.period_ms = sample.period_ms - offsets[0]
         self.numa = sample.numa
@@ -153,8 +158,8 @@ class NodeWindows:
         windows.pods, windows.host_applications, windows.numa = self.pods, self.host_applications, self.numa
         return windows
 
-    def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int) -> Refused | None:
-        fault = self._fault(sample)
+    def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int, *, regular: bool) -> Refused | None:
+        fault = self._time_fault(sample) or ("" if regular else _values_fault(sample))
         if fault:
             return Refused(MALFORMED, fault)
         if self.last_ms and newest_ms <= self.last_ms:
@@ -167,7 +172,7 @@ class NodeWindows:
             return Refused(TOO_OLD, f"its newest sample is {log_ms - newest_ms} ms behind the log")
         return None
 
-    def _fault(self, sample: UsageSample) -> str:
+    def _time_fault(self, sample: UsageSample) -> str:
         offsets = sample.offsets_ms
         size = len(offsets)
         if not size or offsets != self._offsets:
@@ -182,42 +187,21 @@ class NodeWindows:
             return _TIMES
         if sample.period_ms > LONGEST_MS:
             return f"periodMs is {sample.period_ms}: expected at most {LONGEST_MS}"
-        for name, series, optional in (("nodeUsage", sample.node_usage, False), ("systemUsage", sample.system_usage, True)):
-            fault = _series_fault(series, size, optional)
-            if fault:
-                return f"{name}: {fault}"
         return ""
 
-    def _add_means(self, sample: UsageSample, start: int, stop: int, size: int) -> None:
+    def _add_each(self, sample: UsageSample, start: int, stop: int, size: int) -> None:
+        """Add the sums of each series that are possible."""
         series: list[Series] = [sample.node_usage, sample.system_usage]
         series += [pod.series for pod in sample.pods]
         series += [host.series for host in sample.host_applications]
-        cpus = [each.cpu_milli for each in series]
-        memories = [each.memory_bytes for each in series]
-        count = stop - start
-        alike = list(map(len, cpus)) == list(map(len, memories)) == [size] * len(series)
-        if not alike:
-            newest = [
-                both if len(both[0]) == len(both[1]) == size == count else _newest(*both, start, stop, size)
-                for both in zip(cpus, memories, strict=True)
-            ]
-            cpus, memories = [cpu for cpu, _ in newest], [memory for _, memory in newest]
-        elif count != size:
-            cpus, memories = [cpu[start:stop] for cpu in cpus], [memory[start:stop] for memory in memories]
-        means = self.means
-        if self._rows_in is not means.rows:
-            self._find_rows()
-        cpu_sums, memory_sums = _sums(cpus, alike and count == 1), _sums(memories, alike and count == 1)
-        counts = [count] * len(cpus) if alike else list(map(len, cpus))
-        if self._rows_alone is not None and _within(cpu_sums, counts) and _within(memory_sums, counts):
-            means.add(self._rows_alone, count if alike else counts, cpu_sums, memory_sums)
-            return
-        for row, samples, cpu_sum, memory_sum in zip(self._rows, counts, cpu_sums, memory_sums, strict=True):
-            if row >= 0 and _within([cpu_sum, memory_sum], [samples, samples]):
-                means.add(slice(row, row + 1), samples, [cpu_sum], [memory_sum])
+        for row, each in zip(self._rows, series, strict=True):
+            cpu, memory = _newest(each.cpu_milli, each.memory_bytes, start, stop, size)
+            sums, most = (sum(cpu), sum(memory)), LARGEST_VALUE * len(cpu)
+            if row >= 0 and min(sums) >= 0 and max(sums) <= most:
+                self.means.add(slice(row, row + 1), len(cpu), np.array(sums)[:, np.newaxis])
 
     def _find_rows(self) -> None:
-        rows = self.means.rows_of(self._keys)
+        rows = self.means.rows_of(self.keys)
         self._rows, self._rows_in, self._rows_alone = rows, self.means.rows, None
         if rows == [*range(len(rows))]:
             self._rows_alone = slice(0, len(rows))
@@ -227,18 +211,23 @@ class NodeWindows:
     def _remember(self, sample: UsageSample) -> None:
         """Update the members from the message; no work while they stay the same."""
         pods, hosts = sample.pods, sample.host_applications
-        uids = [pod.uid for pod in pods]
-        names = [] if "" not in uids else [(pod.namespace, pod.name) for pod in pods]
-        in_message = (uids, names, [pod.priority for pod in pods], [pod.qos for pod in pods])
-        of_hosts = [(host.name, host.priority, host.qos) for host in hosts]
-        if in_message == self._in_message and of_hosts == self._of_hosts:
+        parts = [pod.uid for pod in pods]
+        if "" in parts:
+            parts += [f"{pod.namespace}/{pod.name}" for pod in pods]
+        parts += [pod.priority for pod in pods]
+        parts += [pod.qos for pod in pods]
+        if hosts:
+            parts += [part for host in hosts for part in (host.name, host.priority, host.qos)]
+        # As one text: it is compared in one go, where single strings would each have to be fetched from memory.
+        in_message = f"{len(pods)}\0{_NUL.join(parts)}"
+        if in_message == self._in_message and in_message.count(_NUL) == max(len(parts), 1):
             return
-        self._in_message, self._of_hosts = in_message, of_hosts
+        self._in_message = in_message
         in_pods = [
             Member(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos) for pod in pods
         ]
         in_hosts = [Member(HOST + host.name, "", host.name, host.priority, host.qos) for host in hosts]
-        self._keys = [NODE, SYSTEM, *(member.key for member in (*in_pods, *in_hosts))]
+        self.keys = [NODE, SYSTEM, *(member.key for member in (*in_pods, *in_hosts))]
         self._rows_in = {}
         self.pods = tuple(sorted(in_pods[:MAX_ROWS], key=lambda pod: (pod.namespace, pod.name, pod.key)))
         self.host_applications = tuple(sorted(in_hosts[:MAX_ROWS], key=lambda host: host.name))
@@ -282,19 +271,6 @@ def cut(end_ms: int, offsets: Sequence[int], first: int, width_ms: int) -> list[
     return parts
 
 
-def _sums(series: list[tuple[int, ...]], of_one: bool) -> list[int]:
-    """Return each series' sum; `of_one`: all have one sample."""
-    return [values[0] for values in series] if of_one else list(map(sum, series))
-
-
-def _within(sums: list[int], counts: list[int]) -> bool:
-    """Whether each sum is possible for its number of samples."""
-    fewest = min(counts)
-    if min(sums) >= 0 and max(sums) <= LARGEST_VALUE * fewest:
-        return True
-    return all(0 <= each <= LARGEST_VALUE * count for each, count in zip(sums, counts, strict=True))
-
-
 def _newest(
     cpu: tuple[int, ...], memory: tuple[int, ...], start: int, stop: int, size: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -302,6 +278,14 @@ def _newest(
     length = min(len(cpu), len(memory), size)
     low, high = max(start - size + length, 0), max(stop - size + length, 0)
     return cpu[len(cpu) - length :][low:high], memory[len(memory) - length :][low:high]
+
+
+def _values_fault(sample: UsageSample) -> str:
+    for name, series, optional in (("nodeUsage", sample.node_usage, False), ("systemUsage", sample.system_usage, True)):
+        fault = _series_fault(series, len(sample.offsets_ms), optional)
+        if fault:
+            return f"{name}: {fault}"
+    return ""
 
 
 def _series_fault(series: Series, size: int, optional: bool) -> str:

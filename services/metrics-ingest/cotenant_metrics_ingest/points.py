@@ -49,6 +49,8 @@ def _table(part: int) -> Integers:
 
 _INDEX, _WEIGHT = _table(0), _table(1)
 """`thinning` by count, padded with zeros."""
+KEPT = tuple(len(thinning(count)) for count in range(MAX_OPEN + 1))
+"""How many points there are of so many samples."""
 
 
 def thinned(samples: Integers, lengths: Integers) -> tuple[Integers, Integers]:
@@ -64,3 +66,12 @@ def thinned(samples: Integers, lengths: Integers) -> tuple[Integers, Integers]:
     weights = _WEIGHT[lengths]
     kept = np.take_along_axis(table, _INDEX[lengths], axis=1)
     return np.where(weights > 0, kept << WEIGHT_BITS | weights, 0), sums
+
+
+def restored_points(integers: Integers, firsts: Integers, counts: Integers) -> Integers:
+    """Return the points of series, int64 (series, POINTS), from their values, each as the difference to the one before.
+    `firsts`: where in `integers` those of each series begin; `counts`: how many samples it had, at most MAX_OPEN."""
+    weights = _WEIGHT[counts]
+    places = np.minimum(firsts[:, np.newaxis] + np.arange(POINTS), len(integers) - 1)
+    values = np.where(weights > 0, integers[places], 0).cumsum(axis=1)
+    return np.where(weights > 0, values << WEIGHT_BITS | weights, 0)

@@ -127,6 +127,23 @@ def collect_policy(strategy: bytes | msgspec.Raw, annotation: str = "") -> Colle
     return policy if policy.aggregate_duration_seconds > 0 and policy.report_interval_seconds > 0 else _DEFAULT
 
 
+FORECAST = "forecast"
+BY_TIME_OF_DAY = b'"timeOfDay"'
+
+
+def wants_time_of_day(strategy: bytes | msgspec.Raw, annotation: str = "") -> bool:
+    """Whether a node's strategy is enabled and chooses the forecast by time of day: `extensions.forecast` is `timeOfDay`."""
+    documents = [_given(strategy), *([_given(annotation)] if annotation else [])]
+    enabled, extensions = b"", dict[str, msgspec.Raw]()
+    for document in documents:
+        enabled = bytes(document.get("enable", enabled))
+        try:
+            extensions |= _OBJECT.decode(document.get("extensions", msgspec.Raw(b"{}")))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+    return enabled == b"true" and bytes(extensions.get(FORECAST, b"")) == BY_TIME_OF_DAY
+
+
 def policy_in_force(policy: CollectPolicy, own: PolicyInForce) -> PolicyInForce:
     """The policy with its floors; `own` is the service's, for fields at their default and windows that are not possible."""
     report, aggregate = own.report_interval_seconds, own.aggregate_seconds

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 
 
 def usage_of(cpu_cores: float, memory_bytes: float) -> Usage:

@@ -18,9 +18,18 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import SlotDigest
+from cotenant.events.node.metrics import SlotDigest
 from cotenant_metrics_ingest import varints
-from cotenant_metrics_ingest.points import MAX_OPEN, POINTS, WEIGHT_BITS, WEIGHT_MASK, Integers, thinned, thinning
+from cotenant_metrics_ingest.points import (
+    KEPT,
+    MAX_OPEN,
+    POINTS,
+    WEIGHT_BITS,
+    WEIGHT_MASK,
+    Integers,
+    restored_points,
+    thinned,
+)
 
 MAX_SLOTS = 122
 MAX_ENDED = 4
@@ -148,29 +157,37 @@ class PercentileSlots:
         return ring
 
     def _restore_ended(self, encoded: bytes, open_slot: int) -> None:
-        values = varints.decode(encoded).tolist()
-        at, before, oldest = 0, -1, open_slot - self.capacity
+        integers = varints.decode(encoded)
+        values = integers.tolist()
+        begins: list[int] = []
+        firsts: list[int] = []
+        counts: list[int] = []
+        at, before = 0, -1
         while at < len(values):
-            number, first, last, *sums = values[at : at + COLUMNS]
-            if not before < number < open_slot:
-                raise varints.VarintError(f"slot {number} is not between {before} and {open_slot}")
-            at, before = at + COLUMNS, number
-            if number <= oldest:
-                # Of a ring that held more.
-                for _ in range(SERIES):
-                    at += 1 + len(thinning(min(values[at], MAX_OPEN)))
-                continue
-            start, place = number * self.width_ms, number % self.capacity
-            for series in range(SERIES):
-                count = values[at]
-                kept = thinning(min(count, MAX_OPEN))
-                value = 0
-                for index, (_, weight) in enumerate(kept):
-                    value += values[at + 1 + index]
-                    self.points[series, place, index] = value << WEIGHT_BITS | weight
-                at += 1 + len(kept)
-            self.slots[place] = [number, start + first, start + last, *sums]
-            self._encoded[number] = None
+            if not before < values[at] < open_slot:
+                raise varints.VarintError(f"slot {values[at]} is not between {before} and {open_slot}")
+            before = values[at]
+            begins.append(at)
+            at += COLUMNS
+            for _ in range(SERIES):
+                count = min(values[at], MAX_OPEN)
+                firsts.append(at + 1)
+                counts.append(count)
+                at += 1 + KEPT[count]
+        if at > len(values):
+            raise varints.VarintError("slots are cut off")
+        if not begins:
+            return
+        rows = integers[np.array(begins)[:, np.newaxis] + np.arange(COLUMNS)]
+        numbers = rows[:, 0].copy()
+        rows[:, 1:3] += numbers[:, np.newaxis] * self.width_ms
+        points = restored_points(integers, np.array(firsts), np.array(counts)).reshape(-1, SERIES, POINTS)
+        # Others are of a ring that held more.
+        held = numbers > open_slot - self.capacity
+        places = numbers[held] % self.capacity
+        self.points[:, places] = points[held].swapaxes(0, 1)
+        self.slots[places] = rows[held]
+        self._encoded = dict.fromkeys(numbers[held].tolist())
 
 
 class Window(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from cotenant.events.requests import adopt_subject, logs_subject
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant.runtime.process import VERSION, Host, run_program
 from cotenant.runtime.settings import parser
+from cotenant_node_executor import koordlet_metrics
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.figures import register
@@ -32,9 +33,9 @@ from cotenant_node_executor.shell import ExecutorShell, adopt_handler
 from cotenant_node_executor.simulated.machine import NodeSize, simulated_node
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES, GATES, parse_gates
 from cotenant_node_executor.strategies.registry import strategies_of
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.cgroup.driver import open_driver
+from cotenant_node_executor.targets.cgroup.knobs import probe
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Knob
-from cotenant_node_executor.targets.knobs import probe
 
 logger = logging.getLogger("cotenant_node_executor")
 
@@ -193,6 +194,8 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
         for node in nodes
     ]
     register(host.telemetry.meter, host.telemetry.figures, shells)
+    if len(shells) == 1:
+        koordlet_metrics.register(host.telemetry.meter, shells[0])
     for number, shell in enumerate(shells):
         await host.endpoint(f"logs-{number}", log_handler(shell), subject=logs_subject(shell.node.name))
         await host.endpoint(f"adopt-{number}", adopt_handler(shell), subject=adopt_subject(shell.node.name))
@@ -217,7 +220,10 @@ def main() -> None:
         "--data", type=Path, default=default_folder(), metavar="DIR", help="folder for container logs and process state"
     )
     made.add_argument(
-        "--cgroup-base", default=None, metavar="GROUP", help="cgroup below the mount that holds the executor's subtree"
+        "--cgroup-base",
+        default=os.environ.get("COTENANT_CGROUP_BASE") or None,
+        metavar="GROUP",
+        help="cgroup below the mount that holds the executor's subtree",
     )
     made.add_argument(
         "--kubelet", type=Path, default=Path("/var/lib/kubelet"), metavar="DIR", help="folder of a kubelet on this host, if any"
@@ -231,7 +237,7 @@ def main() -> None:
     made.add_argument(
         "--feature-gates",
         type=gates,
-        default=DEFAULT_GATES,
+        default=os.environ.get("COTENANT_FEATURE_GATES") or DEFAULT_GATES,
         metavar="NAME=BOOL,...",
         help=f"features of strategies, as koordlet's: {', '.join(f'{name} ({on})' for name, on in GATES.items())}",
     )

@@ -13,7 +13,7 @@ from opentelemetry.metrics import Meter
 from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.runtime.figures import Figures, Value, show
 from cotenant_node_executor.shell import ExecutorShell
-from cotenant_node_executor.strategies.suppress import CAPACITY, NAME, QUANTITY
+from cotenant_node_executor.strategies.cpu.suppression.strategy import CAPACITY, NAME, QUANTITY
 
 
 def register(meter: Meter, figures: Figures, shells: Sequence[ExecutorShell]) -> None:
@@ -43,14 +43,14 @@ def register(meter: Meter, figures: Figures, shells: Sequence[ExecutorShell]) ->
     summed(
         "cotenant_executor_unsent_events",
         "Usage messages and execution events that wait for the server",
-        lambda shell: shell.unsent,
+        lambda shell: shell.outbox.waiting,
     )
 
     def dropped() -> Iterable[Value]:
-        return [(sum(shell.dropped_of[stream] for shell in shells), {"stream": stream}) for stream in (EXECUTION, USAGE)]
+        return [(sum(shell.outbox.dropped_of[stream] for shell in shells), {"stream": stream}) for stream in (EXECUTION, USAGE)]
 
     def oldest() -> Iterable[Value]:
-        since = [found for shell in shells if (found := shell.unsent_since_ns) is not None]
+        since = [found for shell in shells if (found := shell.outbox.waiting_since_ns) is not None]
         return [(max(0.0, time.time() - min(since) / 1e9) if since else 0.0, {})]
 
     show(

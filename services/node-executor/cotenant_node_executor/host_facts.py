@@ -11,14 +11,14 @@ import platform
 import socket
 from pathlib import Path
 
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.given import GivenMachine, given_machine
 from cotenant_node_executor.sampling.machine import machine_cpus, processors_of
 from cotenant_node_executor.sampling.proc import parse_busy_ticks_per_cpu, parse_node_meminfo
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor, ResctrlFacts
-from cotenant_node_executor.targets.hierarchy import Hierarchies, read_hierarchies
+from cotenant_node_executor.targets.cgroup.hierarchy import Hierarchies, read_hierarchies
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
 
 
@@ -54,7 +54,18 @@ def host_facts(
         processors=tuple(Processor(cpu=row.cpu, core=row.core, socket=row.socket, node=row.node) for row in rows.values()),
         manages_batch_cpus=manages_batch_cpus,
         resctrl=resctrl_facts(proc, sys),
+        network_device=default_route_device(proc),
     )
+
+
+def default_route_device(proc: Path) -> str:
+    """Return the device of the IPv4 default route with the lowest metric; "" where there is none."""
+    try:
+        rows = [line.split() for line in (proc / "net/route").read_text(encoding="ascii").splitlines()[1:]]
+    except OSError:
+        return ""
+    routes = [(int(row[6]), row[0]) for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"]
+    return min(routes)[1] if routes else ""
 
 
 def resctrl_facts(proc: Path, sys: Path) -> ResctrlFacts | None:

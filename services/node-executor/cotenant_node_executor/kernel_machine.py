@@ -18,32 +18,39 @@ from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation
 from cotenant_node_executor.runtime.interface import Collect, Order, Start, Stop
 from cotenant_node_executor.runtime.process import ProcessRuntime
+from cotenant_node_executor.runtime.realtime.link import GuardLink
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.host_applications import application_directory, kubelet_layout
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.slow.readings import Asked
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.threads import NO_THREADS, Threads, ThreadSampler
+from cotenant_node_executor.sampling.urgency import Look, Urgency
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.strategy import Reclaim
+from cotenant_node_executor.targets.address import RealtimeAttribute, RealtimeThreads
+from cotenant_node_executor.targets.cgroup.reclaim import Reclaimer
+from cotenant_node_executor.targets.cgroup.writer import Writer
 from cotenant_node_executor.targets.convert import milli_to_shares, shares_to_weight
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
+    THREADS,
     Capabilities,
     CgroupDriver,
     CgroupVersion,
     Knob,
     Reclaimed,
+    Stat,
     WriteReport,
 )
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.host import host_accessors
+from cotenant_node_executor.targets.other.realtime import REALTIME
 from cotenant_node_executor.targets.other.storage import read_storage
 from cotenant_node_executor.targets.other.writer import OtherWriter
-from cotenant_node_executor.targets.reclaim import Reclaimer
-from cotenant_node_executor.targets.writer import Writer
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +84,7 @@ class KernelMachine:
         self._raise_family()
         self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"), given=given)
+        self._urgency = Urgency(driver, group_pressure=capabilities.supports("psi.group"))
         self._slow = slow
         self._applications: dict[str, str] = {}
         """Directories of host applications below the mount, by name."""
@@ -86,13 +94,23 @@ class KernelMachine:
         held = HeldValues(state.parent / "initial-values.json")
         if held.problem:
             logger.warning("%s", held.problem)
-        self._other_writer = OtherWriter(host_accessors(driver.threads, driver.pids), held)
+        self.guard = GuardLink(driver, len(given.cpus) if given is not None else len(os.sched_getaffinity(0)))
+        """Of the real-time class."""
+        self._other_writer = OtherWriter(host_accessors(driver.threads, driver.pids, self.guard, self._unified), held)
+        self._thread_sampler = ThreadSampler(driver.threads)
+        self._with_threads = False
+        self._threads = NO_THREADS
         self._with_disks = capabilities.supports(Knob.BLKIO_READ_BPS) or capabilities.supports(Knob.IO_MAX)
         self._storage = NO_STORAGE
         self._storage_at: datetime | None = None
         self._snapshot: Snapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
         """Values of the last cycle, by file."""
+
+    def _unified(self, group: str) -> Path | None:
+        """A group's directory in the cgroup v2 tree, also where that has no controllers."""
+        file = self._driver.stat_path(group, Stat.CPU_PRESSURE)
+        return file.parent if file is not None and not self._capabilities.sandbox else None
 
     def _raise_family(self) -> None:
         """Raise the CPU weight of the group around all nodes' subtrees: the default equals that of one process, and services
@@ -117,6 +135,9 @@ class KernelMachine:
         if sample:
             self._snapshot = self._sampler.snapshot(time.monotonic_ns(), self._applications)
             self._ask(self._snapshot)
+            self._urgency.sampled(self._snapshot)
+            self._threads = self._read_threads(self._snapshot) if self._with_threads else NO_THREADS
+        self.guard.beat()
         states = self.runtime.poll(now)
         current: dict[tuple[str, Knob], str] = {}
         for group, knob in WATCHED:
@@ -133,10 +154,38 @@ class KernelMachine:
             machine=self._slow.facts if self._slow is not None else None,
             slow=self._slow.readings if self._slow is not None else None,
             storage=self._present_storage(now) if self._with_disks else self._storage,
+            spike=self._urgency.spike,
+            threads=self._threads,
+            realtime=self.guard.state,
         )
+
+    @property
+    def wakes(self) -> Sequence[int]:
+        """See `core.node.Machine`: containers that end."""
+        return (self.runtime.containers.exits.fileno(),)
+
+    @property
+    def urgent(self) -> int | None:
+        """See `core.node.Machine`: tasks that wait."""
+        return self._urgency.fileno()
+
+    @property
+    def wants_sample(self) -> bool:
+        """See `core.node.Machine`."""
+        return self._urgency.wants_sample
+
+    def look(self) -> Look:
+        """See `core.node.Machine`."""
+        return self._urgency.look(time.monotonic_ns())
+
+    def _read_threads(self, snapshot: Snapshot) -> Threads:
+        """The threads of pods that are not best-effort."""
+        usage = {pod.usage.group: pod.usage.cpu_milli for pod in snapshot.pods.values() if pod.tier != BESTEFFORT}
+        return self._thread_sampler.read(usage, snapshot.monotonic_ns)
 
     def measure(self, wanted: Wanted) -> None:
         """Find the groups of host applications, and what the slow collectors shall read."""
+        self._with_threads = wanted.threads and self._capabilities.supports(THREADS)
         layout = kubelet_layout(self._driver)
         own = self._driver.root_group
         self._applications = {each.name: application_directory(each, layout, own) for each in wanted.host_applications}
@@ -154,7 +203,9 @@ class KernelMachine:
             self._slow.ask(self._asked)
 
     def close(self) -> None:
-        """End the slow collectors, which put the kernel back as it was. Pods run on."""
+        """End the slow collectors and the guard, which put the kernel back as it was, and the triggers. Pods run on."""
+        self._urgency.close()
+        self.guard.close()
         if self._slow is not None:
             self._slow.close()
 
@@ -193,6 +244,11 @@ class KernelMachine:
         """Write the values that differ."""
         if targets.changed:
             self._values = {(group, knob): text for group, texts in targets.texts.items() for knob, text in texts.items()}
+            self.guard.before_budgets({
+                place.group
+                for place, own in targets.others.items()
+                if isinstance(place, RealtimeThreads) and own.get(RealtimeAttribute.CLASS) == REALTIME
+            })
         report = self._writer.apply(self._values)
         if targets.others or self._other_writer.holding:
             return report.and_also(self._other_writer.apply(targets.others))

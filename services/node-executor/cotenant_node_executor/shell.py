@@ -4,11 +4,8 @@ In: a log, a node. It ends when `stopping` is set. `cotenant.runtime.follower` r
 storing run in tasks of their own, so that cycles continue while the server is unreachable: suppression keeps working and
 processes stay supervised. A message that the core cannot fold becomes a dead letter.
 
-Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports under way (`reports`); at most MAX_OUTBOX usage
-and execution events wait to be stored, MAX_TOGETHER at a time, each tried PUBLISH_TRIES times; beyond that the oldest are
-dropped and counted.
-
-Over 300 lines: loading, cycles and storing share the node, which a reload replaces.
+Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports under way (`reports`); usage and execution events
+wait in the `outbox`.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -28,17 +24,19 @@ from cotenant.engine.load import RELOAD_PAUSE
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
 from cotenant.events.requests import Adopted
-from cotenant.log.contract import EXECUTION, LOG, USAGE, Behind, Identified, Log, LogIdentity
-from cotenant.log.traces import about
+from cotenant.log.contract import LOG, Behind, Identified, Log, LogIdentity
 from cotenant.model.subjects import encode_token, executor_subject, executor_writer
-from cotenant.model.trace_context import traceparent_of
 from cotenant.runtime.figures import Figures
-from cotenant.runtime.follower import Follower, Reading, publish_findings, utc_now
+from cotenant.runtime.findings import publish_findings
+from cotenant.runtime.follower import Follower, utc_now
+from cotenant.runtime.reading import Reading
 from cotenant_node_executor.core.node import ExecutorNode
 from cotenant_node_executor.known_log import KnownLog
+from cotenant_node_executor.outbox import Outbox
 from cotenant_node_executor.reports import Reports
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.tracing import NodeTracing
+from cotenant_node_executor.wakes import Wakes
 
 if TYPE_CHECKING:
     from cotenant.runtime.tracing import Tracing
@@ -47,12 +45,6 @@ logger = logging.getLogger(__name__)
 
 PULL_LIMIT = 500
 QUEUE_PULLS = 4
-MAX_OUTBOX = 1000
-GATHER_SECONDS = 0.5
-"""How long the first of several execution events waits for the others."""
-MAX_TOGETHER = 100
-PUBLISH_TRIES = 20
-PUBLISH_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 2.0
 """Pause between loads; no cycle runs meanwhile."""
 FOLLOW_UP_SECONDS = 0.1
@@ -85,8 +77,6 @@ class ExecutorShell:
         self._stopping = stopping
         self._on_ready = on_ready
         self.node = node
-        self.dropped_of = {USAGE: 0, EXECUTION: 0}
-        """Events that were given up, by stream."""
         self._written_before = self._refused_before = 0
         """By this node before it was loaded again."""
         self._known_log = known_log or KnownLog(None)
@@ -104,17 +94,11 @@ class ExecutorShell:
         self._quarantine = Quarantine()
         self._figures = figures or Figures()
         self._figures.quarantines.append(self._quarantine)
-        self._outbox: deque[tuple[Event, int, int]] = deque()
-        """Events, and when the cycle that they are about began and ended (ns since the epoch)."""
-        self._sending = 0
-        """So many events are being sent."""
-        self._sending_since_ns: int | None = None
-        """When the event was made that is being published."""
-        self._wake_outbox = asyncio.Event()
         self._tracing = None
         if tracing is not None:
             self._tracing = NodeTracing(tracing, node.name, lambda causes: self.node.trace_of(causes))
         told = self._tracing.stored if self._tracing is not None else None
+        self.outbox = Outbox(log, cell, lambda: self.node, self._tracing)
         self._reports = Reports(log, cell, lambda: self._wake_cycles(), told)
 
     async def run(self) -> None:
@@ -131,7 +115,7 @@ class ExecutorShell:
             max_pause_seconds=MAX_PAUSE_SECONDS,
             figures=self._figures,
         )
-        sender = asyncio.ensure_future(self._send())
+        sender = asyncio.ensure_future(self.outbox.send())
         try:
             await follower.run(self._begin)
         finally:
@@ -139,11 +123,6 @@ class ExecutorShell:
             self._note()
             sender.cancel()
             await asyncio.gather(sender, self._reports.close(), return_exceptions=True)
-
-    @property
-    def dropped(self) -> int:
-        """Events that were given up."""
-        return sum(self.dropped_of.values())
 
     @property
     def written_values(self) -> int:
@@ -154,18 +133,6 @@ class ExecutorShell:
     def refused_values(self) -> int:
         """Values that were refused since the process began."""
         return self._refused_before + self.node.refused_values
-
-    @property
-    def unsent(self) -> int:
-        """Events that wait for the server."""
-        return len(self._outbox) + self._sending
-
-    @property
-    def unsent_since_ns(self) -> int | None:
-        """When the oldest of them was made (ns of the epoch), None where none waits."""
-        if self._sending_since_ns is not None:
-            return self._sending_since_ns
-        return self._outbox[0][2] if self._outbox else None
 
     def _begin(self, number: int) -> _Incarnation:
         self._marker_at = None
@@ -199,11 +166,15 @@ class ExecutorShell:
 
     async def cycles(self, reading: Reading) -> None:
         """Run the node's cycles: at each sample, and on deliveries."""
+        self._wake_cycles = reading.wake.set
+        with Wakes(reading.wake.set) as wakes:
+            await self._cycle_on(reading, wakes)
+
+    async def _cycle_on(self, reading: Reading, wakes: Wakes) -> None:
         loop = asyncio.get_running_loop()
         next_sample = loop.time()
         next_note = loop.time() + NOTE_SECONDS
         ready = False
-        self._wake_cycles = reading.wake.set
         while not self._stopping.is_set():
             await reading.wait(self._pause(next_sample - loop.time()))
             if self._adopting:
@@ -217,14 +188,13 @@ class ExecutorShell:
                 next_note = loop.time() + NOTE_SECONDS
                 self._note()
             self._quarantine.decided()
-            found, self.node.core.findings = self.node.core.findings, []
-            self._quarantine.findings += found
+            self._quarantine.findings += self.node.core.take_findings()
             if self._quarantine.findings:
                 service, writer = f"node-executor {self.node.name}", executor_writer(self.node.name)
                 await publish_findings(self._quarantine, self._log, service, utc_now(), writer)
-            sample = loop.time() >= next_sample
+            sample = loop.time() >= next_sample or (self.node.core.loaded and self.node.machine.wants_sample)
             if sample:
-                next_sample = max(next_sample + self._period, loop.time())
+                next_sample = max(min(next_sample, loop.time()) + self._period, loop.time())
             if self._marker_at is not None:
                 self._go_on_without_marker(reading, loop.time())
             if self.node.core.loaded and not ready:
@@ -234,6 +204,8 @@ class ExecutorShell:
                 logger.info("node %s: loaded, %d pods placed here", self.node.name, len(self.node.core.placed))
             began_ns = time.time_ns()
             self._post(self.node.step(utc_now(), sample=sample), began_ns)
+            if self.node.core.loaded:
+                wakes.arm(self.node.machine)
 
     def _pause(self, until_sample: float) -> float:
         """Return how long to wait for deliveries before the next cycle. What orders have done is looked at before the next
@@ -248,7 +220,7 @@ class ExecutorShell:
         return max(0.0, min(until_sample, self._follow_up))
 
     def without_marker(self) -> None:
-        """See `runtime.follower.Roomless`: suppression and the pods' supervision wait for no room on a disk."""
+        """See `runtime.incarnations.Roomless`: suppression and the pods' supervision wait for no room on a disk."""
         self._marker_at = asyncio.get_running_loop().time() + MARKER_SECONDS
 
     def _go_on_without_marker(self, reading: Reading, now: float) -> None:
@@ -274,70 +246,13 @@ class ExecutorShell:
 
     def _post(self, events: Sequence[Event], began_ns: int) -> None:
         self._reports.post(self.node, [event for event in events if event.stream == LOG])
-        for event in events:
-            if event.stream != LOG:
-                if len(self._outbox) >= MAX_OUTBOX:
-                    self.dropped_of[self._outbox.popleft()[0].stream] += 1
-                self._outbox.append((event, began_ns, time.time_ns()))
-                self._wake_outbox.set()
-
-    async def _send(self) -> None:
-        """Store usage by itself, as its reference is a cause of later events, and what was executed together: nobody waits for
-        it."""
-        while True:
-            while not self._outbox:
-                self._wake_outbox.clear()
-                await self._wake_outbox.wait()
-            if self._outbox[0][0].stream != USAGE:
-                await asyncio.sleep(GATHER_SECONDS)
-            together = [self._outbox.popleft()]
-            while (
-                self._outbox
-                and len(together) < MAX_TOGETHER
-                and USAGE not in (together[0][0].stream, self._outbox[0][0].stream)
-            ):
-                together.append(self._outbox.popleft())
-            self._sending, self._sending_since_ns = len(together), together[0][2]
-            await self._send_together(together)
-            self._sending, self._sending_since_ns = 0, None
-
-    async def _send_together(self, together: Sequence[tuple[Event, int, int]]) -> None:
-        events = [self._traced(self.node.identified(self.node.refer(event), self._cell)) for event, _, _ in together]
-        sequences = await asyncio.gather(*map(self._publish, events))
-        for event, sequence, (_, began_ns, ended_ns) in zip(events, sequences, together, strict=True):
-            if sequence is None:
-                self.dropped_of[event.stream] += 1
-                said = f"{event.subject} was not confirmed in {PUBLISH_TRIES} tries"
-                logger.warning("node %s: %s", self.node.name, said, extra=about(event))
-                continue
-            stored = msgspec.structs.replace(event, sequence=sequence)
-            if stored.stream == USAGE:
-                self.node.usage_stored(stored.ref)
-                self.node.note(stored)
-            if self._tracing is not None:
-                self._tracing.published(stored, began_ns, ended_ns)
-
-    def _traced(self, event: Event) -> Event:
-        """Return the event with the trace that it begins, where it continues none: others continue it."""
-        if event.traceparent or event.causes:
-            return event
-        trace = self._tracing.root(event) if self._tracing is not None else traceparent_of((), event.id)
-        return msgspec.structs.replace(event, traceparent=trace)
-
-    async def _publish(self, event: Event) -> int | None:
-        """Publish until acknowledged, a bounded number of times; a server restart takes seconds."""
-        for _ in range(PUBLISH_TRIES):
-            sequence = await self._log.publish(event)
-            if sequence is not None:
-                return sequence
-            await asyncio.sleep(PUBLISH_PAUSE_SECONDS)
-        return None
+        self.outbox.post([event for event in events if event.stream != LOG], began_ns)
 
     async def _flush(self) -> None:
         """Wait at most two seconds for events in flight."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2):
-                while self._outbox or self._sending or self._reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
+                while self.outbox.waiting or self._reports.under_way:  # noqa: ASYNC110 - bounded by the timeout above
                     await asyncio.sleep(0.02)
 
 
@@ -357,12 +272,12 @@ class _Incarnation:
         self._shell = shell
 
     def marker(self, now: datetime) -> Event:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         return self._shell.start_marker(now)
 
     @property
     def pause(self) -> timedelta:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         return timedelta(0) if self._shell.node.core.loaded else RELOAD_PAUSE
 
     def knows(self, sequence: int) -> bool:
@@ -371,13 +286,13 @@ class _Incarnation:
         return False
 
     async def prepare(self) -> None:
-        """See `runtime.follower.Prepared`."""
+        """See `runtime.incarnations.Prepared`."""
         await self._shell.prepare()
 
     def without_marker(self) -> None:
-        """See `runtime.follower.Roomless`."""
+        """See `runtime.incarnations.Roomless`."""
         self._shell.without_marker()
 
     async def run(self, reading: Reading) -> None:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         await self._shell.cycles(reading)

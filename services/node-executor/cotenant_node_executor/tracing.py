@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cotenant.events.envelope import Event
-from cotenant.events.execution import Execution
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import RunStatus
 
 if TYPE_CHECKING:
     from cotenant.runtime.tracing import Tracing

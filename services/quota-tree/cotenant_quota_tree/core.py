@@ -1,10 +1,11 @@
 """The quota-tree service's core: computes every quota's runtime quota from quotas, nodes and pods.
 
-Folds ElasticQuota, ElasticQuotaProfile, Node and Pod objects, executors' reports, readiness and resources of nodes, placements,
-runs, the gateway's answers to evictions, and its own `quotas.>`. Decides one QuotaRuntime per quota, and one for the root,
-default and system quota while any quota is declared; each is published when it differs from its last event. A change of
-requests or usage alone is published once the quota's last event is `settle` old. Nobody waits for these events: the scheduler
-computes runtimes itself, by the same rules (`cotenant.domain.quota.trees`). Causes: the quota's own object, then, where newer than its last event, the newest quota object, node event and pod event of the tree.
+Folds ElasticQuota, ElasticQuotaProfile, Node and Pod objects, executors' reports, readiness and resources of nodes,
+placements, runs, the gateway's answers to evictions, and its own `quotas.>`. Decides one QuotaRuntime per quota, and one for
+the root, default and system quota while any quota is declared; each is published when it differs from its last event. A
+change of requests or usage alone is published once the quota's last event is `settle` old. Nobody waits for these events: the
+scheduler computes runtimes itself, by the same rules (`cotenant.domain.quota.trees`). Causes: the quota's own object, then,
+where newer than its last event, the newest quota object, node event and pod event of the tree.
 
 Decides one ProfiledQuota per profile (`profiles`). While over-use is taken back, QuotaRuntime carries its streak and the pods
 to evict, for which the gateway is asked (`revocation`, `revoking`). When an event is due: `publishing`.
@@ -30,13 +31,13 @@ from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
 from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.engine.last_sequences import LastSequences
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import ending
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import quota_subject, tokens

@@ -15,9 +15,9 @@ from cotenant.api.objects.metadata import View
 from cotenant.api.objects.node import Node
 from cotenant.domain.node import NodeSources
 from cotenant.domain.quota.trees.node_totals import NodeTotals
-from cotenant.events.conditions import NodeCondition
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant_quota_tree.profiles import NodeOffer
 
 _NOTHING = NodeSources()

@@ -16,10 +16,10 @@ import msgspec
 
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeResources
-from cotenant.events.yarn import YarnNode
 from cotenant.model.subjects import tokens
 from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource, to_yarn
 from cotenant_yarn_copilot.facts import new_facts

@@ -15,8 +15,8 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import Usage
-from cotenant.events.yarn import YarnNode
+from cotenant.events.node.metrics import Usage
+from cotenant.events.node.yarn import YarnNode
 from cotenant.log.contract import ending
 from cotenant.model.subjects import yarn_subject
 from cotenant_yarn_copilot.capacity import Rounding, YarnResource, of_yarn, to_yarn

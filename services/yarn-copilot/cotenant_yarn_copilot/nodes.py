@@ -16,10 +16,10 @@ import msgspec
 
 from cotenant.api.objects.metadata import AnyObject
 from cotenant.events.envelope import Event
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeResources
-from cotenant.events.yarn import YarnNode
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_HOSTNAME
 from cotenant_yarn_copilot.capacity import BatchAmounts
 from cotenant_yarn_copilot.node_id import ANNOTATION_NODE_ID, LABEL_COMPONENT, NODE_MANAGER, PodLabels

@@ -22,12 +22,15 @@ from cotenant.engine.load import Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant.log.contract import Log, Refused, Stored, Write
 from cotenant.log.storing import store_batch
 from cotenant.log.traces import Traces, about
 from cotenant.runtime.figures import Figures
-from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
+from cotenant.runtime.findings import publish_findings
+from cotenant.runtime.follower import Follower
+from cotenant.runtime.incarnations import LoadingIncarnation
+from cotenant.runtime.reading import Reading
 from cotenant_yarn_copilot.capacity import YarnResource
 from cotenant_yarn_copilot.config import CopilotConfig
 from cotenant_yarn_copilot.core import FILTERS, Setting, YarnCopilot

@@ -94,7 +94,9 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     """Made of other services' facts alone: no verb writes it."""
     declarable: bool = False
     """Made of other services' facts, and who writes it gives it a document: what is declared there is shown with what the facts
-    say, which win. Named as its node, and ends with it."""
+    say, which win."""
+    ends_with_node: bool = False
+    """A document of it is named as a node, and ends with it."""
     create_only: bool = False
     """A question that is answered at once: there is nothing to get, list or change."""
     categories: tuple[str, ...] = ()

@@ -152,7 +152,7 @@ def without_overlay(written: msgspec.Raw, stored: msgspec.Raw, overlay: Overlay)
         _take_off_taints(spec, old_spec, overlay)
         top["spec"] = raw(spec)
     for name, value in overlay.top.items():
-        if name in top and bytes(top[name]).strip() == bytes(value):
+        if name in top and (bytes(top[name]).strip() == bytes(value) or same_json(top[name], value)):
             _restore(top, old, name)
     if overlay.head:
         _take_off_head(top, old, overlay)

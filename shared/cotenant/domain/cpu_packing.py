@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence, Set
 
-from cotenant.events.topology import LogicalCPU
+from cotenant.events.node.topology import LogicalCPU
 
 _Key = tuple[int, ...]
 

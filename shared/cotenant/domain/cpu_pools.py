@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence, Set
 import msgspec
 
 from cotenant.domain.cpu_packing import take_cpus
-from cotenant.events.topology import CpuPool, LogicalCPU, PodCpus
+from cotenant.events.node.topology import CpuPool, LogicalCPU, PodCpus
 from cotenant.model.cpu_lists import format_cpu_list, parse_cpu_list
 from cotenant.model.quantities import QuantityError, Scalar, parse_milli
 

@@ -27,9 +27,9 @@ import msgspec
 from cotenant.api.objects.node import Node, Taint
 from cotenant.domain.amplification import AMPLIFIED, AmplificationError, amplified, parse_ratios, parse_raw
 from cotenant.domain.reservation import parse_reservation, trim_allocatable
-from cotenant.events.conditions import NodeCondition
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY, PODS
 from cotenant.model.quantities import Scalar, resource_amount
 from cotenant.model.tiers import RENAMED_RESOURCES

@@ -26,7 +26,7 @@ from cotenant.domain.third_party import (
     write_allocation,
     write_origin,
 )
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.model.names import (
     ANNOTATION_AMPLIFICATION_RATIO,
     ANNOTATION_CPU_NORMALIZATION_RATIO,

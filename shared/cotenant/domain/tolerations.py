@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from cotenant.api.objects.node import Taint
 from cotenant.api.objects.pod import Pod, Toleration
 from cotenant.domain.qos import QoSClass, qos_default
-from cotenant.events.conditions import TAINT_MEMORY_PRESSURE
+from cotenant.events.node.conditions import TAINT_MEMORY_PRESSURE
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """Effects that keep a pod off a node; PreferNoSchedule only counts in scores."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from cotenant.events.topology import CpuBasicInfo, LogicalCPU, MachineTopology, NumaNode
+from cotenant.events.node.topology import CpuBasicInfo, LogicalCPU, MachineTopology, NumaNode
 from cotenant.model.names import (
     ANNOTATION_BE_CPU_SHARED_POOLS,
     ANNOTATION_CPU_BASIC_INFO,

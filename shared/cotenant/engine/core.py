@@ -13,9 +13,13 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from cotenant.events.envelope import Event
+from cotenant.log.contract import MAX_BATCH
 
 MAX_EVENTS_PER_DECISION = 999
-"""With the commit record one atomic batch holds at most 1,000 messages."""
+"""A batch of 1,000 messages with the commit record costs the server little more a message than a larger one."""
+
+MAX_EVENTS_TOGETHER = MAX_BATCH - 1
+"""What a decision may hold if it must be stored whole (a gang)."""
 
 
 class Core(Protocol):
@@ -26,8 +30,8 @@ class Core(Protocol):
     `decide` has no observable effect but the events that it returns. It may fill caches, drop what has expired by `now` and
     assume its own decisions while it works, as long as nobody can tell afterwards: asked twice in a row it returns equal
     events, and a core that was never asked folds the same events to the same decisions. What a later decision must remember is
-    a field of an event. It iterates in stated orders, returns at most 999 events and is called again for the rest. Simulated
-    runs check this on copies of the cores.
+    a field of an event. It iterates in stated orders, returns at most MAX_EVENTS_PER_DECISION events and is called again for
+    the rest; only what has no meaning in parts may take up to MAX_EVENTS_TOGETHER. Simulated runs check this on copies.
     """
 
     def apply(self, event: Event) -> None:

@@ -26,7 +26,7 @@ from hashlib import blake2b
 
 from cotenant.engine.ahead import DecidedAhead
 from cotenant.engine.commit import Batch, Decision, Identity, commit_batch
-from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Assuming, Core
+from cotenant.engine.core import MAX_EVENTS_TOGETHER, Assuming, Core
 from cotenant.engine.load import RELOAD_PAUSE, Load
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.commits import Commit, ServiceStarted
@@ -260,9 +260,9 @@ class Cycle:
     def _decide(self, now: datetime) -> Decision:
         started = self._timer()
         decided = self.core.decide(now)
-        if len(decided) > MAX_EVENTS_PER_DECISION:
+        if len(decided) > MAX_EVENTS_TOGETHER:
             raise DecisionError(
-                f"{self.identity.service} decided {len(decided)} events at once; at most {MAX_EVENTS_PER_DECISION} fit a batch"
+                f"{self.identity.service} decided {len(decided)} events at once; at most {MAX_EVENTS_TOGETHER} fit a batch"
             )
         took_us = (self._timer() - started) // 1000
         return Decision(events=decided, folded=self.folded, now=now, took_us=took_us, behind=self.behind)

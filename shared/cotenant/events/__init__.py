@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from cotenant.events.audit import Audited
 from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceStarted
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event, payload_types
-from cotenant.events.execution import Execution
 from cotenant.events.gangs import PodGroupStatus
-from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, Migration, NodeLoadJudged
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.topology import MachineTopology
+from cotenant.events.node.usage import UsageSample
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, Waiting
-from cotenant.events.predictions import PredictionState
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
-from cotenant.events.resources import NodeResources, NodeSLORendered
-from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.events.topology import MachineTopology
-from cotenant.events.usage import UsageSample
-from cotenant.events.yarn import YarnNode
+from cotenant.events.reservations import ReservationShare, ReservationStatus
 
 __all__ = [
     "Audited",
@@ -51,6 +52,8 @@ __all__ = [
     "PredictionState",
     "ProfiledQuota",
     "QuotaRuntime",
+    "ReservationShare",
+    "ReservationStatus",
     "RunStatus",
     "ServiceStarted",
     "UsageSample",

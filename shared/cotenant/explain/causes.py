@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
-from cotenant.events.execution import Execution
 from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import RunStatus
 from cotenant.explain.sentences import figures, sentence
 from cotenant.model.subjects import tokens
 from cotenant.model.trace_context import trace_of

@@ -12,36 +12,28 @@ from typing import Any
 
 from cotenant.events.audit import Audited
 from cotenant.events.commits import Commit, CommitRefused, LogDeclared, ServiceStarted
-from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
-from cotenant.events.execution import Execution
 from cotenant.events.gangs import PodGroupStatus
-from cotenant.events.metrics import NodeMetricComputed, ProdPrediction, Usage
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
+from cotenant.events.node.conditions import NodeCondition, disruption_text
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.predictions import PredictionState
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.topology import MachineTopology
+from cotenant.events.node.usage import Series, UsageSample
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, waiting_line
-from cotenant.events.predictions import PredictionState
 from cotenant.events.quotas import ProfiledQuota, QuotaRuntime
-from cotenant.events.resources import NodeResources, NodeSLORendered
-from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.events.topology import MachineTopology
-from cotenant.events.usage import Series, UsageSample
-from cotenant.events.yarn import YarnNode
+from cotenant.events.reservations import ReservationShare, ReservationStatus
+from cotenant.explain.predictions import cores, mebibytes, prediction_figures
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import tokens
 
 MAX_FIGURES = 40
-
-
-def cores(milli: int) -> str:
-    """Return milli-cores as people read them: 1500 -> 1.50 cores."""
-    return f"{milli / 1000:.2f} cores"
-
-
-def mebibytes(amount: int) -> str:
-    """Return bytes as people read them."""
-    return f"{amount / 2**30:.2f} GiB" if abs(amount) >= 2**30 else f"{amount / 2**20:.1f} MiB"
 
 
 def amounts(resources: Mapping[str, int]) -> str:
@@ -92,6 +84,20 @@ def _pod_group(data: PodGroupStatus, event: Event) -> str:
         return f"PodGroup {data.namespace}/{data.name} is gone"
     counts = f"{data.scheduled} of at least {data.min_member} pods have a node, {data.running} run"
     return f"PodGroup {data.namespace}/{data.name} is {data.phase}: {counts}"
+
+
+def _share(data: ReservationShare, event: Event) -> str:
+    if event.tombstone:
+        return f"Reservation {data.name} holds nothing on {data.node} any more" + (f": {data.reason}" if data.reason else "")
+    used = f"{data.owner_count} pods use {amounts(data.allocated)} of it" if data.owner_count else "no pod uses it"
+    return f"Reservation {data.name} holds {amounts(data.allocatable)} on {data.node}; {used}"
+
+
+def _reservation(data: ReservationStatus, event: Event) -> str:
+    if event.tombstone:
+        return f"Reservation {data.name} waits no longer" if not data.ended else f"Reservation {data.name} is gone"
+    why = f": {data.message}" if data.message else f" ({data.reason})" if data.reason else ""
+    return f"Reservation {data.name} is {data.phase.value}{why}"
 
 
 def _run(data: RunStatus, event: Event) -> str:
@@ -247,6 +253,8 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     Placement: _placement,
     Waiting: _waiting,
     PodGroupStatus: _pod_group,
+    ReservationShare: _share,
+    ReservationStatus: _reservation,
     RunStatus: _run,
     ExecutorStatus: _executor,
     MachineTopology: _topology,
@@ -278,23 +286,6 @@ def sentence(event: Event) -> str:
     return say(event.data, event) if say is not None else f"{event.data.TYPE} on {event.subject}"
 
 
-def _of_prediction(prediction: ProdPrediction) -> dict[str, str]:
-    """What is reclaimable of prod pods, by predictor, and the percentiles of the models that it rests on."""
-    found: dict[str, str] = {}
-    for terms in prediction.predictors:
-        parts = (("requests", terms.request), ("peak", terms.peak), ("at most", terms.cap), ("gives", terms.reclaimable))
-        found[f"{terms.predictor} predictor"] = ", ".join(f"{word} {_usage_text(usage)}" for word, usage in parts)
-    for model in prediction.models:
-        found[f"model {model.model}"] = f"p95 {_usage_text(model.p95)}, p98 {_usage_text(model.p98)}"
-    if prediction.error:
-        found["prediction"] = prediction.error
-    return found
-
-
-def _usage_text(usage: Usage) -> str:
-    return f"{cores(usage.cpu_milli)}/{mebibytes(usage.memory_bytes)}"
-
-
 def figures(event: Event) -> dict[str, str]:
     """Return the figures that the event carries, at most MAX_FIGURES, in the order in which it names them."""
     data = event.data
@@ -315,7 +306,7 @@ def figures(event: Event) -> dict[str, str]:
         for window in data.aggregated_node_usages:
             found[f"p95 over {window.duration_seconds}s"] = cores(window.p95.cpu_milli)
         if data.prediction is not None:
-            found |= _of_prediction(data.prediction)
+            found |= prediction_figures(data.prediction)
         for pod in data.pods:
             found[f"pod {pod.namespace}/{pod.name}"] = f"{cores(pod.usage.cpu_milli)}, {mebibytes(pod.usage.memory_bytes)}"
     elif isinstance(data, UsageSample):

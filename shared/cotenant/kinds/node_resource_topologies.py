@@ -3,7 +3,8 @@
 In: what users or device plugins declared, the node's `node.<node>.topology` event, the batch resources by zone of its
 `node.<node>.resources` event. Out: topology policies, zones with their costs, annotations of CPUs. Without a document the
 topology event makes the object; resources alone do not. Measured amounts replace declared ones of the same zone and name; other
-resources of it, such as `gpu`, stay. Batch amounts appear in zones that are there.
+resources of it, such as `gpu`, stay, and so do a kubelet's policies where none were read. Batch amounts appear in zones that
+are there. A document may be there before its node is.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import derived_uid
 from cotenant.domain.topology import annotations_of, topology_policy, zones_of
-from cotenant.events.resources import NodeResources
-from cotenant.events.topology import MachineTopology, NumaNode
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, LABEL_NUMA_RESERVATION
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.topology import KubeletPolicies, MachineTopology, NumaNode
+from cotenant.model.names import ANNOTATION_KUBELET_CPU_POLICY, BATCH_CPU, BATCH_MEMORY, LABEL_NUMA_RESERVATION
 from cotenant.model.quantities import Scalar, format_binary, format_decimal, format_milli
 
 TOPOLOGIES = Kind(
@@ -34,6 +35,8 @@ TOPOLOGIES = Kind(
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY = "Koordinator"
 """What its users' selectors go by."""
+NO_KUBELET = KubeletPolicies()
+"""Of a machine whose pods no kubelet runs, or whose kubelet's policies were not read: what is declared of them counts."""
 _BYTES = ("memory", "hugepages-1Gi", "hugepages-2Mi")
 
 
@@ -85,11 +88,15 @@ def compose_topology(snapshot: Snapshot) -> Overlay:
     top: dict[str, msgspec.Raw] = {}
     if machine is not None:
         annotations = annotations_of(machine)
+        kubelet_known = machine.kubelet != NO_KUBELET
+        if not kubelet_known and ANNOTATION_KUBELET_CPU_POLICY in declared.metadata.annotations:
+            del annotations[ANNOTATION_KUBELET_CPU_POLICY]
         labels = {LABEL_MANAGED_BY: MANAGED_BY}
         if machine.numa_reservation:
             labels[LABEL_NUMA_RESERVATION] = "true"
-        policies = [topology_policy(machine.kubelet.topology_manager_policy, machine.kubelet.topology_manager_scope)]
-        top["topologyPolicies"] = raw(policies)
+        if kubelet_known or not declared.topology_policies:
+            policies = [topology_policy(machine.kubelet.topology_manager_policy, machine.kubelet.topology_manager_scope)]
+            top["topologyPolicies"] = raw(policies)
         zones = {zone.name: zone for zone in _measured(machine, zones)}
     batch = () if resources is None or resources.withdrawn else resources.zones
     for share in batch:
@@ -175,8 +182,10 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
 
 DEFINITION = Definition(
     TOPOLOGIES,
+    decode=_DECODER.decode,
     compose=compose_topology,
     parts={MachineTopology: node_of_subject, NodeResources: node_of_subject},
     made_by=frozenset({MachineTopology}),
+    declarable=True,
     layout=Layout((NAME, Column("Policies"), Column("Zones", "integer"), AGE, *wide("CPU", "Memory")), _cells),
 )

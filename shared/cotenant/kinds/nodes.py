@@ -39,10 +39,10 @@ from cotenant.domain.node import NodeSources, overcommitted_amounts
 from cotenant.domain.node_annotations import derived_annotations
 from cotenant.domain.reservation import ReservationError, annotated_amounts
 from cotenant.domain.third_party import ThirdPartyError, parse_allocations, parse_origin
-from cotenant.events.conditions import NodeCondition, ZoneDisruption, disruption_text
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.topology import MachineTopology
+from cotenant.events.node.conditions import NodeCondition, ZoneDisruption, disruption_text
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.topology import MachineTopology
 from cotenant.kinds.node_columns import ANNOTATION_UNMEASURED, CONDITION_ZONE_DISRUPTED, LAYOUT
 from cotenant.model.names import (
     ANNOTATION_NODE_RESERVATION,

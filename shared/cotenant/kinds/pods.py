@@ -20,8 +20,8 @@ from cotenant.api.splices import raw
 from cotenant.api.times import rfc3339
 from cotenant.domain.qos import KubeQoS, kube_qos
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.kinds.pod_columns import LAYOUT
 from cotenant.model.by_identity import by_identity
 from cotenant.model.quantities import QuantityError

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from cotenant.api.definitions import Registry
 from cotenant.kinds import (
-    carried,
-    cluster_colocation_profiles,
     config_maps,
-    devices,
-    elastic_quota_profiles,
     elastic_quotas,
     events,
     namespaces,
-    node_metrics,
     node_resource_topologies,
-    node_slos,
     nodes,
     pod_disruption_budgets,
     pod_groups,
-    pod_migration_jobs,
     pods,
     priority_classes,
     reviews,
     runtime_classes,
     service_accounts,
+)
+from cotenant.kinds.koordinator import (
+    cluster_colocation_profiles,
+    devices,
+    elastic_quota_profiles,
+    node_metrics,
+    node_slos,
+    pod_migration_jobs,
+    reservations,
 )
 from cotenant.kinds.rbac import bindings, roles
 
@@ -41,7 +43,7 @@ REGISTRY = Registry(
         node_metrics.DEFINITION,
         node_slos.DEFINITION,
         pod_migration_jobs.DEFINITION,
-        carried.RESERVATION,
+        reservations.DEFINITION,
         devices.DEFINITION,
         elastic_quotas.DEFINITION,
         pod_groups.DEFINITION,

@@ -33,8 +33,8 @@ MARKER_TTL_SECONDS = 86_400
 """How long LOG keeps a start marker. A load needs it for as long as it lasts; every process that starts writes to a subject of
 its own. HISTORY keeps it: it holds the text of the configuration."""
 
-MAX_BATCH = 1000
-"""Messages in one atomic batch, the commit record included."""
+MAX_BATCH = 8_000
+"""Messages in one atomic batch, the commit record included: the server's `limits { batch { max_msgs } }`."""
 
 WORTH_A_BATCH = 12
 """Below this number, messages that need not be stored together cost less one by one than as a batch: the server stages every

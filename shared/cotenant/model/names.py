@@ -12,7 +12,12 @@ MID_CPU = "kubernetes.io/mid-cpu"
 MID_MEMORY = "kubernetes.io/mid-memory"
 GPU = "koordinator.sh/gpu"
 GPU_CORE = "koordinator.sh/gpu-core"
+GPU_MEMORY = "koordinator.sh/gpu-memory"
+GPU_MEMORY_RATIO = "koordinator.sh/gpu-memory-ratio"
+GPU_SHARED = "koordinator.sh/gpu.shared"
 RDMA = "koordinator.sh/rdma"
+FPGA = "koordinator.sh/fpga"
+NPU_CORE = "huawei.com/npu-core"
 
 # Pod labels.
 LABEL_QOS_CLASS = "koordinator.sh/qosClass"

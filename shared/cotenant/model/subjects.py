@@ -106,6 +106,16 @@ def pod_group_subject(namespace: str, name: str) -> str:
     return f"podgroups.{encode_token(namespace)}.{encode_token(name)}"
 
 
+def reservation_subject(node: str, name: str) -> str:
+    """The room that a reservation holds on a node."""
+    return f"node.{encode_token(node)}.reservation.{encode_token(name)}"
+
+
+def reservation_status_subject(name: str) -> str:
+    """The status of a reservation without a share of a node."""
+    return f"reservations.{encode_token(name)}"
+
+
 def quota_subject(tree: str, quota: str) -> str:
     """Runtime quota of one quota in a tree; the default tree is `_`."""
     return f"quotas.{encode_token(tree) if tree else '_'}.{encode_token(quota)}"

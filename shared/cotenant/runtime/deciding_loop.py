@@ -32,9 +32,10 @@ from cotenant.log.room_pause import RoomPause
 from cotenant.log.storing import store_batch
 from cotenant.log.traces import Traces
 from cotenant.runtime.figures import Figures
-from cotenant.runtime.follower import Reading, publish_findings
+from cotenant.runtime.findings import publish_findings
 from cotenant.runtime.load_progress import LoadProgress
 from cotenant.runtime.process import Host
+from cotenant.runtime.reading import Reading
 from cotenant.runtime.requests import Requests
 
 logger = logging.getLogger(__name__)
@@ -88,16 +89,16 @@ class DecidingLoop:
         """Messages since telemetry counted them."""
 
     def marker(self, now: datetime) -> Event:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         return self.cycle.start_marker(now, self.around.filters, self.number)
 
     @property
     def pause(self) -> timedelta:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         return self.cycle.pause
 
     def knows(self, sequence: int) -> bool:
-        """See `runtime.follower.Incarnation`."""
+        """See `runtime.incarnations.Incarnation`."""
         return self.cycle.was_stored(sequence)
 
     async def run(self, reading: Reading) -> None:

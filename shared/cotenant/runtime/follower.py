@@ -9,8 +9,6 @@ It owns no state but the queue. What went wrong is in the operator's log, once a
 
 Bounds: MAX_PAUSE_SECONDS between incarnations; MARKER_TRIES to store a start marker; `queue_pulls` pulls of `pull_limit` wait
 between reader and incarnation; CLOSE_SECONDS to give consumers back.
-
-Over 300 lines: what an incarnation can be, what it reads and who runs it are one contract.
 """
 
 from __future__ import annotations
@@ -18,47 +16,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol, runtime_checkable
 
 from nats.errors import Error as NatsError
 from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential_jitter
 
-from cotenant.engine.load import Load
-from cotenant.engine.quarantine import Quarantine
-from cotenant.events.deadletters import make_dead_letter
-from cotenant.events.envelope import Event, View, encode_event
+from cotenant.events.envelope import View
 from cotenant.log.contract import (
     LOG,
     USAGE,
     Behind,
-    Clocked,
     Declared,
     Gathering,
     Growing,
-    Lagging,
     Log,
     NoAnswer,
     Reader,
     Refused,
     Skipping,
-    Snapshotting,
     Stored,
     Viewing,
     Write,
 )
 from cotenant.log.nats.jetstream import BusError
-from cotenant.log.traces import about
 from cotenant.runtime.figures import LOOK_SECONDS, Figures
+from cotenant.runtime.incarnations import Incarnation, Prepared, Roomless
+from cotenant.runtime.reading import Reading
 
 logger = logging.getLogger(__name__)
 
 PULL_LIMIT = 1000
 QUEUE_PULLS = 16
-PULL_SECONDS = 30.0
-"""How long a pull waits. Nothing is done between two of them, and a process can have hundreds of readers."""
 CLOSE_SECONDS = 2.0
 MAX_PAUSE_SECONDS = 30.0
 MARKER_TRIES = 7
@@ -72,174 +62,6 @@ LOG_ERRORS = (NatsError, TimeoutError, OSError, BusError)
 def utc_now() -> datetime:
     """Return the wall clock in UTC."""
     return datetime.now(UTC)
-
-
-class StoppedReadingError(RuntimeError):
-    """A reader's task ended although nobody asked it to."""
-
-
-class Reading:
-    """What an incarnation reads: the deliveries that wait, and the wake-up call when there are more."""
-
-    def __init__(self, readers: Sequence[Reader], stopping: asyncio.Event, pull_limit: int, queue_pulls: int) -> None:
-        self.wake = asyncio.Event()
-        """Something arrived, was answered, or ended."""
-        self._readers = readers
-        self._stopping = stopping
-        self._pull_limit = pull_limit
-        self._queue: asyncio.Queue[tuple[Sequence[Event], bool]] = asyncio.Queue(queue_pulls)
-        """What a pull brought, and whether its reader was behind then."""
-        self.behind = False
-        """What was taken may lack messages of LOG (`log.contract.Lagging`)."""
-        self._tasks = [asyncio.ensure_future(self._read(reader)) for reader in readers]
-        self._ends = asyncio.ensure_future(stopping.wait())
-        self._duty: asyncio.Future[None] | None = None
-        self._taken = 0
-        self._on_loaded: Callable[[], None] = lambda: None
-        for task in (*self._tasks, self._ends):
-            task.add_done_callback(lambda _: self.wake.set())
-        self._snapshot = asyncio.Event()
-        of_log = readers[0]
-        if isinstance(of_log, Snapshotting):
-            of_log.on_snapshot_over = self._snapshot.set
-        if not isinstance(of_log, Snapshotting) or of_log.snapshot_over:
-            self._snapshot.set()
-
-    async def _read(self, reader: Reader) -> None:
-        lagging = reader if reader is self._readers[0] and isinstance(reader, Lagging) else None
-        behind = False
-        while True:
-            events = await reader.pull(self._pull_limit, PULL_SECONDS)
-            was, behind = behind, lagging is not None and lagging.behind
-            if events or was != behind:
-                await self._queue.put((events, behind))
-                self.wake.set()
-                # Deliveries of a long load arrive between decisions: let the others run.
-                await asyncio.sleep(0)
-
-    async def snapshot_read(self) -> None:
-        """Wait until the snapshot of LOG has been read from the server; it may still wait to be taken."""
-        await self._snapshot.wait()
-
-    def beside(self, duty: Coroutine[Any, Any, None]) -> None:
-        """Do something while deliveries are folded; what it raises ends the incarnation, as what a reader raises."""
-        self._duty = asyncio.ensure_future(duty)
-        self._duty.add_done_callback(lambda _: self.wake.set())
-
-    def take(self) -> Sequence[Event] | None:
-        """Return the deliveries of one pull, None where none wait."""
-        while not self._queue.empty():
-            events, behind = self._queue.get_nowait()
-            of_log = not events or events[-1].stream == LOG
-            if of_log:
-                self.behind = behind
-            if events:
-                if of_log:
-                    self._taken = events[-1].sequence
-                return events
-        return None
-
-    @property
-    def taken_to(self) -> int:
-        """The sequence of LOG up to which everything that is read was taken."""
-        return self._readers[0].position if self._queue.empty() else self._taken
-
-    def when_loaded(self, call: Callable[[], None]) -> None:
-        """Have a function called once the load is over."""
-        self._on_loaded = call
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for deliveries, a wake-up call or the end, at most so long. Raises what ended a reader."""
-        self.wake.clear()
-        if self._queue.empty() and not self._stopping.is_set() and not any(task.done() for task in self._tasks):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self.wake.wait()
-        if self._duty is not None and self._duty.done():
-            duty, self._duty = self._duty, None
-            duty.result()
-        for task in self._tasks:
-            if task.done():
-                task.result()
-                raise StoppedReadingError
-
-    def loaded(self) -> None:
-        """The load is over: from here on a reader that is too far behind says so."""
-        for reader in self._readers:
-            reader.loaded()
-        self._on_loaded()
-
-    @property
-    def snapshot_over(self) -> bool:
-        """Whether everything that was there when the readers began is taken; False where they do not say."""
-        over = all(isinstance(reader, Snapshotting) and reader.snapshot_over for reader in self._readers)
-        return over and self._queue.empty()
-
-    def seconds_ahead(self, now: datetime) -> float:
-        """Return by how much a clock that shows `now` is ahead of the log's, at most; 0 where that is not known."""
-        times = [time for reader in self._readers if isinstance(reader, Clocked) and (time := reader.server_time()) is not None]
-        return now.timestamp() - max(times) if times else 0.0
-
-    async def stop(self) -> None:
-        """Stop reading."""
-        tasks: list[asyncio.Future[Any]] = [*self._tasks, self._ends, *([] if self._duty is None else [self._duty])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class Incarnation(Protocol):
-    """A fresh state and the loop that keeps it."""
-
-    def marker(self, now: datetime) -> Event:
-        """Return the start marker, to be stored behind the snapshot. Its delivery ends the load."""
-
-    @property
-    def pause(self) -> timedelta:
-        """How long to wait before the next incarnation, after this one broke off."""
-
-    def knows(self, sequence: int) -> bool:
-        """Tell whether a message of LOG need not be delivered: an own one that is folded already. Asked in order."""
-
-    async def run(self, reading: Reading) -> None:
-        """Fold deliveries and act until stopped. May raise Behind."""
-
-
-@runtime_checkable
-class Prepared(Protocol):
-    """An incarnation that looks at the log before its load."""
-
-    async def prepare(self) -> None:
-        """Called before `run`."""
-
-
-@runtime_checkable
-class Roomless(Protocol):
-    """An incarnation that can begin on a log without room for its start marker: what it reads says when its load is over."""
-
-    def without_marker(self) -> None:
-        """Called where there was no room, while `run` runs. The incarnation stores its marker when there is."""
-
-
-class LoadingIncarnation:
-    """What most incarnations are made of: a Load; own messages are read like all others."""
-
-    def __init__(self, load: Load) -> None:
-        self.load = load
-
-    def marker(self, now: datetime) -> Event:
-        """See `Incarnation`."""
-        return self.load.marker(now)
-
-    @property
-    def pause(self) -> timedelta:
-        """See `Incarnation`."""
-        return self.load.pause
-
-    def knows(self, sequence: int) -> bool:
-        """See `Incarnation`."""
-        del sequence
-        return False
 
 
 class Follower:
@@ -387,19 +209,6 @@ class Follower:
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(CLOSE_SECONDS):
                         await reader.close()
-
-
-async def publish_findings(quarantine: Quarantine, log: Log, service: str, now: datetime, writer: str = "") -> int:
-    """Say what was set aside, on EXECUTION and in this process' log; returns how many messages. `writer`: see
-    `make_dead_letter`."""
-    findings, quarantine.findings = quarantine.findings, []
-    for finding in findings:
-        event = finding.event
-        logger.error("%s: %s on %s is set aside: %s", service, event.ref, event.subject, finding.reason, extra=about(event))
-        raw = encode_event(event)
-        letter = make_dead_letter(event.stream, event.subject, event.sequence, finding.reason, raw, now, service, writer)
-        await log.publish(letter)
-    return len(findings)
 
 
 def _pause_seconds(in_vain: int) -> float:

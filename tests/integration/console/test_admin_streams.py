@@ -12,7 +12,7 @@ import pytest
 
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
 from cotenant.log.nats.log import connect
-from cotenant_console.commands.admin_streams import wanted_in
+from cotenant_console.commands.admin.streams import wanted_in
 from tests.nats_server import NatsServer
 
 COTENANT = Path(sys.executable).parent / "cotenant"

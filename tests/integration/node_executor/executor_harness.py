@@ -18,15 +18,15 @@ from uuid import uuid4
 import msgspec
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.execution import Execution
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.requests import Adopted, LogsRequest, adopt_subject, logs_subject
-from cotenant.events.resources import NodeSLORendered
-from cotenant.events.runs import ContainerRun, ExecutorStatus, RunStatus
 from cotenant.log.contract import EXECUTION, LOG, TOMBSTONE_TTL_SECONDS, USAGE, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect
 from cotenant.model.subjects import placement_subject, slo_subject
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.interface import CgroupDriver, Knob
 from tests.builders import container, pod_document
 

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.events.execution import Execution
-from cotenant.events.runs import RunPhase
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.runs import RunPhase
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
 from tests.integration.node_executor.executor_harness import Harness, pod_manifest

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from cotenant.events.envelope import Event
-from cotenant.events.execution import Execution
-from cotenant.events.resources import CpuIdentity
-from cotenant.events.runs import ExecutorStatus, RunPhase
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import CpuIdentity
+from cotenant.events.node.runs import ExecutorStatus, RunPhase
 from cotenant_node_executor.targets.interface import Knob
 from tests.integration.node_executor.executor_harness import NODE, WAIT_SECONDS, Harness, alive, pod_manifest
 from tests.nats_server import NatsServer

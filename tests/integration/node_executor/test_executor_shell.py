@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log.contract import EXECUTION, LOG, WORTH_A_BATCH, Log, NoAnswer, Refused, Stored, Write, ending
 from cotenant.log.memory import MemoryLog
 from cotenant.log.nats.log import connect
@@ -361,9 +361,9 @@ async def test_what_waits_for_the_server_is_bounded_and_the_oldest_is_dropped() 
     async with living(log) as shell:
         log.answering.clear()
         for number in range(1100):
-            shell._post([Event(subject=f"execution.{NODE}.runtime", data=wrong_status(number), stream="EXECUTION")], 0)
-        assert len(shell._outbox) <= 1000
-        assert shell.dropped >= 99
+            shell.outbox.post([Event(subject=f"execution.{NODE}.runtime", data=wrong_status(number), stream="EXECUTION")], 0)
+        assert shell.outbox.waiting <= 1000
+        assert shell.outbox.dropped >= 99
         log.answering.set()
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from cotenant.events.topology import MachineTopology
-from cotenant.events.usage import UsageSample
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant.events.node.topology import MachineTopology
+from cotenant.events.node.usage import UsageSample
+from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.interface import CgroupDriver
 from tests.integration.node_executor.executor_harness import NODE, Harness
 from tests.integration.node_kernel.waiting import until

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.events.execution import Execution
-from cotenant.events.runs import RunPhase
-from cotenant_node_executor.targets.files import holds
-from cotenant_node_executor.targets.hierarchy import read_hierarchies
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.runs import RunPhase
+from cotenant_node_executor.targets.cgroup.files import holds
+from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
 from cotenant_node_executor.targets.other.storage import read_storage
 from tests.integration.node_executor.executor_harness import SEEN_BY_PODS, Harness, alive, pod_manifest

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase
+from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunPhase
 from cotenant_node_executor.runtime.users import USERS
 from tests.integration.node_executor.executor_harness import WAIT_SECONDS, Harness, alive, pod_manifest
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.cgroup.driver import open_driver
+from cotenant_node_executor.targets.cgroup.knobs import probe
+from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
-from cotenant_node_executor.targets.knobs import probe
-from cotenant_node_executor.targets.sandbox.driver import SandboxDriver
 from tests.integration.node_kernel.waiting import own_base, until
 
 Start = Callable[[str, str], int]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, InvalidValueError, Knob
 from tests.integration.node_kernel.waiting import own_base, until
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from cotenant_node_executor.targets.cgroup.driver import open_driver
+from cotenant_node_executor.targets.cgroup.v2 import AGENT_LEAF
+from cotenant_node_executor.targets.cgroup.writer import Writer
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
-from cotenant_node_executor.targets.driver import open_driver
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob
-from cotenant_node_executor.targets.v2 import AGENT_LEAF
-from cotenant_node_executor.targets.writer import Writer
 
 LAYOUT = os.environ.get("COTENANT_GUEST_LAYOUT", "")
 pytestmark = pytest.mark.skipif(not LAYOUT, reason="says something about the guest alone")
@@ -69,7 +69,7 @@ def test_a_given_base_works_beside_systemd_and_is_put_back(kernel_driver: Cgroup
 
 CONTAINER_SCRIPT = """
 from pathlib import Path
-from cotenant_node_executor.targets.driver import open_driver
+from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.interface import Knob
 driver = open_driver(None, "node-4")
 driver.create("besteffort/poda")

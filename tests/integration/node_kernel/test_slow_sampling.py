@@ -25,9 +25,9 @@ from cotenant_node_executor.sampling.slow.damon import Damon
 from cotenant_node_executor.sampling.slow.page_owners import PageOwners, frames, sampled, system_ram
 from cotenant_node_executor.sampling.slow.readings import Asked, Unavailable
 from cotenant_node_executor.sampling.wanted import HostApplication
-from cotenant_node_executor.targets.hierarchy import read_hierarchies
+from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath
 from cotenant_node_executor.targets.interface import CgroupDriver, Knob
-from cotenant_node_executor.targets.paths import HostApplicationPath
 from tests.integration.node_kernel.waiting import until
 
 Start = Callable[[str, str], int]

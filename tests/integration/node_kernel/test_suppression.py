@@ -8,95 +8,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from cotenant.events.envelope import Event, Payload
-from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeSLORendered
-from cotenant.log.contract import LOG
-from cotenant.model.subjects import placement_subject, slo_subject
-from cotenant_node_executor.core.core import ExecutorCore
-from cotenant_node_executor.core.node import ExecutorNode, Periods
-from cotenant_node_executor.host_facts import executor_status, host_facts, host_given
-from cotenant_node_executor.kernel_machine import KernelMachine
-from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, Knob
-from tests.builders import container, pod_document
+from tests.integration.node_kernel.kernel_bench import CONTAINER, POD, TIER, Bench
 from tests.integration.node_kernel.waiting import until
-
-NODE, UID = "node-1", "11111111-1111-4111-8111-111111111111"
-TIER, POD = "besteffort", f"besteffort/pod{UID}"
-CONTAINER = f"{POD}/main"
-BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
-MANIFEST = pod_document(
-    "burner",
-    uid=UID,
-    labels={"koordinator.sh/qosClass": "BE"},
-    runtimeClassName="process",
-    restartPolicy="Never",
-    containers=[container(command=["/bin/sh", "-c", "while :; do :; done"], requests=BATCH, limits=BATCH)],
-)
-
-
-class Bench:
-    """A node, and facts given to it as the log would."""
-
-    def __init__(self, driver: CgroupDriver, capabilities: Capabilities, folder: Path) -> None:
-        self.driver = driver
-        self.cpus = len(os.sched_getaffinity(0))
-        facts = host_facts(NODE, host_given(driver))
-        self.machine = KernelMachine(driver, capabilities, folder)
-        core = ExecutorCore(facts, capabilities, "boot", plain_processes=True)
-        status = executor_status(facts, capabilities, "boot", "test")
-        self.node = ExecutorNode(core, self.machine, status, Periods())
-        self._sequence = 0
-        self._fold(self.node.start_marker(datetime.now(UTC)))
-
-    def _fold(self, event: Event) -> None:
-        self._sequence += 1
-        self.node.apply(msgspec.structs.replace(event, sequence=self._sequence))
-
-    def tell(self, subject: str, data: Payload) -> None:
-        self._fold(Event(subject=subject, data=data, time=datetime.now(UTC)))
-
-    def place(self) -> None:
-        pod = msgspec.Raw(msgspec.json.encode(MANIFEST))
-        bound = datetime.now(UTC)
-        placement = Placement(node=NODE, namespace="default", name="burner", uid=UID, pod=pod, bound_at=bound)
-        self.tell(placement_subject(NODE, "default", "burner"), placement)
-
-    def threshold(self, percent: int, policy: str) -> None:
-        slo = NodeSLORendered(
-            node=NODE,
-            enable=True,
-            cpu_suppress_policy=policy,
-            cpu_suppress_threshold_percent=percent,
-            reserved_cpu_milli=self.cpus * 1000,
-        )
-        self.tell(slo_subject(NODE), slo)
-
-    def step(self) -> None:
-        for event in self.node.step(datetime.now(UTC)):
-            if event.stream == LOG:
-                self._fold(event)
-
-    def steps_until(self, condition: Callable[[], bool]) -> bool:
-        def stepped() -> bool:
-            self.step()
-            return condition()
-
-        return until(stepped)
-
-    def value(self, group: str, knob: Knob) -> str:
-        return self.driver.read(group, knob) or ""
-
-    def size(self, group: str) -> int:
-        return len(parse_cpu_list(self.value(group, Knob.CPUSET_CPUS)))
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from cotenant_node_executor.targets.cgroup.writer import CONFIRMED_FOR_NS, Writer
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob, WriteReport
-from cotenant_node_executor.targets.writer import CONFIRMED_FOR_NS, Writer
 
 Start = Callable[[str, str], int]
 TIER, POD, CONTAINER = "besteffort", "besteffort/poda", "besteffort/poda/main"

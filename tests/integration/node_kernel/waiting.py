@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from cotenant_node_executor.targets.hierarchy import delegated_group, read_hierarchies
+from cotenant_node_executor.targets.cgroup.hierarchy import delegated_group, read_hierarchies
 
 LOOK_SECONDS = 0.02
 WAIT_SECONDS = 120

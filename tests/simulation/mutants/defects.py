@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-import cotenant_batch_resource_calculator.deciding as batch_deciding
 import cotenant_batch_resource_calculator.formulas.evaluation as batch_evaluation
+import cotenant_batch_resource_calculator.situations as batch_situations
 import cotenant_descheduler_arbiter.migration.budgets as budgets
 import cotenant_descheduler_arbiter.node_lifecycle.lifecycle as node_lifecycle
 import cotenant_descheduler_arbiter.node_lifecycle.taint_eviction as taint_eviction
@@ -23,8 +23,8 @@ import cotenant_gateway.loop.requests as gateway_requests
 import cotenant_node_executor.core.pod_lifecycle as pod_life
 import cotenant_node_executor.simulated.files as simulated_files
 import cotenant_node_executor.simulated.sampler as sampler
-import cotenant_node_executor.strategies.batch_pods as batch_pods
-import cotenant_node_executor.strategies.suppress as suppression
+import cotenant_node_executor.strategies.cpu.suppression.strategy as suppression
+import cotenant_node_executor.strategies.pods.batch_pods as batch_pods
 import cotenant_quota_tree.core as quota_core
 import cotenant_scheduler.cycle.waiting as waiting
 import cotenant_scheduler.plugins.quota as quota_plugin
@@ -48,8 +48,8 @@ from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_metrics_ingest.node_state import NodeState
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.runtime.restart import ALWAYS
+from cotenant_node_executor.targets.cgroup.levels import Phase, Step
 from cotenant_node_executor.targets.convert import UNLIMITED
-from cotenant_node_executor.targets.levels import Phase, Step
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.endings import Endings
@@ -825,7 +825,7 @@ MUTANTS = (
         faults=MOVES,
     ),
     Mutant("the_arbiter_ignores_the_workload_limit", ((budgets, "per_workload", no_refusal),), (6,), faults=MOVES),
-    Mutant("yarn_capacity_is_lent_twice", ((batch_deciding, "Situation", yarn_forgotten),), (4,), (2, 4, 6)),
+    Mutant("yarn_capacity_is_lent_twice", ((batch_situations, "Situation", yarn_forgotten),), (4,), (2, 4, 6)),
     Mutant(
         "a_pipelined_decision_is_kept_after_a_refusal",
         ((DecidedAhead, "drop", kept_after_refusal), (DecidedAhead, "take", proposed_all_the_same)),

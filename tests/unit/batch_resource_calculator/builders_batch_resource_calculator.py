@@ -17,8 +17,8 @@ from cotenant.events import (
     RunStatus,
     YarnNode,
 )
-from cotenant.events.metrics import HostApplicationMetric, PodMetric, Usage
-from cotenant.events.runs import RunPhase
+from cotenant.events.node.metrics import HostApplicationMetric, PodMetric, Usage
+from cotenant.events.node.runs import RunPhase
 from cotenant.model.subjects import (
     metrics_subject,
     node_subject,

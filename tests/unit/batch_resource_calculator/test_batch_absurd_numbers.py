@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cotenant.events.envelope import decode_event, encode_event
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.model.bounds import MAX_AMOUNT
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import ENABLED, Bench, used
 

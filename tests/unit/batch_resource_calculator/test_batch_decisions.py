@@ -9,8 +9,8 @@ import pytest
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.events import ExecutorStatus, NodeResources, NodeSLORendered, ObjectStored
-from cotenant.events.metrics import HostApplicationMetric, Usage
-from cotenant.events.runs import RunPhase
+from cotenant.events.node.metrics import HostApplicationMetric, Usage
+from cotenant.events.node.runs import RunPhase
 from cotenant.model.subjects import executor_subject, node_subject, object_subject, resources_subject
 from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 from tests.builders import encoded, pod_document

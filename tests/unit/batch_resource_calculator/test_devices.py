@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cotenant.api.objects.device import Device
-from cotenant.kinds.devices import device_errors
+from cotenant.kinds.koordinator.devices import device_errors
 from cotenant.model.subjects import object_subject
 from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals, device_totals
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import GIB, Bench
@@ -40,6 +40,7 @@ def test_healthy_devices_are_summed() -> None:
         "koordinator.sh/gpu-core": 200,
         "koordinator.sh/gpu-memory": 32 * GIB,
         "koordinator.sh/gpu-memory-ratio": 200,
+        "koordinator.sh/gpu.shared": 200,
         "koordinator.sh/rdma": 100,
     }
 
@@ -57,7 +58,12 @@ def test_gpus_of_another_vendor_are_not_counted_in_gpu() -> None:
 
 def test_deprecated_names_count_as_the_new_ones() -> None:
     old = {"type": "gpu", "health": True, "resources": {"kubernetes.io/gpu-core": "50", "nvidia.com/gpu": "1"}}
-    assert totals(device(old)).amounts == {"koordinator.sh/gpu": 50, "koordinator.sh/gpu-core": 50, "nvidia.com/gpu": 1}
+    assert totals(device(old)).amounts == {
+        "koordinator.sh/gpu": 50,
+        "koordinator.sh/gpu-core": 50,
+        "koordinator.sh/gpu.shared": 100,
+        "nvidia.com/gpu": 1,
+    }
 
 
 @pytest.mark.parametrize("amount", ["many", "", "1e400x"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cotenant.engine.definition import Gauge
+from cotenant_batch_resource_calculator import gauges
 from cotenant_batch_resource_calculator.definition import DEFINITION
 from tests.unit.batch_resource_calculator.builders_batch_resource_calculator import GIB, Bench, used
 
@@ -51,6 +54,7 @@ def test_amounts_are_shown_before_foreign_shares_in_cores_and_bytes() -> None:
     bench.metric(system=used(1, 1), prod_reclaimable=used(7, 8))
     bench.decide()
     shown = values(bench, "node_extended_resource_allocatable_internal")
+    assert {labels["node"] for _, labels in shown} == {"a"}
     found = {labels["resource"]: (value, labels["unit"]) for value, labels in shown}
     assert found == {
         "kubernetes.io/batch-cpu": (59.0, "core"),
@@ -58,3 +62,16 @@ def test_amounts_are_shown_before_foreign_shares_in_cores_and_bytes() -> None:
         "kubernetes.io/mid-cpu": (7.0, "core"),
         "kubernetes.io/mid-memory": (8.0 * GIB, "byte"),
     }
+
+
+def test_beyond_a_number_of_nodes_the_others_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gauges, "MOST_NODES", 2)
+    bench = Bench()
+    bench.configure()
+    for name in "abcd":
+        bench.node(name)
+        bench.metric(name, system=used(1, 1))
+    bench.decide()
+    shown = values(bench, "node_extended_resource_allocatable_internal")
+    cpu = {labels["node"]: value for value, labels in shown if labels["resource"] == "kubernetes.io/batch-cpu"}
+    assert cpu == {"a": 59.0, "b": 59.0, "(others)": 118.0}

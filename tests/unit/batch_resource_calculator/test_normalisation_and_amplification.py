@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cotenant.domain.amplification import MAX_RATIO, amplified, format_ratios, parse_ratios
 from cotenant.events import MachineTopology
-from cotenant.events.metrics import Usage
-from cotenant.events.topology import CpuBasicInfo, LogicalCPU, NumaNode
+from cotenant.events.node.metrics import Usage
+from cotenant.events.node.topology import CpuBasicInfo, LogicalCPU, NumaNode
 from cotenant.model.bounds import MAX_AMOUNT
 from cotenant.model.names import ANNOTATION_AMPLIFICATION_RATIO
 from cotenant.model.subjects import object_subject, topology_subject

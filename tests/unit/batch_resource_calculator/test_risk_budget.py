@@ -6,19 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant_batch_resource_calculator.config.risk import MOST_HOURS, RiskBudget
 from cotenant_batch_resource_calculator.formulas.risk_budget import (
+    BEYOND,
     HOUR_SECONDS,
-    MOST_HOURS,
+    NO_MARGIN,
     STEP_PERMILLE,
     STEPS,
-    RiskBudget,
     RiskHistory,
     RiskPool,
-    choose_threshold,
+    choose_margin,
     margin_step,
     observed,
     pooled,
     step_of,
+    threshold_of,
     unit_of,
 )
 
@@ -32,6 +34,10 @@ def history_of(*needed_by_hour: int) -> RiskHistory:
     for hour, needed in enumerate((*needed_by_hour, 0)):
         history = observed(history, hour * HOUR_SECONDS, needed, UNIT)
     return history
+
+
+def percent_of(budget: RiskBudget, pool: RiskPool, capacity: int, unit: int) -> int:
+    return threshold_of(budget, choose_margin(budget, pool).permille, capacity, unit)
 
 
 def test_steps_are_rounded_up_so_that_a_margin_covers_what_was_needed() -> None:
@@ -57,31 +63,31 @@ def test_a_clock_that_is_put_back_goes_on_in_the_hour_it_was_put_to() -> None:
 
 def test_before_enough_hours_the_threshold_is_the_one_to_start_with() -> None:
     budget = RiskBudget(least_hours=6)
-    choice = choose_threshold(budget, pooled([history_of(*[0] * 5)] * 100), CAPACITY, UNIT)
-    assert (choice.percent, choice.margin_permille) == (60, None)
+    pool = pooled([history_of(*[0] * 5)] * 100)
+    assert (percent_of(budget, pool, CAPACITY, UNIT), choose_margin(budget, pool).permille) == (60, NO_MARGIN)
 
 
 def test_hours_that_needed_nothing_allow_the_highest_threshold() -> None:
-    assert choose_threshold(RiskBudget(), pooled([history_of(*[0] * 10)] * 20), CAPACITY, UNIT).percent == 95
+    assert percent_of(RiskBudget(), pooled([history_of(*[0] * 10)] * 20), CAPACITY, UNIT) == 95
 
 
 def test_a_budget_of_one_percent_leaves_out_the_worst_of_two_hundred() -> None:
     quiet, bad = history_of(*[1000] * 10), history_of(*[1000] * 9, 5000)
     pool = pooled([*[quiet] * 19, bad])
-    choice = choose_threshold(RiskBudget(broken_permille=10), pool, CAPACITY, UNIT)
-    assert (choice.margin_permille, choice.above, choice.node_hours) == (100, 1, 200)
-    assert choice.percent == 95
-    assert choose_threshold(RiskBudget(broken_permille=10), pool, UNIT, UNIT).percent == 90
+    budget = RiskBudget(broken_permille=10)
+    choice = choose_margin(budget, pool)
+    assert (choice.permille, choice.above, choice.node_hours) == (100, 1, 200)
+    assert (percent_of(budget, pool, CAPACITY, UNIT), percent_of(budget, pool, UNIT, UNIT)) == (95, 90)
 
 
 def test_too_few_hours_for_the_budget_need_the_worst_and_a_quarter() -> None:
     pool = pooled([history_of(*[0] * 9, 2000)])
-    assert choose_threshold(RiskBudget(broken_permille=10), pool, UNIT, UNIT).margin_permille == 260
+    assert choose_margin(RiskBudget(broken_permille=10), pool).permille == 260
 
 
 def test_hours_beyond_the_unit_leave_the_lowest_threshold() -> None:
-    choice = choose_threshold(RiskBudget(), pooled([history_of(*[20_000] * 10)]), CAPACITY, UNIT)
-    assert (choice.percent, choice.margin_permille) == (40, None)
+    pool = pooled([history_of(*[20_000] * 10)])
+    assert (percent_of(RiskBudget(), pool, CAPACITY, UNIT), choose_margin(RiskBudget(), pool).permille) == (40, BEYOND)
 
 
 def test_an_empty_machine_is_measured_by_a_part_of_its_capacity() -> None:
@@ -91,7 +97,7 @@ def test_an_empty_machine_is_measured_by_a_part_of_its_capacity() -> None:
 
 
 def test_a_machine_without_capacity_gets_the_threshold_to_start_with() -> None:
-    assert choose_threshold(RiskBudget(), pooled([history_of(*[0] * 10)]), 0, 1).percent == 60
+    assert percent_of(RiskBudget(), pooled([history_of(*[0] * 10)]), 0, 1) == 60
 
 
 def test_a_history_of_another_length_counts_nothing() -> None:
@@ -121,17 +127,44 @@ counts = st.lists(st.integers(0, 40), min_size=STEPS, max_size=STEPS)
 def test_a_threshold_is_within_its_bounds(of: list[int], permille: int, capacity: int, request: int) -> None:
     budget = RiskBudget(broken_permille=permille)
     pool = RiskPool(tuple(of), 100)
-    choice = choose_threshold(budget, pool, capacity, unit_of(capacity, request))
-    assert budget.lowest_percent <= choice.percent <= budget.highest_percent
+    percent = percent_of(budget, pool, capacity, unit_of(capacity, request))
+    assert budget.lowest_percent <= percent <= budget.highest_percent
 
 
 @given(counts, st.integers(0, 1000), st.integers(0, 1000))
 def test_a_larger_budget_never_asks_for_a_larger_margin(of: list[int], one: int, other: int) -> None:
     small, large = sorted((one, other))
-    if margin_step(of, small) < STEPS - 1:
-        assert margin_step(of, large) <= margin_step(of, small) or margin_step(of, large) <= max(
-            (step for step, count in enumerate(of) if count), default=0
-        ) * 5 // 4 + 1
+    assert margin_step(of, large) <= margin_step(of, small)
+
+
+@given(counts, st.integers(0, 1000), st.integers(0, STEPS - 1), st.integers(0, STEPS - 1), st.integers(0, 10**6))
+def test_an_hour_that_needed_less_never_makes_a_node_lend_less(
+    of: list[int], permille: int, one: int, other: int, request: int
+) -> None:
+    less, more = sorted((one, other))
+    better, worse = list(of), list(of)
+    better[less] += 1
+    worse[more] += 1
+    budget, unit = RiskBudget(broken_permille=permille), unit_of(CAPACITY, request)
+    pools = [RiskPool(tuple(each), 100) for each in (better, worse)]
+    lent = [percent_of(budget, pool, CAPACITY, unit) for pool in pools]
+    assert lent[0] >= lent[1]
+
+
+@given(counts, st.integers(0, 1000), st.integers(0, STEPS - 1), st.integers(0, 10**6))
+def test_without_its_worst_hour_a_node_never_lends_less(of: list[int], permille: int, worst: int, request: int) -> None:
+    with_it = list(of)
+    with_it[max(worst, max((step for step, count in enumerate(of) if count), default=0))] += 1
+    budget, unit = RiskBudget(broken_permille=permille), unit_of(CAPACITY, request)
+    lent = [percent_of(budget, RiskPool(tuple(each), 100), CAPACITY, unit) for each in (of, with_it)]
+    assert lent[0] >= lent[1]
+
+
+@given(counts, st.integers(0, 1000), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_services_that_request_more_never_make_a_node_lend_more(of: list[int], permille: int, one: int, other: int) -> None:
+    budget, pool = RiskBudget(broken_permille=permille), RiskPool(tuple(of), 100)
+    small, large = (unit_of(CAPACITY, request) for request in sorted((one, other)))
+    assert percent_of(budget, pool, CAPACITY, large) <= percent_of(budget, pool, CAPACITY, small)
 
 
 @given(counts, st.integers(1, 1000))

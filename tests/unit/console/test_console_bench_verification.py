@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant_verification.bench.constraints import DEDICATED, KINDS, ZONE
@@ -216,3 +216,41 @@ def test_pods_that_fit_nowhere_wait_rightly() -> None:
     assert verdict.wrong == ()
     assert 0 < verdict.placed < 30
     assert verdict.waiting == 30 - verdict.placed
+
+
+GANGS = synthetic(20, 60, 1, gang=20)
+
+
+@pytest.fixture(scope="module")
+def gangs() -> list[Event]:
+    """The log of three gangs of twenty."""
+    return decided_log(GANGS)
+
+
+def test_gangs_that_are_placed_whole(gangs: list[Event]) -> None:
+    assert verify(gangs).wrong == ()
+    assert verify(gangs).placed == 60
+
+
+def test_a_gang_of_which_a_member_is_not_placed(gangs: list[Event]) -> None:
+    log = [event for event in gangs if not (isinstance(event.data, Placement) and event.data.name == pod_name(21))]
+    assert "gang gang-0000001 has 19 of 20 members placed" in findings(log)
+
+
+def test_a_gang_that_two_commits_place(gangs: list[Event]) -> None:
+    [first] = [event.sequence for event in gangs if isinstance(event.data, Placement) and event.data.name == pod_name(30)]
+    log = [msgspec.structs.replace(event, sequence=event.sequence + (event.sequence >= first)) for event in gangs]
+    assert "gang gang-0000001 of 20 is placed by 2 commits" in findings(log)
+
+
+def test_a_gang_that_waits_although_it_fits(gangs: list[Event]) -> None:
+    names = {pod_name(number) for number in range(20, 40)}
+    log = [event for event in gangs if not (isinstance(event.data, Placement) and event.data.name in names)]
+    assert "gang gang-0000001 waits although its 20 pods fit" in findings(log)
+
+
+def test_a_gang_that_does_not_fit_waits_rightly() -> None:
+    small = Workload(1, 40, ({"cpu": "16", "memory": "64Gi", "pods": "30"},), ({"cpu": "100m", "memory": "128Mi"},), gang=20)
+    verdict = verify(decided_log(small))
+    assert verdict.wrong == ()
+    assert (verdict.placed, verdict.waiting) == (20, 20)

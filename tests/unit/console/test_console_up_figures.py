@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.execution import Change, Execution
+from cotenant.events.node.execution import Change, Execution
 from cotenant.events.placements import Placement
 from cotenant.log.contract import EXTENSIONS, extension_bytes
 from cotenant.log.nats.streams import DEFAULT_SIZES
@@ -184,7 +184,7 @@ def test_the_servers_configuration_states_its_limits() -> None:
     text = configuration(Member("nats-server", 4222), Path('/a "b"/store'), 1 << 30)
     assert 'store_dir: "/a \\"b\\"/store"' in text
     assert "sync_interval: always" in text
-    assert "max_msgs: 1000" in text
+    assert "max_msgs: 8000" in text
     assert 'listen: "127.0.0.1:4222"' in text
     assert "cluster" not in text
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.model.tiers import PriorityClass
+from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_batch_resource_calculator.formulas.batch import MeasuredUsage, PodNeed, sum_need
-from cotenant_batch_resource_calculator.formulas.risk_budget import RiskBudget
 from cotenant_console.commands.simulate import command
 from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod, read_trace
 from cotenant_verification.simulate.usage.figures import HOUR_STEPS, Figures, figures_of

@@ -7,11 +7,11 @@ import msgspec
 
 from cotenant.engine.core import Request
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
+from cotenant.events.node.metrics import NodeMetricComputed, PodMetric, Usage
+from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
-from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.model.subjects import (
     eviction_subject,
     executor_subject,

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from cotenant.events.metrics import NodeMetricComputed, Usage
 from cotenant.events.migrations import AnomalyStreak, Migration, NodeLoadJudged
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.model.names import PODS
 from cotenant.model.subjects import descheduling_subject, metrics_subject, migration_subject, node_subject
 from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Pool

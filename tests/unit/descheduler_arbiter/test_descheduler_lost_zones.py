@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from cotenant.events.conditions import NodeCondition, ZoneDisruption
+from cotenant.events.node.conditions import NodeCondition, ZoneDisruption
 from cotenant_descheduler_arbiter.config.policy import NodeEvictionRates
 from cotenant_descheduler_arbiter.node_lifecycle.zones import ZoneState, eviction_rate, zone_of, zone_state
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import START, Cluster, configuration

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import msgspec
 
-from cotenant.events.metrics import HostApplicationMetric, NodeMetricComputed, Usage
 from cotenant.events.migrations import DetectorState, Migration, NodeLoadJudged
+from cotenant.events.node.metrics import HostApplicationMetric, NodeMetricComputed, Usage
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster, configuration, hot_and_cold
 
 AT_ONCE = {"anomalyCondition": {"consecutiveAbnormalities": 1}}

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from cotenant.events.conditions import NodeCondition
+from cotenant.events.node.conditions import NodeCondition
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import Cluster, configuration
 
 QUIET = configuration(balance=False)

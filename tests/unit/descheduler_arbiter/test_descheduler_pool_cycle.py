@@ -11,8 +11,8 @@ import pytest
 from cotenant.api.objects.metadata import LabelSelector, ObjectMeta
 from cotenant.api.objects.pod import Pod
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import AnomalyStreak, DetectorState, Migration
+from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.model.subjects import metrics_subject, migration_subject
 from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass

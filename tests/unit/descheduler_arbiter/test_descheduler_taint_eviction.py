@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.placements import Nomination, Placement, Victim, Waiting
 from cotenant.model.subjects import eviction_subject, pod_subject, waiting_subject
 from tests.builders import pod_document

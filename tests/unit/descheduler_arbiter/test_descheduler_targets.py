@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from cotenant.api.objects.node import decode_node
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import condition_subject, executor_subject, node_subject, resources_subject
 from cotenant_descheduler_arbiter.state.facts import NodeFacts

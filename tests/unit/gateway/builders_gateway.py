@@ -13,9 +13,9 @@ from cotenant.api.definitions import Registry
 from cotenant.api.kinds import Kind
 from cotenant.domain.quota.gates import QuotaGates
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.registry import REGISTRY
 from cotenant.log.plans import Plan

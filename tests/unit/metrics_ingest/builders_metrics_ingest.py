@@ -7,12 +7,12 @@ import msgspec
 
 from cotenant.api.times import rfc3339
 from cotenant.events.envelope import Event, Payload, decode_event, encode_event
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.usage import HostApplicationUsage, NumaUsage, PodUsage, Series, UsageSample
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.usage import HostApplicationUsage, NumaUsage, PodUsage, Series, UsageSample
 from cotenant.log.contract import USAGE
 from cotenant.model.subjects import (
     executor_subject,

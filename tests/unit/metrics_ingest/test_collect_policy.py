@@ -7,8 +7,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from cotenant.events.metrics import Contention, Usage
-from cotenant.events.usage import HostApplicationUsage, NumaUsage, PodUsage, Pressure, Series, UsageSample
+from cotenant.events.node.metrics import Contention, Usage
+from cotenant.events.node.usage import HostApplicationUsage, NumaUsage, PodUsage, Pressure, Series, UsageSample
 from cotenant_metrics_ingest.counted_memory import counted
 from cotenant_metrics_ingest.policy import (
     CollectPolicy,

@@ -96,11 +96,16 @@ def test_rows_that_stay_keep_their_figures_when_others_go() -> None:
     assert histograms.percentiles([0.9]).tolist() == before[[0, 2]].tolist()
 
 
-def test_memory_is_one_weight_a_bucket_in_use() -> None:
-    histograms = made(1)
+def test_memory_is_one_window_a_row_whose_use_stays_within_it() -> None:
+    histograms = made(3)
     for number in range(1000):
-        histograms.add(np.array([0]), np.array([5.0]), 1.0, NOW + number)
-    assert histograms.used_buckets == 1
+        histograms.add(np.array([0, 2]), np.array([5.0, 5.0 + 10 * (number % 3)]), 1.0, NOW + number)
+    assert np.count_nonzero(histograms.windows.weights) == 4
+    first = len(histograms.windows.weights)
+    for number in range(1000):
+        histograms.clear(np.array([0]))
+        histograms.add(np.array([0]), np.array([float(number % 100)]), 1.0, NOW + number)
+    assert len(histograms.windows.weights) == first
 
 
 def test_histograms_of_other_buckets_are_not_merged() -> None:
@@ -121,5 +126,5 @@ def test_a_damaged_state_changes_nothing() -> None:
         (np.array([1]), np.array([1.0]), np.array([-1.0])),
     ):
         with pytest.raises(HistogramError):
-            histograms.restore(one, buckets, weights, totals, NOW)
+            histograms.restore(one, one, buckets, weights, totals, NOW)
     assert histograms.weights(0).tolist() == before

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cotenant.events.envelope import EventError
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.model.bounds import MAX_COUNT
-from cotenant_metrics_ingest.node_windows import LARGEST_VALUE
+from cotenant_metrics_ingest.samples import LARGEST_VALUE
 from tests.unit.metrics_ingest.builders_metrics_ingest import MetricsLog
 
 DAY_MS = 86_400_000

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant_metrics_ingest.config import MetricsConfig
 from tests.unit.metrics_ingest.builders_metrics_ingest import START, MetricsLog, host, pod
 

@@ -10,16 +10,21 @@ from datetime import timedelta
 from itertools import pairwise
 
 import msgspec
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cotenant.events.envelope import Event, encode_event
-from cotenant.events.metrics import NodeMetricComputed, ProdPrediction, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, ProdPrediction, Usage
+from cotenant.events.node.predictions import HistogramState, PredictionState
+from cotenant.events.node.usage import PodUsage, Series, UsageSample
 from cotenant.events.placements import PlacementPhase
-from cotenant.events.predictions import HistogramState, PredictionState
-from cotenant.events.usage import PodUsage, Series, UsageSample
+from cotenant_metrics_ingest.aggregation import percentile_of
 from cotenant_metrics_ingest.prediction.checkpoints import restored, state_of
-from cotenant_metrics_ingest.prediction.models import PeakModels, PodSample
-from cotenant_metrics_ingest.prediction.training import Interval
+from cotenant_metrics_ingest.prediction.models import IntervalFigures, ModelStore, NodeModels, Training, tier_places
+from cotenant_metrics_ingest.prediction.training import Interval, figures_of
+from cotenant_metrics_ingest.samples import samples_of
 from tests.unit.metrics_ingest.builders_metrics_ingest import START, MetricsLog, pod
 
 CORES = 16_000
@@ -147,28 +152,42 @@ def test_a_restart_goes_on_with_the_stored_models() -> None:
     assert after.prediction.restored.startswith("LOG:")
 
 
-def models(pods: int, minutes: int = 300, spread: int = 97) -> PeakModels:
-    found = PeakModels()
+def models(pods: int, minutes: int = 300, spread: int = 97) -> tuple[ModelStore, NodeModels]:
+    """The models of one node in a store where others were before and are gone."""
+    store, found = ModelStore(), NodeModels()
+    other = NodeModels()
+    train(store, other, 10, 20, spread)
+    store.keep(other, ())
+    train(store, found, pods, minutes, spread)
+    return store, found
+
+
+def train(store: ModelStore, node: NodeModels, pods: int, minutes: int, spread: int) -> None:
+    uids = [f"{number:08x}-0000-4000-8000-000000000000" for number in range(pods)]
+    tiers = tier_places(uids, dict.fromkeys(uids, "koord-prod"))
     for minute in range(minutes):
-        samples = [
-            PodSample(f"{number:08x}-0000-4000-8000-000000000000", "koord-prod", 100 + (minute * (number + 7)) % spread * 10,
-                      (1 + minute % 3) << 28)
-            for number in range(pods)
-        ]
-        found.train(samples, (20_000 + minute, 40 << 30), START.timestamp() + 60 * minute)
-    return found
+        cpu = [100 + (minute * (number + 7)) % spread * 10 for number in range(pods)]
+        values = np.array([cpu, [(1 + minute % 3) << 28] * pods], dtype=np.int64)
+        figures = IntervalFigures(uids, tiers, values, (20_000 + minute, 40 << 30))
+        store.train([Training(node, figures, START.timestamp() + 60 * minute)])
+
+
+def stored(pods: int, minutes: int = 300) -> PredictionState:
+    store, found = models(pods, minutes)
+    return state_of("n1", store, found, int(found.trained_at * 1000), START)
 
 
 @pytest.mark.parametrize("pods", [0, 1, 30])
 def test_restored_percentiles_are_those_of_a_rank_that_is_hardly_off(pods: int) -> None:
-    before = models(pods)
-    state = state_of("n1", before, int(before.trained_at * 1000), START)
-    after = restored(state, {uid for uid in before.rows if not uid.startswith("__")})
+    store, before = models(pods)
+    state = state_of("n1", store, before, int(before.trained_at * 1000), START)
+    new_store = ModelStore()
+    after = restored(state, {uid for uid in before.rows if not uid.startswith("__")}, new_store)
     assert after is not None
     assert set(after.rows) == set(before.rows)
     buckets = 60
     off = buckets / 2 / min(state.cpu.heaviest, state.memory.heaviest)
-    for histograms, again in ((before.cpu, after.cpu), (before.memory, after.memory)):
+    for histograms, again in ((store.cpu, new_store.cpu), (store.memory, new_store.memory)):
         for wanted in (0.6, 0.9, 0.95, 0.98):
             low, high = (histograms.percentiles([wanted + each]) for each in (-off, off))
             found = again.percentiles([wanted])
@@ -191,26 +210,28 @@ def size(state: PredictionState) -> int:
 
 @pytest.mark.parametrize("pods", [0, 30, 110, 600])
 def test_a_state_is_at_most_8_kib_and_says_what_it_left_out(pods: int) -> None:
-    state = state_of("n1", models(pods, 60), 1, START)
+    state = stored(pods, 60)
     assert size(state) <= KIB_8
     assert len(state.packed_pods) // 16 + state.dropped == pods
     assert (state.dropped > 0) == (pods > 30)
 
 
 def test_pods_that_are_gone_are_not_restored() -> None:
-    before = models(3)
-    after = restored(state_of("n1", before, int(before.trained_at * 1000), START), set())
+    after = restored(stored(3), set(), ModelStore())
     assert after is not None
     assert all(model.startswith("__") for model in after.rows)
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x80", b"\xff" * 40, b"\x01" * 9, bytes(range(128)) * 3])
-def test_a_damaged_state_is_as_none(damage: bytes) -> None:
-    state = state_of("n1", models(2), int(START.timestamp() * 1000), START)
-    assert restored(state, set()) is not None
-    assert restored(msgspec.structs.replace(state, cpu=HistogramState(models=damage)), set()) is None
+def test_a_damaged_state_is_as_none_and_leaves_no_models(damage: bytes) -> None:
+    state = stored(2)
+    assert restored(state, set(), ModelStore()) is not None
+    store = ModelStore()
+    assert restored(msgspec.structs.replace(state, cpu=HistogramState(models=damage)), set(), store) is None
+    assert restored(msgspec.structs.replace(state, memory=HistogramState(models=damage)), set(), store) is None
+    assert not store.cpu.percentiles([1.0]).any()
     if len(damage) % 16:
-        assert restored(msgspec.structs.replace(state, packed_pods=damage), set()) is None
+        assert restored(msgspec.structs.replace(state, packed_pods=damage), set(), store) is None
 
 
 def message(cpu: tuple[int, ...], pods: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> UsageSample:
@@ -231,33 +252,75 @@ def message(cpu: tuple[int, ...], pods: tuple[tuple[str, tuple[int, ...]], ...] 
     )
 
 
-def test_the_p90_is_the_rank_below_over_all_samples_of_the_interval() -> None:
+def figures(*messages: tuple[UsageSample, int]) -> IntervalFigures:
+    """The P90s of an interval of these messages, each with the index of its first new sample."""
     interval = Interval("n1")
-    interval.add(message(tuple(range(15)), (("a", tuple(range(100, 115))),)), 0, 15_000)
-    interval.add(message(tuple(range(15, 30)), (("a", tuple(range(115, 130))), ("b", (7, 9)))), 0, 30_000)
-    pods, node = interval.samples()
+    for number, (sample, first) in enumerate(messages, start=1):
+        keys = ["node", "system", *(pod.uid for pod in sample.pods)]
+        interval.add(sample, samples_of(sample), keys, first, 15_000 * number)
+    (found,) = figures_of([interval.end()])
+    return found
+
+
+def test_the_p90_is_the_rank_below_over_all_samples_of_the_interval() -> None:
+    found = figures(
+        (message(tuple(range(15)), (("a", tuple(range(100, 115))),)), 0),
+        (message(tuple(range(15, 30)), (("a", tuple(range(115, 130))), ("b", (7, 9)))), 0),
+    )
     # 30 samples: trunc(27) - 1 = the 27th smallest. Two samples: the smaller one.
-    assert node == (26, 26)
-    assert [(each.uid, each.cpu_milli) for each in pods] == [("a", 126), ("b", 7)]
+    assert found.node == (26, 26)
+    assert (found.pods, found.values[0].tolist()) == (["a", "b"], [126, 7])
 
 
 def test_pods_with_impossible_values_are_left_out_of_the_training() -> None:
-    interval = Interval("n1")
-    interval.add(message((1, 2), (("a", (10**30, 1)), ("b", (-1, 1)), ("c", (5, 5)))), 0, 15_000)
-    pods, node = interval.samples()
-    assert [each.uid for each in pods] == ["c"]
-    assert node == (1, 1)
+    found = figures((message((1, 2), (("a", (10**30, 1)), ("b", (-1, 1)), ("c", (5, 5)))), 0))
+    assert found.pods == ["c"]
+    assert found.node == (1, 1)
 
 
 def test_only_samples_that_are_new_are_trained_with() -> None:
-    interval = Interval("n1")
-    interval.add(message((9, 9, 1, 2), (("a", (9, 9, 3, 4)),)), 2, 15_000)
-    pods, node = interval.samples()
-    assert node == (1, 1)
-    assert pods[0].cpu_milli == 3
+    found = figures((message((9, 9, 1, 2), (("a", (9, 9, 3, 4)),)), 2))
+    assert found.node == (1, 1)
+    assert found.values.tolist() == [[3], [3]]
+
+
+samples_of_series = st.lists(st.integers(0, 10**6), min_size=1, max_size=20)
+intervals = st.lists(
+    st.lists(
+        st.tuples(samples_of_series, st.dictionaries(st.sampled_from("abc"), samples_of_series, max_size=3)),
+        min_size=1,
+        max_size=4,
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(intervals)
+def test_p90s_of_many_intervals_are_those_of_each(given_intervals: list[list[tuple[list[int], dict[str, list[int]]]]]) -> None:
+    ended, expected = [], []
+    for messages in given_intervals:
+        interval = Interval("n1")
+        keys: list[str] = []
+        plain: dict[str, list[int]] = {}
+        for number, (node, pods) in enumerate(messages, start=1):
+            shown = tuple((name, tuple(values[-len(node) :])) for name, values in pods.items())
+            sample = message(tuple(node), shown)
+            if keys[2:] != [*pods]:
+                keys = ["node", "system", *pods]
+            interval.add(sample, samples_of(sample), keys, 0, 15_000 * number)
+            plain.setdefault("", []).extend(node)
+            for name, values in shown:
+                plain.setdefault(name, []).extend(values)
+        ended.append(interval.end())
+        expected.append({name: percentile_of(values, 0.9) for name, values in plain.items()})
+    for found, plain_p90s in zip(figures_of(ended), expected, strict=True):
+        assert found.node == (plain_p90s[""], plain_p90s[""])
+        p90s = dict(zip(found.pods, found.values[0].tolist(), strict=True))
+        assert p90s == {name: value for name, value in plain_p90s.items() if name}
 
 
 def test_a_state_of_another_time_than_any_clocks_is_as_none() -> None:
-    state = state_of("n1", models(2), int(START.timestamp() * 1000), START)
+    state = stored(2)
     for trained_ms in (-1, 0, 1 << 53, state.trained_ms + 10**9):
-        assert restored(msgspec.structs.replace(state, trained_ms=trained_ms), set()) is None
+        assert restored(msgspec.structs.replace(state, trained_ms=trained_ms), set(), ModelStore()) is None

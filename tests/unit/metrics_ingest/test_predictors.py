@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.model.bounds import MAX_AMOUNT
 from cotenant_metrics_ingest.prediction.predictors import PodRequest, Prediction, predict
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from cotenant.events.metrics import MeanDigest, SlotDigest, Usage
+from cotenant.events.node.metrics import MeanDigest, SlotDigest, Usage
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_rank
 from cotenant_metrics_ingest.means import NODE, SYSTEM, MeanSlots, digests
 from cotenant_metrics_ingest.percentiles import PercentileRows, figures_of
@@ -168,7 +168,7 @@ def sampled(slots: range, **others: range) -> MeanSlots:
         means.open(slot)
         for key in (NODE, *(name for name, own in others.items() if slot in own)):
             (row,) = means.rows_of([key])
-            means.add(slice(row, row + 1), 1, [1000 * slot], [slot])
+            means.add(slice(row, row + 1), 1, np.array([[1000 * slot], [slot]]))
     return means
 
 
@@ -200,7 +200,7 @@ def test_a_row_is_freed_when_no_slot_has_a_sample_of_it() -> None:
         idle.open(slot)
         for key in (NODE, "idle", *(["gone"] if slot == 0 else [])):
             (row,) = idle.rows_of([key])
-            idle.add(slice(row, row + 1), 1, [0], [0])
+            idle.add(slice(row, row + 1), 1, np.array([[0], [0]]))
     assert set(idle.rows) == {NODE, SYSTEM, "idle"}
 
 
@@ -212,12 +212,12 @@ def test_there_are_1024_rows() -> None:
 def test_sums_are_cut_before_they_overflow() -> None:
     means = MeanSlots(1000)
     means.open(0)
-    means.add(slice(0, 1), 1, [2**60], [7])
+    means.add(slice(0, 1), 1, np.array([[2**60], [7]]))
     assert means.means(999, 5000, [NODE]) == {NODE: Usage(cpu_milli=2**55, memory_bytes=7)}
     many = MeanSlots(1000)
     many.open(0)
     for _ in range(4096):
-        many.add(slice(0, 1), 1, [2**52], [1])
+        many.add(slice(0, 1), 1, np.array([[2**52], [1]]))
     assert many.means(999, 5000, [NODE]) == {NODE: Usage(cpu_milli=2**43, memory_bytes=1)}
 
 

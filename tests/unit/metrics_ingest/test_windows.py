@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotenant.events.metrics import SlotDigest
+from cotenant.events.node.metrics import SlotDigest
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_of
 from cotenant_metrics_ingest.means import NODE, MeanSlots, digests
 from cotenant_metrics_ingest.node_windows import WindowSizes, cut
@@ -125,9 +125,9 @@ def test_means_continue_from_their_digest_and_free_their_rows(steps: list[tuple[
     for gap, key, value in steps:
         slot += gap
         means.open(slot)
-        means.add(slice(0, 1), 1, [value], [value])
+        means.add(slice(0, 1), 1, np.array([[value], [value]]))
         (row,) = means.rows_of([key])
-        means.add(slice(row, row + 1), 1, [value], [value])
+        means.add(slice(row, row + 1), 1, np.array([[value], [value]]))
     again = MeanSlots.restored(digests([means])[0], 1000)
     end = slot * 1000 + 999
     keys = [NODE, *"abcd"]
@@ -136,7 +136,7 @@ def test_means_continue_from_their_digest_and_free_their_rows(steps: list[tuple[
     assert own == others
     for number in range(1, 9):
         means.open(slot + number)
-        means.add(slice(0, 1), 1, [5], [5])
+        means.add(slice(0, 1), 1, np.array([[5], [5]]))
     assert set(means.rows) == {NODE, "\0system"}
     assert means.means((slot + 8) * 1000 + 999, 5000, keys)[NODE].cpu_milli == 5
 

@@ -10,16 +10,16 @@ import msgspec
 
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.resources import NodeSLORendered
-from cotenant.events.runs import ExecutorStatus
 from cotenant.model.subjects import executor_subject, placement_subject, slo_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
-from cotenant_node_executor.strategies.pod_values import burstable_milli
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, pod_view
+from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor, Situation, best_effort_tree, holding_cpus
 from cotenant_node_executor.strategies.strategy import Strategy
@@ -149,6 +149,7 @@ class Bench:
         self.states: dict[str, dict[str, ContainerState]] = {}
         self.groups: set[str] = {BURSTABLE, BESTEFFORT}
         self.reading: Snapshot | None = None
+        self.current: dict[tuple[str, Knob], str] = {}
         self.now = START
 
     def store(self, subject: str, data: Payload, *, tombstone: bool = False) -> Event:
@@ -196,7 +197,7 @@ class Bench:
                 snapshot=self.reading,
                 states={uid: dict(states) for uid, states in self.states.items()},
                 groups=frozenset(self.groups),
-                current={},
+                current=self.current,
                 identity_sysctl=None,
             )
         )

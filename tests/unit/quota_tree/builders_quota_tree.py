@@ -12,11 +12,11 @@ from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.events.envelope import Event, Payload
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.model.amounts import minus
 from cotenant.model.subjects import (
     node_subject,

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from cotenant.domain.quota.profile import ratio_of, tree_id
-from cotenant.events.conditions import NodeCondition
+from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.quotas import ProfiledQuota
 from cotenant.model.subjects import condition_subject, node_subject, profiled_quota_subject

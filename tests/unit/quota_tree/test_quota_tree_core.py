@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cotenant.events.runs import RunPhase
+from cotenant.events.node.runs import RunPhase
 from cotenant_quota_tree.core import QuotaTreeCore
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, QuotaLog
 

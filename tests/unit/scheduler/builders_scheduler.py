@@ -10,13 +10,13 @@ import msgspec
 
 from cotenant.domain.quota.names import ANNOTATION_NAMESPACES, LABEL_PARENT, LABEL_TREE
 from cotenant.engine.commit import Decision, Identity, commit_batch
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
-from cotenant.events.metrics import NodeMetricComputed, PodMetric, Usage
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed, PodMetric, Usage
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import (
     condition_subject,

@@ -21,11 +21,11 @@ from cotenant.api.objects.pod import Pod, Toleration, decode_pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import RunStatus
 from cotenant.model.quantities import resource_amount
 from cotenant.model.subjects import tokens
 from cotenant.model.tiers import PriorityClass

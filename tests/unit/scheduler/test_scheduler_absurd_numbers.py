@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cotenant.events.envelope import Payload
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.placements import Placement
 from cotenant.model.bounds import MAX_AMOUNT, MAX_SECONDS
 from cotenant.model.subjects import metrics_subject

@@ -10,9 +10,9 @@ import msgspec
 from cotenant.engine.commit import Identity
 from cotenant.engine.replay import verify
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.log.contract import Write
 from cotenant.model.subjects import executor_subject, node_subject, pod_subject, run_subject
 from cotenant.simulation import START, ServiceParticipant, World

@@ -10,9 +10,9 @@ import pytest
 
 from cotenant.events import Event
 from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant_verification.stack_chaos.check_pods import BUDGET, TWICE, check_pods
 from cotenant_verification.stack_chaos.check_reads import ASKED, BACK, EXACT, check_reads
 from cotenant_verification.stack_chaos.check_watches import WHOLE, check_watches

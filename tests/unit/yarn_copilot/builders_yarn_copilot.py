@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from cotenant.events import Event, NodeResources, ObjectDeleted, Payload, Placement, YarnNode
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.model.subjects import node_subject, placement_subject, resources_subject, yarn_subject
 from cotenant_yarn_copilot.core import YarnCopilot
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER

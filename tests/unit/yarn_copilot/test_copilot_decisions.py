@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant_yarn_copilot.matching import HOLD_LOST
 from cotenant_yarn_copilot.node_id import DEFAULT_CLUSTER
 from tests.unit.yarn_copilot.builders_yarn_copilot import GIB, NOON, Bench, manager

@@ -27,6 +27,7 @@ from cotenant_batch_resource_calculator.config.json_overlay import (
     fit,
     overlay,
 )
+from cotenant_batch_resource_calculator.config.risk import read_risk_budget
 
 KEY = "colocation-config"
 LABEL_MID_STATIC_CPU_RATIO = "node.koordinator.sh/mid-static-cpu-reserved-ratio"
@@ -70,7 +71,7 @@ class ColocationStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel
     batch_cpu_threshold_percent: int | None = None
     batch_memory_threshold_percent: int | None = None
     extensions: dict[str, msgspec.Raw] | None = None
-    """What other parts of the system are told with the strategy, by name; nothing here reads it."""
+    """By name; `riskBudget` is read here (`config.risk`), others are for other parts of the system."""
 
 
 class NodeEntry(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
@@ -93,11 +94,13 @@ class NodeStrategy(msgspec.Struct, frozen=True):
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A strategy before a node's own annotation and labels: as a document, typed, and as the JSON of events."""
+    """A strategy before a node's own annotation and labels: as a document, typed, and as the JSON of events. `group`: the node
+    entry's name or place, empty for the cluster's."""
 
     document: JsonObject
     strategy: ColocationStrategy
     text: msgspec.Raw
+    group: str = ""
 
 
 class ColocationConfig(msgspec.Struct, frozen=True):
@@ -162,6 +165,10 @@ def out_of_range(strategy: ColocationStrategy) -> str:
             return f"{camel_name(field)} is {value}: must be between 0 and 100"
     if strategy.metric_memory_collect_policy == "":
         return "metricMemoryCollectPolicy must not be empty"
+    try:
+        read_risk_budget(strategy.extensions, 0)
+    except ConfigError as error:
+        return str(error)
     return ""
 
 
@@ -201,14 +208,17 @@ def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> Coloca
 
 
 def _with_choices(config: ColocationConfig) -> ColocationConfig:
-    documents = (*(overlay(config.cluster, entry.strategy) for entry in config.entries), config.cluster)
-    return msgspec.structs.replace(config, choices=tuple(map(chosen, documents)))
+    choices = [
+        chosen(overlay(config.cluster, entry.strategy), entry.name or f"nodeConfigs[{index}]")
+        for index, entry in enumerate(config.entries)
+    ]
+    return msgspec.structs.replace(config, choices=(*choices, chosen(config.cluster)))
 
 
-def chosen(document: JsonObject) -> Chosen:
+def chosen(document: JsonObject, group: str = "") -> Chosen:
     """Return a strategy's forms. Raises ConfigError where the document is none."""
     text = msgspec.Raw(msgspec.json.encode(document, order="deterministic"))
-    return Chosen(document, fit(document, ColocationStrategy, KEY), text)
+    return Chosen(document, fit(document, ColocationStrategy, KEY), text, group)
 
 
 def choose(config: ColocationConfig, labels: Mapping[str, str]) -> Chosen:

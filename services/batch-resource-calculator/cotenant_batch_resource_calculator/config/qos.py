@@ -21,6 +21,8 @@ class CPUQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=
     group_identity: int | None = None
     sched_idle: int | None = None
     core_expeller: bool | None = None
+    cpu_class: str | None = None
+    """By what a class is protected on kernels without group identity: none, fair (the default) or realtime."""
 
 
 class MemoryQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):

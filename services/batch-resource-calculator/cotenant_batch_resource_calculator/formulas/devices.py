@@ -4,11 +4,13 @@ In: the node's Device object. Out: amounts by resource name, and the labels that
 device resource plugins, newest rule.
 
     gpu    sum over healthy GPUs of every resource they name; koordinator.sh/gpu = the sum of gpu-core, unless the label
-           gpu-vendor names another vendor than nvidia
+           gpu-vendor names another vendor than nvidia; koordinator.sh/gpu.shared = 100 for each of them
     rdma   100 for each healthy RDMA device
     none healthy, or no object: the node offers none of them (Koordinator: reset)
 
-Deprecated names (`kubernetes.io/gpu-core`) count as the new ones. A device without `health` is not healthy.
+gpu.shared is how many pods' shares a node's cards can hold: pods that spread over several cards ask for it, so it is always
+there (Koordinator's gate EnableSyncGPUSharedResource). Deprecated names (`kubernetes.io/gpu-core`) count as the new ones. A
+device without `health` is not healthy.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ import msgspec
 
 from cotenant.api.objects.device import Device
 from cotenant.model.bounds import saturated
-from cotenant.model.names import GPU, GPU_CORE, RDMA
+from cotenant.model.names import GPU, GPU_CORE, GPU_SHARED, RDMA
 from cotenant.model.quantities import QuantityError, resource_amount
 
 TYPE_GPU = "gpu"
 TYPE_RDMA = "rdma"
-RDMA_PER_DEVICE = 100
+PER_DEVICE = 100
 LABEL_GPU_VENDOR = "node.koordinator.sh/gpu-vendor"
 COPIED_LABELS = ("node.koordinator.sh/gpu-model", "node.koordinator.sh/gpu-driver-version", LABEL_GPU_VENDOR)
 NVIDIA = "nvidia"
@@ -48,11 +50,12 @@ def device_totals(device: Device) -> DeviceTotals:
             if not found.health:
                 continue
             if found.type == TYPE_GPU:
+                amounts[GPU_SHARED] = amounts.get(GPU_SHARED, 0) + PER_DEVICE
                 for name, quantity in found.resources.items():
                     known = _current(name, found.resources)
                     amounts[known] = amounts.get(known, 0) + max(resource_amount(known, quantity), 0)
             elif found.type == TYPE_RDMA:
-                amounts[RDMA] = amounts.get(RDMA, 0) + RDMA_PER_DEVICE
+                amounts[RDMA] = amounts.get(RDMA, 0) + PER_DEVICE
     except QuantityError as error:
         return DeviceTotals(error=f"the node's Device object: {error}")
     if GPU_CORE in amounts and device.metadata.labels.get(LABEL_GPU_VENDOR, "") in ("", NVIDIA):

@@ -83,11 +83,12 @@ class Evaluation(msgspec.Struct, frozen=True):
     zones: tuple[Amounts, ...] = ()
 
 
-def batch_strategy(strategy: ColocationStrategy) -> BatchStrategy:
-    """Return the batch formula's part of the strategy, with defaults for unset fields."""
+def batch_strategy(strategy: ColocationStrategy, cpu_percent: int | None = None) -> BatchStrategy:
+    """Return the batch formula's part of the strategy, with defaults for unset fields. `cpu_percent`: a reclaim threshold
+    in the place of the strategy's."""
     cpu_policy, memory_policy = effective_policies(strategy.cpu_calculate_policy or "", strategy.memory_calculate_policy or "")
     return BatchStrategy(
-        _or(strategy.cpu_reclaim_threshold_percent, DEFAULT_CPU_RECLAIM_PERCENT),
+        _or(strategy.cpu_reclaim_threshold_percent, DEFAULT_CPU_RECLAIM_PERCENT) if cpu_percent is None else cpu_percent,
         _or(strategy.memory_reclaim_threshold_percent, DEFAULT_MEMORY_RECLAIM_PERCENT),
         cpu_policy,
         memory_policy,
@@ -143,13 +144,18 @@ def demand_of(measurement: NodeMeasurement, pods: Sequence[PodNeed]) -> Demand:
 
 
 def calculate(
-    node: NodeAmounts, demand: Demand, strategy: ColocationStrategy, zone_capacities: Sequence[Amounts] = ()
+    node: NodeAmounts,
+    demand: Demand,
+    strategy: ColocationStrategy,
+    zone_capacities: Sequence[Amounts] = (),
+    budget_percent: int | None = None,
 ) -> Evaluation:
-    """Return the figures of a node with a fresh metric."""
+    """Return the figures of a node with a fresh metric. `budget_percent`: the CPU threshold that a risk budget makes of it; it
+    counts for mid too, so that both leave what a forecast is too low by."""
     capacity = of_mapping(node.capacity)
     reserved = reserve_of(node)
     measurement = demand.measurement
-    by_batch = batch_strategy(strategy)
+    by_batch = batch_strategy(strategy, budget_percent)
     terms = calculate_batch(
         capacity=capacity,
         node_reserved=reserved,
@@ -167,6 +173,7 @@ def calculate(
         node_reserved=reserved,
         prod_request=demand.prod_request,
         strategy=mid_strategy(strategy),
+        margin=ZERO if budget_percent is None else Amounts(terms.margin.cpu),
     )
     zones = calculate_zones(
         capacities=zone_capacities,

@@ -2,9 +2,9 @@
 
 In: capacity, usage, reserves, the prediction, the strategy. Out: mid-cpu in milli-CPUs and mid-memory in bytes, and all terms.
 Source: Koordinator mid resource plugin, newest rule. The prediction and the percentages are arguments: whoever judges how much
-of a prediction may be lent changes them before.
+of a prediction may be lent changes them before. The margin is that of a risk budget; Koordinator has none here.
 
-    unused      = capacity - node usage                                   (no usage: 0 of both)
+    unused      = capacity - margin - node usage                          (no usage: 0 of both)
     base        = max(0, min(prediction, unused))                         (no prediction: 0)
     unallocated = max(0, capacity - max(system + prod host applications, node reserve) - requests of prod pods)
     mid         = min(base + unallocated * unallocated percent / 100, capacity * threshold percent / 100)
@@ -43,6 +43,7 @@ class MidTerms(msgspec.Struct, frozen=True):
     unallocated: Amounts = ZERO
     limit: Amounts = ZERO
     mid: Amounts = ZERO
+    margin: Amounts = ZERO
     measured: bool = True
 
 
@@ -55,6 +56,7 @@ def calculate_mid(
     node_reserved: Amounts,
     prod_request: Amounts,
     strategy: MidStrategy,
+    margin: Amounts = ZERO,
 ) -> MidTerms:
     """Return the mid amounts and all terms. `system_used` includes prod host applications; `node_usage` None: not measured."""
     limit = _shares(capacity, strategy.cpu_threshold_percent, strategy.memory_threshold_percent)
@@ -63,10 +65,10 @@ def calculate_mid(
         return MidTerms(limit=limit, mid=kept.smaller(limit).floored(), measured=False)
     reserved = system_used.larger(node_reserved)
     unallocated = (capacity - reserved - prod_request).floored()
-    unused = ZERO if node_usage is None else capacity - node_usage
+    unused = ZERO if node_usage is None else capacity - margin - node_usage
     reclaimed = prod_reclaimable.smaller(unused).floored()
     mid = (reclaimed + share(unallocated, strategy.unallocated_percent)).smaller(limit).floored()
-    return MidTerms(prod_reclaimable, unused, reclaimed, reserved, unallocated, limit, mid)
+    return MidTerms(prod_reclaimable, unused, reclaimed, reserved, unallocated, limit, mid, margin)
 
 
 def _shares(capacity: Amounts, cpu_percent: int, memory_percent: int) -> Amounts:

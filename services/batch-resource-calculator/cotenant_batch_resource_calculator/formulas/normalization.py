@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.events.topology import CpuBasicInfo
+from cotenant.events.node.topology import CpuBasicInfo
 from cotenant.model.names import (
     ANNOTATION_CPU_BASIC_INFO,
     ANNOTATION_CPU_NORMALIZATION_RATIO,

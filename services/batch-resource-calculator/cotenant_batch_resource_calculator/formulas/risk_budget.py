@@ -31,30 +31,15 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from cotenant_batch_resource_calculator.config.risk import MOST_HOURS, RiskBudget
+
 STEP_PERMILLE = 20
 STEPS = 52
 """0, then up to 20, 40, ... 1000 thousandths of the unit; the last: more than that."""
 LEAST_UNIT_PERCENT = 5
-MOST_HOURS = 1024
 HOUR_SECONDS = 3600
-
-
-class RiskBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`broken_permille`: thousandths of node-hours that may break. Percentages bound the threshold."""
-
-    broken_permille: int = 10
-    lowest_percent: int = 40
-    highest_percent: int = 95
-    start_percent: int = 60
-    least_hours: int = 6
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.broken_permille <= 1000:
-            raise ValueError(f"broken_permille is {self.broken_permille}: must be 0 to 1000")
-        if not 0 <= self.lowest_percent <= self.highest_percent <= 100:
-            raise ValueError(f"the bounds {self.lowest_percent} and {self.highest_percent} must be ordered and within 0 to 100")
-        if not 1 <= self.least_hours <= MOST_HOURS // 2:
-            raise ValueError(f"least_hours is {self.least_hours}: must be 1 to {MOST_HOURS // 2}")
+NO_MARGIN = -1
+BEYOND = (STEPS - 1) * STEP_PERMILLE
 
 
 class RiskHistory(msgspec.Struct, frozen=True):
@@ -73,12 +58,11 @@ class RiskPool(msgspec.Struct, frozen=True):
     hours: int = 0
 
 
-class RiskChoice(msgspec.Struct, frozen=True):
-    """A threshold and what it follows from. `margin_permille` of the unit, None: not enough hours yet, or more than the unit;
-    `above`: how many of `node_hours` needed more."""
+class RiskMargin(msgspec.Struct, frozen=True):
+    """A margin and what it follows from. `permille` of the unit, NO_MARGIN: not enough hours yet, BEYOND or more: more than the
+    unit; `above`: how many of `node_hours` needed more."""
 
-    percent: int
-    margin_permille: int | None
+    permille: int
     node_hours: int
     above: int
 
@@ -131,18 +115,22 @@ def margin_step(counts: Sequence[int], broken_permille: int) -> int:
     return worst - (-worst // 4)
 
 
-def choose_threshold(budget: RiskBudget, pool: RiskPool, capacity_milli: int, unit_milli: int) -> RiskChoice:
-    """Return a node's threshold."""
+def choose_margin(budget: RiskBudget, pool: RiskPool) -> RiskMargin:
+    """Return the margin that nodes with these hours need together."""
     node_hours = sum(pool.counts)
-    if pool.hours < budget.least_hours or capacity_milli <= 0:
-        return RiskChoice(_bounded(budget, budget.start_percent), None, node_hours, 0)
+    if pool.hours < budget.least_hours:
+        return RiskMargin(NO_MARGIN, node_hours, 0)
     step = margin_step(pool.counts, budget.broken_permille)
-    above = sum(pool.counts[step + 1 :])
-    if step >= STEPS - 1:
-        return RiskChoice(budget.lowest_percent, None, node_hours, above)
-    margin = step * STEP_PERMILLE
-    percent = 100 + (-margin * unit_milli // (10 * capacity_milli))
-    return RiskChoice(_bounded(budget, percent), margin, node_hours, above)
+    return RiskMargin(min(step, STEPS - 1) * STEP_PERMILLE, node_hours, sum(pool.counts[step + 1 :]))
+
+
+def threshold_of(budget: RiskBudget, margin_permille: int, capacity_milli: int, unit_milli: int) -> int:
+    """Return a node's reclaim threshold in percent."""
+    if margin_permille <= NO_MARGIN or capacity_milli <= 0:
+        return _bounded(budget, budget.start_percent)
+    if margin_permille >= BEYOND:
+        return budget.lowest_percent
+    return _bounded(budget, 100 + (-margin_permille * unit_milli // (10 * capacity_milli)))
 
 
 def _bounded(budget: RiskBudget, percent: int) -> int:

@@ -8,11 +8,14 @@ taken up again where it stopped, and one that is too old (410) starts with a new
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import click
 
 from cotenant.api.kinds import Kind
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.pod_groups import POD_GROUPS
+from cotenant.kinds.pods import PODS
 from cotenant_console.api.client import (
     ACCEPT_JSON,
     ACCEPT_TABLE,
@@ -27,7 +30,7 @@ from cotenant_console.api.client import (
 )
 from cotenant_console.api.connection import with_client, with_namespace
 from cotenant_console.api.resolve import Target, resolve_targets
-from cotenant_console.commands import dead_letters, quota_tree
+from cotenant_console.commands import dead_letters, queue, quota_tree
 from cotenant_console.rendering import rendered
 from cotenant_console.tables import row_from, shown_columns, table_from
 
@@ -55,10 +58,16 @@ def command(
     no_headers: bool,
     tree: bool,
 ) -> None:
-    """List objects as a table, JSON, YAML or names; `deadletters` are the messages that services could not use."""
+    """List objects as a table, JSON, YAML or names; `deadletters` are the messages that services could not use, `queue` the
+    jobs that wait for nodes."""
     first, *names = arguments or ("",)
     if first in dead_letters.NAMES:
         dead_letters.show(client, tuple(names), output, watch=watch, headings=not no_headers)
+        return
+    if first == queue.NAME:
+        if names or output or watch:
+            raise click.UsageError("the queue is one table: cotenant get queue [-n NAMESPACE | -A] [-l SELECTOR]")
+        _print_queue(client, "" if all_namespaces else namespace, selector, not no_headers)
         return
     if tree:
         if first not in quota_tree.NAMES or names:
@@ -81,6 +90,17 @@ def command(
             _follow_documents(client, targets[0], scope, query, output)
         return
     _print_tables(client, targets, scope, query, output == "wide", not no_headers, watch)
+
+
+def _print_queue(client: Client, scope: str, selector: str, headings: bool) -> None:
+    """Print the jobs that wait; a position is among the jobs that are asked for."""
+    query = {"labelSelector": selector} if selector else {}
+    pods, groups = (
+        [item for item in list_at(client.get(kind.path(scope), asked), "items") if isinstance(item, dict)]
+        for kind, asked in ((PODS, {**query, "fieldSelector": "spec.nodeName="}), (POD_GROUPS, {}))
+    )
+    table = queue.queue_table(pods, groups, datetime.now(UTC))
+    click.echo("\n".join(table.lines(headings)) if table.rows else queue.NOTHING)
 
 
 def fetch(client: Client, target: Target, scope: str, query: dict[str, str], accept: str = ACCEPT_JSON) -> Document:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import click
 
 from cotenant.api.kinds import Kind
-from cotenant.kinds.node_metrics import NODE_METRICS
+from cotenant.kinds.koordinator.node_metrics import NODE_METRICS
 from cotenant.kinds.nodes import NODES
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value

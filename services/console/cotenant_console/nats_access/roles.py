@@ -134,11 +134,12 @@ SERVICES = (
     ),
     _service(
         "scheduler",
-        "stores placements, why pods wait, and how far PodGroups are",
+        "stores placements, reservations, why pods wait, and how far PodGroups are",
         "node.*.placement.>",
         "node.*.reservation.>",
         "waiting.>",
         "podgroups.>",
+        "reservations.*",
     ),
     _service(
         "descheduler-arbiter",

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cotenant.events.commits import CommitRefused, ServiceStarted
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.deadletters import DeadLetter
 from cotenant.events.envelope import Event
-from cotenant.events.execution import Execution
 from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.explain.sentences import sentence
 
 LINES_KEPT = 200

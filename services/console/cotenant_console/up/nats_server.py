@@ -18,6 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cotenant.log.contract import MAX_BATCH
 from cotenant_console.pki.identity import Certificate
 from cotenant_console.up.supervisor import ProcessSpec
 
@@ -29,7 +30,6 @@ MAX_PAYLOAD_BYTES = 2 * MIB
 MEMORY_STORE_BYTES = 128 * MIB
 MIN_FILE_STORE_BYTES = 128 * MIB
 MAX_FILE_STORE_BYTES = 16 * 1024 * MIB
-MAX_BATCH_MESSAGES = 1000
 MAX_BATCHES_PER_STREAM = 50
 BINARY = "nats-server"
 NO_ACCOUNT = "$G"
@@ -169,7 +169,7 @@ jetstream {{
   # A message is on disk before it is acknowledged: decisions must survive a power cut.
   sync_interval: always
   limits {{
-    batch {{ max_msgs: {MAX_BATCH_MESSAGES}, max_inflight_per_stream: {MAX_BATCHES_PER_STREAM} }}
+    batch {{ max_msgs: {MAX_BATCH}, max_inflight_per_stream: {MAX_BATCHES_PER_STREAM} }}
   }}
 }}
 """

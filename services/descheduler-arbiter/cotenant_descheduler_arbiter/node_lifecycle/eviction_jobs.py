@@ -25,9 +25,9 @@ from math import ceil
 
 import msgspec
 
-from cotenant.events.conditions import TAINT_NOT_READY, TAINT_UNREACHABLE
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import Migration
+from cotenant.events.node.conditions import TAINT_NOT_READY, TAINT_UNREACHABLE
 from cotenant.model.subjects import migration_subject
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.migration.evictions import answer_to

@@ -20,10 +20,10 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.events.conditions import NO_EXECUTE, TAINT_NOT_READY, TAINT_UNREACHABLE, NodeCondition, ObservedTaint
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.conditions import NO_EXECUTE, TAINT_NOT_READY, TAINT_UNREACHABLE, NodeCondition, ObservedTaint
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.model.subjects import condition_subject
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known, end

@@ -27,7 +27,7 @@ import msgspec
 from cotenant.api.objects.node import Taint
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.tolerations import tolerates
-from cotenant.events.conditions import NO_EXECUTE, TAINT_NOT_READY, TAINT_UNREACHABLE
+from cotenant.events.node.conditions import NO_EXECUTE, TAINT_NOT_READY, TAINT_UNREACHABLE
 from cotenant.model.bounds import saturated_seconds
 from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.eviction.evictable import is_static, of_daemon_set

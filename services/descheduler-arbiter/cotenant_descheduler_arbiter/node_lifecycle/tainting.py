@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from cotenant.events.conditions import NO_EXECUTE, NodeCondition, ZoneDisruption
 from cotenant.events.envelope import Event
+from cotenant.events.node.conditions import NO_EXECUTE, NodeCondition, ZoneDisruption
 from cotenant.model.subjects import condition_subject
 from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.node_lifecycle.readiness import taint_key

@@ -12,14 +12,14 @@ import msgspec
 from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.objects.policies import PodMigrationJob, PriorityClassObject
 from cotenant.engine.last_sequences import LastSequences
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudged
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.subjects import tokens
 from cotenant_descheduler_arbiter.state.known import Known, keep

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.pod_cache import PodCache
 

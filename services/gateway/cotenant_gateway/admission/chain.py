@@ -12,24 +12,40 @@ from typing import NamedTuple
 
 from cotenant.api.kinds import Kind
 from cotenant.api.validation.fields import FieldError
-from cotenant.kinds.carried import RESERVATIONS
-from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS
-from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
-from cotenant.kinds.node_metrics import NODE_METRICS
-from cotenant.kinds.node_slos import NODE_SLOS
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
+from cotenant.kinds.koordinator.node_metrics import NODE_METRICS
+from cotenant.kinds.koordinator.node_slos import NODE_SLOS
+from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
-from cotenant_gateway.admission.enhanced_rules import enhanced_rules_are_valid, has_required_labels
-from cotenant_gateway.admission.extended_resources import renew_extended_resource_spec, write_extended_resource_spec
+from cotenant_gateway.admission.durations import mutated, validated
 from cotenant_gateway.admission.metadata_rules import metadata_is_valid
-from cotenant_gateway.admission.node_configuration import node_configuration_is_valid, node_configuration_warnings
-from cotenant_gateway.admission.node_rules import new_node_warnings, node_figures_are_valid, one_entry_selects_node
+from cotenant_gateway.admission.node_configuration.rules import (
+    node_configuration_is_valid,
+    node_configuration_warnings,
+)
+from cotenant_gateway.admission.nodes.of_nodes import node_exists, rendered_members_warnings
+from cotenant_gateway.admission.nodes.raw_allocatable import keep_raw_allocatable
+from cotenant_gateway.admission.nodes.rules import new_node_warnings, node_figures_are_valid, one_entry_selects_node
 from cotenant_gateway.admission.objects_rules import object_is_valid
-from cotenant_gateway.admission.of_nodes import node_exists, rendered_members_warnings
-from cotenant_gateway.admission.pods import pod_is_valid, pod_update_is_allowed
-from cotenant_gateway.admission.priority import resolve_priority
+from cotenant_gateway.admission.pods.devices import (
+    complete_device_spec,
+    complete_device_spec_again,
+    devices_are_possible,
+)
+from cotenant_gateway.admission.pods.enhanced_rules import enhanced_rules_are_valid, has_required_labels
+from cotenant_gateway.admission.pods.extended_resources import (
+    renew_extended_resource_spec,
+    write_extended_resource_spec,
+)
+from cotenant_gateway.admission.pods.priority import resolve_priority
+from cotenant_gateway.admission.pods.replaced_resources import replace_resources
+from cotenant_gateway.admission.pods.rules import pod_is_valid, pod_update_is_allowed
+from cotenant_gateway.admission.pods.runtime_class import merge_runtime_class
+from cotenant_gateway.admission.pods.unresolved import unresolved_classes
 from cotenant_gateway.admission.profiles.applying import (
     apply_colocation_profiles,
     reapply_colocation_profiles,
@@ -40,11 +56,7 @@ from cotenant_gateway.admission.profiles.rules import colocation_profile_is_vali
 from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree, name_tree
 from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, quota_of_pod_is_a_leaf
 from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree, quota_is_valid
-from cotenant_gateway.admission.raw_allocatable import keep_raw_allocatable
-from cotenant_gateway.admission.replaced_resources import replace_resources
 from cotenant_gateway.admission.review import Mutator, Review, Validator, Warner
-from cotenant_gateway.admission.runtime_class import merge_runtime_class
-from cotenant_gateway.admission.unresolved import unresolved_classes
 
 
 class Rules(NamedTuple):
@@ -67,10 +79,18 @@ NEW: Mapping[Kind, Rules] = {
             merge_runtime_class,
             apply_colocation_profiles,
             replace_resources,
+            complete_device_spec,
             write_extended_resource_spec,
             keep_on_nodes_of_tree,
         ),
-        (metadata_is_valid, unresolved_classes, pod_is_valid, quota_of_pod_is_a_leaf, has_required_labels),
+        (
+            metadata_is_valid,
+            unresolved_classes,
+            pod_is_valid,
+            devices_are_possible,
+            quota_of_pod_is_a_leaf,
+            has_required_labels,
+        ),
     ),
     ELASTIC_QUOTAS: Rules((inherit_tree, complete_weight), (*PLAIN.validators, quota_is_valid)),
     NODES: Rules((), (*PLAIN.validators, node_figures_are_valid, one_entry_selects_node), (new_node_warnings,)),
@@ -91,7 +111,14 @@ LIVE: Mapping[Kind, Rules] = {
     **NEW,
     RESERVATIONS: PLAIN,
     PODS: Rules(
-        (resolve_priority, merge_runtime_class, translate_again, replace_resources, renew_extended_resource_spec),
+        (
+            resolve_priority,
+            merge_runtime_class,
+            translate_again,
+            replace_resources,
+            complete_device_spec_again,
+            renew_extended_resource_spec,
+        ),
         (
             metadata_is_valid,
             pod_is_valid,
@@ -112,15 +139,16 @@ WAITING = Rules((reapply_colocation_profiles, write_extended_resource_spec), NEW
 def admit(review: Review, rules: Rules | None = None) -> list[FieldError]:
     """Let every mutator change the review's document, then return all field errors of the result. `rules`: None: those of its
     kind."""
+    watch = review.objects.stopwatch
     if rules is None:
         rules = (NEW if review.old is None else LIVE).get(review.definition.kind, PLAIN)
     for mutate in rules.mutators:
-        made = mutate(review)
+        made = mutate(review) if watch is None else mutated(watch, mutate, review)
         if made is not None:
             review.take(made)
     found: list[FieldError] = []
     for validate in rules.validators:
-        found += validate(review)
+        found += validate(review) if watch is None else validated(watch, validate, review)
     if rules.warners and not found:
         review.warnings = tuple(text for warn in rules.warners for text in warn(review))
     return found

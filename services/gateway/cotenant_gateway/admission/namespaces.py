@@ -7,6 +7,9 @@ from cotenant.kinds.namespaces import BUILT_IN_NAMESPACES, NAMESPACES
 from cotenant_gateway.admission.review import Review
 from cotenant_gateway.statuses import ApiError, forbidden, not_found
 
+LABEL_CONTROL_PLANE = "control-plane"
+"""On a namespace, whatever its value: Koordinator's pod webhooks leave it alone."""
+
 
 def namespace_refusal(review: Review) -> ApiError | None:
     """Refuse a creation in a namespace that does not exist (404) or is ending (403)."""

@@ -21,6 +21,7 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import DocumentError, without_nulls
 from cotenant.api.validation.fields import FieldError, wrong_type
 from cotenant.domain.quota.gates import QuotaGates
+from cotenant_gateway.read_model.stopwatch import Stopwatch
 
 V = TypeVar("V")
 T = TypeVar("T")
@@ -34,6 +35,10 @@ class ObjectSource(Protocol):
     @property
     def quota_gates(self) -> QuotaGates:
         """Which rules of quotas are on."""
+
+    @property
+    def stopwatch(self) -> Stopwatch | None:
+        """Takes the time of admission functions; None: nobody asks."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Snapshot | None:
         """Return one object."""

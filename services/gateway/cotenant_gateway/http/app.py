@@ -16,9 +16,10 @@ from cotenant.api.definitions import Registry
 from cotenant.log.contract import LogUnavailableError
 from cotenant.runtime.process import VERSION
 from cotenant_gateway.access.attributes import of_fact, of_path, of_resource
-from cotenant_gateway.http.access import OPEN_PATHS, Access
+from cotenant_gateway.http.auth.access import OPEN_PATHS, Access
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
-from cotenant_gateway.http.clients.connections import connection_of, sent_in_pieces
+from cotenant_gateway.http.clients.connections import connection_of
+from cotenant_gateway.http.clients.large_answers import sent_in_pieces
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,
@@ -26,9 +27,9 @@ from cotenant_gateway.http.discovery import (
     api_versions,
     version_document,
 )
-from cotenant_gateway.http.facts import PREFIX, FactHandlers
+from cotenant_gateway.http.facts.handlers import PREFIX, FactHandlers
 from cotenant_gateway.http.openapi.documents import openapi_group, openapi_index, openapi_v2
-from cotenant_gateway.http.resources import ResourceHandlers
+from cotenant_gateway.http.resources.handlers import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
 from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, timeout, too_large, unavailable
 

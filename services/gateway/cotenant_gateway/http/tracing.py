@@ -16,9 +16,9 @@ from aiohttp import web
 
 from cotenant.api.definitions import Registry
 from cotenant.model.trace_context import CURRENT, parsed
-from cotenant_gateway.http.access import OPEN_PATHS, user_of
 from cotenant_gateway.http.app import Handler
-from cotenant_gateway.http.facts import PREFIX
+from cotenant_gateway.http.auth.access import OPEN_PATHS, user_of
+from cotenant_gateway.http.facts.handlers import PREFIX
 from cotenant_gateway.http.routing import target_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import msgspec
 from cotenant.api.edits import with_metadata
 from cotenant.api.times import rfc3339
 from cotenant.events.objects import ObjectStored
-from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
+from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.log.plans import Plan, PlannedWrite
 from cotenant_gateway.loop.waiting_pods import WaitingPods

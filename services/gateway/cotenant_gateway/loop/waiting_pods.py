@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.pods import PODS
 from cotenant.log.plans import Plan
 from cotenant_gateway.admission.profiles.selection import ProfileSet, ready_profiles

@@ -20,9 +20,9 @@ from itertools import chain, islice
 from cotenant.api.edits import marked_for_deletion
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.topology import MachineTopology
 from cotenant.events.objects import ObjectDeleted, ObjectStored
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.topology import MachineTopology
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS, live_placement

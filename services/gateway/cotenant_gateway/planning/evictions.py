@@ -13,7 +13,7 @@ import msgspec
 from cotenant.api.edits import with_annotation
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
 from cotenant.events.objects import ObjectStored
-from cotenant.kinds.pod_migration_jobs import MIGRATION_JOBS
+from cotenant.kinds.koordinator.pod_migration_jobs import MIGRATION_JOBS
 from cotenant.kinds.pods import PODS
 from cotenant.log.plans import Plan, PlannedWrite, object_write, outcome_write
 from cotenant.model.names import ANNOTATION_EVICTED_BY

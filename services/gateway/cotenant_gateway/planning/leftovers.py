@@ -19,8 +19,8 @@ from itertools import chain, islice
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunStatus
 from cotenant.kinds.nodes import NODES
 from cotenant.kinds.pods import PODS
 from cotenant.log.plans import Plan, PlannedWrite

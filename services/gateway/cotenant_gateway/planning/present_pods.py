@@ -15,8 +15,9 @@ from cotenant.api.edits import same_json
 from cotenant.api.snapshots import Snapshot, stored_document
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.pods import PODS
+from cotenant_gateway.admission.namespaces import LABEL_CONTROL_PLANE
 from cotenant_gateway.admission.profiles.applying import changed_by
-from cotenant_gateway.admission.profiles.selection import LABEL_CONTROL_PLANE, ReadyProfile, draw, ready_profile
+from cotenant_gateway.admission.profiles.selection import ReadyProfile, draw, ready_profile
 from cotenant_gateway.admission.review import Review
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.waiting_pods import waits

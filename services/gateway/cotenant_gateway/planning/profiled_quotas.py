@@ -19,8 +19,8 @@ from cotenant.api.splices import member_object, members, raw
 from cotenant.domain.quota.names import ANNOTATION_TOTAL, ANNOTATION_UNSCHEDULABLE
 from cotenant.events.objects import ObjectStored
 from cotenant.events.quotas import ProfiledQuota
-from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES, profiled
 from cotenant.kinds.elastic_quotas import ELASTIC_QUOTAS
+from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES, profiled
 from cotenant.log.plans import Plan, object_write
 from cotenant.model.amounts import Amounts
 from cotenant.model.quantities import format_amount

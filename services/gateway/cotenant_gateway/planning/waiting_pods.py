@@ -14,10 +14,10 @@ import msgspec
 from cotenant.api.edits import same_json
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.validation.process_runtime import root_fields
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
-from cotenant.events.runs import RunStatus
-from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.log.plans import Plan, object_write
 from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES, RUNTIME_PROCESS

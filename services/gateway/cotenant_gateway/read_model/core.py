@@ -26,9 +26,9 @@ from cotenant.domain.quota.gates import QuotaGates
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement
-from cotenant.events.runs import RunStatus
 from cotenant.kinds.events import EVENTS
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.nodes import NODES
@@ -40,6 +40,7 @@ from cotenant_gateway.read_model.narration import Narrator
 from cotenant_gateway.read_model.pod_ends import PodEnds
 from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
 from cotenant_gateway.read_model.slots import Collection, Slot
+from cotenant_gateway.read_model.stopwatch import Stopwatch
 
 T = TypeVar("T")
 ALL_OFF = QuotaGates()
@@ -52,9 +53,15 @@ class GatewayCore:
     """Fold of the log into API objects."""
 
     def __init__(
-        self, ring: ChangeRing | None = None, kinds: Registry = REGISTRY, quota_gates: QuotaGates = ALL_OFF
+        self,
+        ring: ChangeRing | None = None,
+        kinds: Registry = REGISTRY,
+        quota_gates: QuotaGates = ALL_OFF,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
+        """`stopwatch`: takes the time of admission functions."""
         self.kinds = kinds
+        self.stopwatch = stopwatch
         self.quota_gates = quota_gates
         """Which rules of quotas admission has on: a setting of the gateway."""
         self.ring = ring or ChangeRing()
@@ -156,7 +163,7 @@ class GatewayCore:
             self.ending.pop(key, None)
             self.may_end.discard(key)
         self._index_namespace(slot)
-        if collection.definition.declarable:
+        if collection.definition.ends_with_node:
             if stored is not None:
                 self.declared[kind.resource, name] = slot
             else:

@@ -18,11 +18,11 @@ from cotenant.api.overlay import Overlay, head_of
 from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import derived_uid, rfc3339
-from cotenant.events.conditions import NodeCondition, disruption_text
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.node.conditions import NodeCondition, disruption_text
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.kinds.events import DEFINITION, EVENTS
 from cotenant_gateway.read_model.slots import Collection
 

@@ -22,7 +22,7 @@ from cotenant.api.objects.pod import Pod
 from cotenant.api.times import whole_seconds
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
-from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.model.names import ANNOTATION_TTL_AFTER_FINISHED
 from cotenant_gateway.read_model.slots import Slot
 

@@ -16,8 +16,9 @@ import msgspec
 from cotenant.api.definitions import Definition
 from cotenant.api.snapshots import Address, Snapshot, Stored
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.placements import Placement, Waiting
-from cotenant.events.runs import ExecutorStatus, RunStatus
+from cotenant.events.reservations import ReservationShare, ReservationStatus
 
 MAX_TOUCHED = 10_000
 
@@ -104,9 +105,12 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         return Snapshot(self.address, stored, parts, version, composer)
 
 
+_OF_ONE_UID = (Placement, Waiting, RunStatus, ReservationShare, ReservationStatus)
+
+
 def _uid_of(event: Event) -> str:
     data: msgspec.Struct = event.data
-    return data.uid if isinstance(data, (Placement, Waiting, RunStatus)) else ""
+    return data.uid if isinstance(data, _OF_ONE_UID) else ""
 
 
 class _Slots(dict[tuple[str, str], Slot]):

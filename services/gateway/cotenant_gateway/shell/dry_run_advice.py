@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from cotenant.events.requests import CONFIG_DRY_RUN, ConfigEffect
-from cotenant.kinds.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.config_maps import CONFIG_MAPS, decode_config_map
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
 from cotenant.runtime.follower import LOG_ERRORS
-from cotenant_gateway.admission.node_configuration import is_node_configuration
+from cotenant_gateway.admission.node_configuration.rules import is_node_configuration
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.present_pods import Tally, in_words, proposed_profile, tally_pods
 from cotenant_gateway.read_model.core import GatewayCore

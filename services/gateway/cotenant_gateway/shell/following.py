@@ -20,7 +20,10 @@ from cotenant.events.envelope import Event
 from cotenant.log.contract import Log
 from cotenant.log.traces import Traces
 from cotenant.runtime.figures import Figures
-from cotenant.runtime.follower import Follower, LoadingIncarnation, Reading, publish_findings
+from cotenant.runtime.findings import publish_findings
+from cotenant.runtime.follower import Follower
+from cotenant.runtime.incarnations import LoadingIncarnation
+from cotenant.runtime.reading import Reading
 from cotenant_gateway.read_model.core import GatewayCore
 
 logger = logging.getLogger(__name__)

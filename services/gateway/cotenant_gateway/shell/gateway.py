@@ -1,14 +1,11 @@
 """The gateway's process around the loop: carries out the steps of requests and keeps its duties, on the real log.
 
 In: requests from HTTP and NATS. Out: plans to the writer, and answers once the follower has folded what was stored.
-
-Over 300 lines: a method of a few lines for each verb, and the driver of their steps.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,10 +19,9 @@ from cotenant.api.kinds import Kind
 from cotenant.domain.quota.gates import QuotaGates
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest
-from cotenant.log.contract import Head, Log, NoAnswer, Refused
+from cotenant.log.contract import Head, Log, Refused
 from cotenant.log.plan_writer import Overloaded, PlanWriter
 from cotenant.log.plans import Outcome, Plan, Written
-from cotenant.log.room_pause import RoomPause
 from cotenant.model.trace_context import CURRENT
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.follower import LOG_ERRORS
@@ -37,6 +33,8 @@ from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
 from cotenant_gateway.read_model.core import ALL_OFF, GatewayCore
 from cotenant_gateway.shell.chance import new_suffix, new_uid, utc_now
+from cotenant_gateway.shell.durations import Durations
+from cotenant_gateway.shell.duty_keeper import DutyKeeper
 from cotenant_gateway.shell.following import ReadModel
 from cotenant_gateway.shell.space import SpaceWatch
 from cotenant_gateway.statuses import ApiError, unavailable
@@ -44,12 +42,8 @@ from cotenant_gateway.statuses import ApiError, unavailable
 if TYPE_CHECKING:
     from cotenant.runtime.tracing import Tracing
 
-logger = logging.getLogger(__name__)
-
 ATTEMPTS = 5
 NEWER_SECONDS = 2.0
-TICK_SECONDS = 1.0
-LOADING_TICK_SECONDS = 0.05
 NEWS_SECONDS = 0.5
 MAKE_ROOM_TRIES = 6
 EXHAUSTED_SECONDS = 1.0
@@ -88,7 +82,11 @@ class Gateway:
         self.log = log
         self.identity = identity
         self.clock = clock
-        self.follower = ReadModel(log, identity, clock, figures, lambda: GatewayCore(quota_gates=quota_gates))
+        self.durations = Durations()
+        """Of admission functions."""
+        self.follower = ReadModel(
+            log, identity, clock, figures, lambda: GatewayCore(quota_gates=quota_gates, stopwatch=self.durations)
+        )
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
         self.writer = PlanWriter(
             log, identity.source, incarnation, clock, self.follower.folded, lambda causes: self.follower.traces.of(causes)
@@ -101,14 +99,12 @@ class Gateway:
         self.space = SpaceWatch(log, store)
         self.space.needs_room = lambda: self.follower.loading
         self.space.on_exhausted = lambda: self.writer.give_up(EXHAUSTED_SECONDS)
-        self.ready = asyncio.Event()
         self._requests = Requests(lambda: self.core, clock, new_uid, new_suffix, ATTEMPTS)
-        self._duties = Duties(lambda: self.core, new_uid, BUDGETS, terminated_pods)
-        self._under_way: set[str] = set()
-        """Subjects of duties that are being stored."""
-        self._duty_tasks: set[asyncio.Task[None]] = set()
-        self._room_pause = RoomPause()
-        """Of duties."""
+        self._duties = DutyKeeper(
+            Duties(lambda: self.core, new_uid, BUDGETS, terminated_pods), self.follower, clock, self._store_duty
+        )
+        self.ready = self._duties.ready
+        """Set once every built-in object is there."""
 
     @property
     def core(self) -> GatewayCore:
@@ -117,16 +113,16 @@ class Gateway:
 
     async def run(self) -> None:
         """Follow, store and keep duties until cancelled; ends with the first that fails."""
-        parts = (self.follower.run(), self.writer.run(), self.space.run(), self._keep_duties())
+        parts = (self.follower.run(), self.writer.run(), self.space.run(), self._duties.run())
         tasks = [asyncio.ensure_future(part) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
-            for task in (*tasks, *self._duty_tasks):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, *self._duty_tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- requests ------------------------------------------------------------------------------------------------
 
@@ -262,6 +258,9 @@ class Gateway:
             self.space.hurry()
         return outcome
 
+    async def _store_duty(self, plan: Plan, folded: int) -> Outcome:
+        return await self._carry_out(storing(plan, folded), "gateway", ends=plan.writes[0].tombstone)
+
     async def _head(self, subject: str) -> Head | None:
         try:
             return await self.log.head(subject)
@@ -285,67 +284,3 @@ class Gateway:
                 except TimeoutError:
                     pass
         return self.core.folded
-
-    # -- duties --------------------------------------------------------------------------------------------------
-
-    async def _keep_duties(self) -> None:
-        """Look after every fold, and once a tick."""
-        await self.follower.ready.wait()
-        while True:
-            now = self.clock()
-            for plans in self._duties.due(now):
-                self._take_on(plans)
-            for plans in self._duties.built_ins(now):
-                self._take_on(plans)
-            for plans in self._duties.default_accounts(now):
-                self._take_on(plans)
-            for plans in self._duties.profiled_quotas(now):
-                self._take_on(plans)
-            if self._duties.complete:
-                self.ready.set()
-            self.follower.folds.clear()
-            pause = TICK_SECONDS if self.ready.is_set() else LOADING_TICK_SECONDS
-            waits = self._duties.wait(self.clock())
-            if waits is not None:
-                pause = min(pause, max(waits.total_seconds(), 0.0))
-            try:
-                async with asyncio.timeout(pause):
-                    await self.follower.folds.wait()
-            except TimeoutError:
-                continue
-
-    def _take_on(self, plans: Sequence[Plan]) -> None:
-        if self._room_pause.waits(asyncio.get_running_loop().time()):
-            return
-        for plan in plans:
-            subject = plan.writes[0].subject
-            if subject in self._under_way:
-                continue
-            self._under_way.add(subject)
-            task = asyncio.ensure_future(self._do(plan, subject, self.core.folded))
-            self._duty_tasks.add(task)
-            task.add_done_callback(self._duty_tasks.discard)
-
-    async def _do(self, plan: Plan, subject: str, folded: int) -> None:
-        """Store a duty's plan, made when LOG was folded up to a sequence. A plan that was overtaken is made again later."""
-        trace = {"traceparent": self.follower.traces.of(plan.writes[0].causes)}
-        try:
-            match await self._carry_out(storing(plan, folded), "gateway", ends=plan.writes[0].tombstone):
-                case Written():
-                    self._room_pause.stored()
-                case Refused(reason=reason, no_space=True):
-                    now = asyncio.get_running_loop().time()
-                    if not self._room_pause.waits(now):
-                        pause = self._room_pause.refused(now)
-                        said = f"LOG has no room: {reason}; duties wait for {pause:.0f} s"
-                        logger.warning("%s: %s", subject, said, extra=trace)
-                case Refused(reason=reason):
-                    logger.debug("%s: overtaken: %s", subject, reason, extra=trace)
-                case NoAnswer(reason=reason):
-                    logger.warning("%s: the log does not answer: %s", subject, reason, extra=trace)
-        except ApiError as error:
-            logger.warning("%s: %s", subject, error, extra=trace)
-        except Exception:
-            logger.exception("%s cannot be stored; the next look tries again", subject, extra=trace)
-        finally:
-            self._under_way.discard(subject)

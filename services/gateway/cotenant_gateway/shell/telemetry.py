@@ -13,7 +13,11 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from cotenant.events.envelope import Event
 from cotenant.runtime.process import Host
+from cotenant_gateway.shell.durations import Series
 from cotenant_gateway.shell.gateway import Gateway
+
+ADMISSION_MILLISECONDS = "koord_manager_webhook_webhook_duration_milliseconds"
+ADMISSION_LABELS = ("webhook_type", "object_type", "operation", "plugin_name", "status")
 
 
 class GatewayTelemetry:
@@ -38,6 +42,11 @@ class GatewayTelemetry:
         meter.create_observable_counter(
             "cotenant_gateway_batches", [self._batches], description="Batches of object writes by outcome"
         )
+        # The series of a Prometheus histogram: OpenTelemetry has none that is read when someone asks.
+        parts = {"bucket": self._admission_buckets, "sum": self._admission_sum, "count": self._admission_count}
+        for name, callback in parts.items():
+            described = "Milliseconds that admission functions took, as Koordinator's webhooks"
+            meter.create_observable_gauge(f"{ADMISSION_MILLISECONDS}_{name}", [callback], description=described)
         meter.create_observable_gauge("cotenant_log_bytes", [self._log_bytes], unit="By", description="What LOG takes")
         meter.create_observable_gauge("cotenant_log_limit_bytes", [self._log_limit], unit="By", description="What LOG may take")
         meter.create_observable_gauge(
@@ -83,6 +92,23 @@ class GatewayTelemetry:
         writer = self._gateway.writer
         yield Observation(writer.batches - writer.refused_batches, {"outcome": "stored"})
         yield Observation(writer.refused_batches, {"outcome": "refused"})
+
+    def _admission_buckets(self, _: CallbackOptions) -> Iterable[Observation]:
+        for labels, series in self._admission():
+            for end, count in series.up_to():
+                yield Observation(count, {**labels, "le": end})
+
+    def _admission_sum(self, _: CallbackOptions) -> Iterable[Observation]:
+        for labels, series in self._admission():
+            yield Observation(series.milliseconds, labels)
+
+    def _admission_count(self, _: CallbackOptions) -> Iterable[Observation]:
+        for labels, series in self._admission():
+            yield Observation(sum(series.counts), labels)
+
+    def _admission(self) -> Iterable[tuple[dict[str, str], Series]]:
+        for key, series in list(self._gateway.durations.series.items()):
+            yield dict(zip(ADMISSION_LABELS, key, strict=True)), series
 
     def _log_bytes(self, _: CallbackOptions) -> Iterable[Observation]:
         yield Observation(self._gateway.space.room.log.used)

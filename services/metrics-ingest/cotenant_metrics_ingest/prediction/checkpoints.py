@@ -17,10 +17,11 @@ import msgspec
 import numpy as np
 
 from cotenant.events.envelope import encode_payload
-from cotenant.events.predictions import HistogramState, PredictionState
+from cotenant.events.node.predictions import HistogramState, PredictionState, SeasonState
 from cotenant_metrics_ingest import varints
+from cotenant_metrics_ingest.prediction.buckets import Indices
 from cotenant_metrics_ingest.prediction.histogram import HEAVIEST, HistogramError, Histograms
-from cotenant_metrics_ingest.prediction.models import PeakModels, unknown_models
+from cotenant_metrics_ingest.prediction.models import ModelStore, NodeModels, unknown_models
 
 MAX_BYTES = 7_400
 """Of the payload: with its envelope a message is at most 8 KiB."""
@@ -42,15 +43,22 @@ def due_checkpoints(
     return [name for name in oldest if seconds_since[name] >= interval_seconds]
 
 
-def state_of(node: str, models: PeakModels, trained_ms: int, now: datetime) -> PredictionState:
-    """The models' state, within MAX_BYTES."""
+def state_of(
+    node: str,
+    store: ModelStore,
+    models: NodeModels,
+    trained_ms: int,
+    now: datetime,
+    seasons: tuple[SeasonState, ...] = (),
+) -> PredictionState:
+    """The models' state, and that of the forecast by time of day, within MAX_BYTES."""
     own = [model for model in models.rows if model.startswith("__")]
     pods = [model for model in models.rows if not model.startswith("__")]
     for heaviest in SCALES:
-        state = _state(node, models, own, pods, heaviest, trained_ms, now)
+        state = _state(node, store, models, own, pods, heaviest, trained_ms, now, seasons)
         if _size(state) <= MAX_BYTES:
             return state
-    predicted = models.predicted()
+    (predicted,) = store.predicted([models])
 
     def size(pod: str) -> tuple[int, int]:
         peak = predicted.peak(pod)
@@ -60,7 +68,7 @@ def state_of(node: str, models: PeakModels, trained_ms: int, now: datetime) -> P
     everyone = len(pods)
     while pods and _size(state) > MAX_BYTES:
         pods = pods[max(len(pods) - int(len(pods) * MAX_BYTES / _size(state)), 1) :]
-        state = _state(node, models, own, pods, SCALES[-1], trained_ms, now)
+        state = _state(node, store, models, own, pods, SCALES[-1], trained_ms, now, seasons)
     return msgspec.structs.replace(state, dropped=everyone - len(pods))
 
 
@@ -70,16 +78,18 @@ def _size(state: PredictionState) -> int:
 
 def _state(
     node: str,
-    models: PeakModels,
+    store: ModelStore,
+    models: NodeModels,
     own: Sequence[str],
     pods: Sequence[str],
     heaviest: int,
     trained_ms: int,
     now: datetime,
+    seasons: tuple[SeasonState, ...],
 ) -> PredictionState:
     packed = [pod for pod in pods if _is_uuid(pod)]
     other = [pod for pod in pods if not _is_uuid(pod)]
-    rows = [models.rows[model] for model in (*own, *packed, *other)]
+    rows = np.array([models.rows[model] for model in (*own, *packed, *other)], dtype=np.int64)
     return PredictionState(
         node=node,
         stored_at=now,
@@ -87,8 +97,9 @@ def _state(
         models=tuple(own),
         packed_pods=b"".join(UUID(pod).bytes for pod in packed),
         pods=tuple(other),
-        cpu=_histograms(models.cpu, rows, heaviest, models.trained_at),
-        memory=_histograms(models.memory, rows, heaviest, models.trained_at),
+        cpu=_histograms(store.cpu, rows, heaviest, models.trained_at),
+        memory=_histograms(store.memory, rows, heaviest, models.trained_at),
+        seasons=seasons,
     )
 
 
@@ -99,26 +110,22 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
-def _histograms(histograms: Histograms, order: Sequence[int], heaviest: int, seconds: float) -> HistogramState:
+def _histograms(histograms: Histograms, rows: Indices, heaviest: int, seconds: float) -> HistogramState:
     """The rows in this order, counted in samples of `seconds`."""
-    rows, buckets, weights = histograms.scaled(heaviest)
-    places = np.full(histograms.rows, -1, dtype=np.int64)
-    places[np.array(order, dtype=np.int64)] = np.arange(len(order))
-    at = places[rows]
-    wanted = np.argsort(at, kind="stable")[int((at < 0).sum()) :]
-    at, buckets, weights = at[wanted], buckets[wanted], weights[wanted]
-    counts = np.bincount(at, minlength=len(order)).astype(np.int64)
+    at, buckets, weights = histograms.scaled(rows, heaviest)
+    counts = np.bincount(at, minlength=len(rows)).astype(np.int64)
     deltas = np.diff(buckets, prepend=0)
     begins = np.concatenate(([0], counts.cumsum()[:-1]))[counts > 0]
     deltas[begins] = buckets[begins]
-    totals = np.floor(histograms.totals_at(seconds)[np.array(order, dtype=np.int64)] * _MILLI + 0.5).astype(np.int64)
+    totals = np.floor(histograms.totals_at(rows, seconds) * _MILLI + 0.5).astype(np.int64)
     values = np.concatenate((counts, deltas, weights, totals))
     (encoded,) = varints.encode_each(values, np.array([len(values)]))
     return HistogramState(reference_seconds=round(seconds), heaviest=heaviest, models=encoded)
 
 
-def restored(state: PredictionState, pods: Collection[str]) -> PeakModels | None:
-    """Return the models of a state that belong to the node or to one of its pods; None where it is damaged or empty."""
+def restored(state: PredictionState, pods: Collection[str], store: ModelStore) -> NodeModels | None:
+    """Return the models of a state that belong to the node or to one of its pods, put into the store; None where it is damaged
+    or empty."""
     uids = [str(UUID(bytes=bytes(each))) for each in _packed(state.packed_pods)]
     names = [*state.models, *uids, *state.pods]
     if not names or len(set(names)) < len(names) or len(state.packed_pods) % _UUID_BYTES:
@@ -128,18 +135,19 @@ def restored(state: PredictionState, pods: Collection[str]) -> PeakModels | None
     seconds = state.trained_ms / 1000
     if any(abs(each.reference_seconds - seconds) > _DAY_SECONDS for each in (state.cpu, state.memory)):
         return None
-    models = PeakModels()
-    models.rows_of(names)
+    models = NodeModels()
+    rows = np.array(store.rows_of(models, names), dtype=np.int64)
     try:
-        _restore(models.cpu, state.cpu)
-        _restore(models.memory, state.memory)
+        _restore(store.cpu, rows, state.cpu)
+        _restore(store.memory, rows, state.memory)
     except (varints.VarintError, HistogramError, OverflowError):
+        store.keep(models, ())
         return None
-    models.updated[:] = seconds
+    store.updated[rows] = seconds
     models.trained_at = seconds
     unknown = set(unknown_models(names, pods))
     if unknown:
-        models.keep(name for name in names if name not in unknown)
+        store.keep(models, {name for name in names if name not in unknown})
     return models
 
 
@@ -148,9 +156,9 @@ def _packed(packed: bytes) -> list[bytes]:
     return [packed[start : start + _UUID_BYTES] for start in range(0, whole, _UUID_BYTES)]
 
 
-def _restore(histograms: Histograms, state: HistogramState) -> None:
+def _restore(histograms: Histograms, into: Indices, state: HistogramState) -> None:
     values = varints.decode(state.models)
-    size = histograms.rows
+    size = len(into)
     counts = values[:size]
     buckets_end = size + int(min(counts.sum(), len(values))) if len(counts) == size else len(values) + 1
     weights_end = 2 * buckets_end - size
@@ -166,6 +174,6 @@ def _restore(histograms: Histograms, state: HistogramState) -> None:
     buckets = ends - before[rows] if len(rows) else ends
     weights = values[buckets_end:weights_end].astype(np.float64)
     totals = values[weights_end:].astype(np.float64) / _MILLI
-    histograms.restore(rows, buckets, weights, totals, float(state.reference_seconds))
+    histograms.restore(into, rows, buckets, weights, totals, float(state.reference_seconds))
 
 

@@ -57,6 +57,22 @@ class ForecastChoice:
         """Number of rows."""
         return len(self._quarters)
 
+    def widen(self, rows: int) -> None:
+        """Have at least so many rows."""
+        more = max(rows - self.rows, 0)
+        self.by_season = np.concatenate((self.by_season, np.zeros(more, dtype=np.bool_)))
+        self.costs = np.concatenate((self.costs, np.zeros((2, more))), axis=1)
+        errors = np.full((2, more, SHORTFALL_QUARTERS), np.nan, dtype=np.float32)
+        self._errors = np.concatenate((self._errors, errors), axis=1)
+        self._quarters, self._since = (
+            np.concatenate((each, np.zeros(more, dtype=np.int64))) for each in (self._quarters, self._since)
+        )
+
+    def clear(self, row: int) -> None:
+        """Forget a row."""
+        self.by_season[row], self._quarters[row], self._since[row] = False, 0, 0
+        self.costs[:, row], self._errors[:, row] = 0.0, np.nan
+
     def judge(self, season: Floats, histogram: Floats, peaks: Floats) -> None:
         """Take in a quarter hour of all rows: both forecasts for it, and the peak; NaN where one is missing."""
         seen = np.isfinite(season) & np.isfinite(histogram) & np.isfinite(peaks)

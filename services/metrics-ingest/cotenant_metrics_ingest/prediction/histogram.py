@@ -1,4 +1,4 @@
-"""Decaying histograms of many series, stored together: only buckets that have a weight take memory.
+"""Decaying histograms of many series, stored together in one array: a row's buckets in use, and a few beside them.
 
 In: samples with a weight and a time, of any rows; checkpoints. Out: percentiles, checkpoints. The rules:
 
@@ -11,17 +11,16 @@ In: samples with a weight and a time, of any rows; checkpoints. Out: percentiles
   at most one bucket.
 - Checkpoint: weights scaled so that the heaviest is 10000, rounded half up, zeros left out. Loading one adds weight·total/sum.
 
-Memory: one integer and one float a bucket in use (12 bytes), four numbers a row; at most `buckets.count` buckets a row.
-Source: Koordinator pkg/util/histogram.
+Memory: a row's window (see `windows`) of 8 bytes a bucket, and five numbers. Source: Koordinator pkg/util/histogram.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from cotenant_metrics_ingest.prediction.buckets import Buckets, Floats, Indices
+from cotenant_metrics_ingest.prediction.windows import Windows
 
 HEAVIEST = 10_000
 """The weight of the heaviest bucket in a checkpoint."""
@@ -29,9 +28,6 @@ YEAR_ONE = -62_135_596_800.0
 """The first of January of year 1, as seconds since the epoch: the reference of a row before its first sample."""
 MAX_EXPONENT = 100
 """A reference older than so many half-lives is renewed."""
-
-_ROW_SHIFT = 10
-_BUCKET_MASK = (1 << _ROW_SHIFT) - 1
 
 
 class HistogramError(ValueError):
@@ -47,13 +43,12 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class Histograms:
-    """Mutable: rows are numbered from 0. Values have the unit of the buckets; times are seconds since the epoch."""
+    """Mutable: rows are numbered from 0. Values have the unit of the buckets; times are seconds since the epoch. A result does
+    not depend on which rows it is computed with."""
 
     def __init__(self, buckets: Buckets, half_life_seconds: float | None = None, epsilon: float = 1e-4, rows: int = 0) -> None:
         self.buckets, self.half_life, self.epsilon = buckets, half_life_seconds, epsilon
-        self._keys: npt.NDArray[np.int32] = np.zeros(0, dtype=np.int32)
-        """Row and bucket of each weight, ascending."""
-        self._weights: Floats = np.zeros(0)
+        self.windows = Windows(buckets.count, rows)
         self.totals: Floats = np.zeros(rows)
         self.references: Floats = np.full(rows, YEAR_ONE)
 
@@ -62,39 +57,35 @@ class Histograms:
         """Number of rows."""
         return len(self.totals)
 
-    @property
-    def used_buckets(self) -> int:
-        """Number of weights that are stored."""
-        return len(self._keys)
-
     def widen(self, rows: int) -> None:
         """Have at least so many rows."""
         more = rows - self.rows
         if more > 0:
+            self.windows.widen(rows)
             self.totals = np.concatenate((self.totals, np.zeros(more)))
             self.references = np.concatenate((self.references, np.full(more, YEAR_ONE)))
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drop all rows but these, ascending; they are numbered anew from 0."""
         kept = np.array(rows, dtype=np.int64)
-        numbers = np.full(self.rows, -1, dtype=np.int64)
-        numbers[kept] = np.arange(len(kept))
-        places = numbers[self._keys >> _ROW_SHIFT]
-        held = places >= 0
-        self._keys = ((places[held] << _ROW_SHIFT) | (self._keys[held] & _BUCKET_MASK)).astype(np.int32)
-        self._weights = self._weights[held]
+        self.windows.keep(kept)
         self.totals, self.references = self.totals[kept], self.references[kept]
+
+    def clear(self, rows: Indices) -> None:
+        """Empty rows, as they were at first."""
+        self.windows.clear(rows)
+        self.totals[rows], self.references[rows] = 0.0, YEAR_ONE
 
     # -- samples -------------------------------------------------------------------------------------------------
 
-    def add(self, rows: Indices, values: Floats, weight: float, seconds: float) -> None:
-        """Add one sample to each of distinct rows, ascending."""
+    def add(self, rows: Indices, values: Floats, weights: Floats | float, seconds: Floats | float) -> None:
+        """Add one sample to each of distinct rows; weights and times of each, or of all."""
         if not len(rows):
             return
         self._renew(rows, seconds)
-        weights = weight * self._growth(rows, seconds)
-        self.totals[rows] += weights
-        self._put(self._keys_of(rows, values), weights)
+        grown = weights * self._growth(rows, seconds)
+        self.totals[rows] += grown
+        self.windows.weights[self.windows.places(rows, self.buckets.find_all(values))] += grown
 
     def subtract(self, row: int, value: float, weight: float, seconds: float) -> None:
         """Take a sample back; what is left below epsilon counts as nothing."""
@@ -103,11 +94,9 @@ class Histograms:
         taken = weight * float(self._growth(rows, seconds)[0])
         total = self.totals[row] - taken
         self.totals[row] = total if total >= self.epsilon else 0.0
-        key = self._keys_of(rows, np.array([value]))[0]
-        place = int(np.searchsorted(self._keys, key))
-        if place < len(self._keys) and self._keys[place] == key:
-            left = self._weights[place] - taken
-            self._weights[place] = left if left >= self.epsilon else 0.0
+        place = int(self.windows.places(rows, self.buckets.find_all(np.array([value])))[0])
+        left = self.windows.weights[place] - taken
+        self.windows.weights[place] = left if left >= self.epsilon else 0.0
 
     def merge(self, other: "Histograms") -> None:
         """Add the weights of histograms of the same buckets, row by row. Raises HistogramError."""
@@ -115,153 +104,135 @@ class Histograms:
         if not alike:
             raise HistogramError("histograms of different buckets, half-lives or epsilons cannot be merged")
         self.widen(other.rows)
-        theirs = Histograms(other.buckets, other.half_life, other.epsilon)
-        theirs._keys, theirs._weights = other._keys, other._weights.copy()
-        theirs.totals, theirs.references = other.totals.copy(), other.references.copy()
-        for row in range(theirs.rows):
-            younger = max(self.references[row], theirs.references[row])
-            self._shift(row, younger)
-            theirs._shift(row, younger)
-        self.totals[: theirs.rows] += theirs.totals
-        self._put(theirs._keys, theirs._weights)
+        for row in range(other.rows):
+            reference = float(max(self.references[row], other.references[row]))
+            self._shift(row, reference)
+            scale = other._scale(row, reference)
+            theirs = other.weights(row) * scale
+            used = np.flatnonzero(theirs)
+            self.windows.weights[self.windows.places_of_many(np.full(len(used), row), used)] += theirs[used]
+            self.totals[row] += other.totals[row] * scale
 
-    def _keys_of(self, rows: Indices, values: Floats) -> npt.NDArray[np.int32]:
-        return ((rows << _ROW_SHIFT) | self.buckets.find_all(values)).astype(np.int32)
-
-    def _put(self, keys: npt.NDArray[np.int32], weights: Floats) -> None:
-        """Add weights to buckets; `keys` ascend."""
-        places = np.searchsorted(self._keys, keys)
-        if len(self._keys):
-            there = self._keys[np.minimum(places, len(self._keys) - 1)] == keys
-            if there.all():
-                self._weights[places] += weights
-                return
-            self._weights[places[there]] += weights[there]
-            keys, weights, places = keys[~there], weights[~there], places[~there]
-        self._keys = np.insert(self._keys, places, keys)
-        self._weights = np.insert(self._weights, places, weights)
-
-    def _growth(self, rows: Indices, seconds: float) -> Floats:
+    def _growth(self, rows: Indices, seconds: Floats | float) -> Floats:
         """By how much a weight of this time counts more than one of each row's reference."""
         if self.half_life is None:
             return np.ones(len(rows))
-        references = self.references[rows]
-        if (references == references[0]).all():
-            return np.full(len(rows), 2.0 ** ((seconds - float(references[0])) / self.half_life))
-        return np.array([2.0 ** ((seconds - reference) / self.half_life) for reference in references.tolist()])
+        exponents = (seconds - self.references[rows]) / self.half_life
+        distinct = sorted({*exponents.tolist()})
+        # Powers are computed one by one: those of arrays differ between machines in the last bit.
+        powers = np.array([2.0**exponent for exponent in distinct])
+        return powers[np.array(distinct).searchsorted(exponents)]
 
-    def _renew(self, rows: Indices, seconds: float) -> None:
+    def _renew(self, rows: Indices, seconds: Floats | float) -> None:
         if self.half_life is None:
             return
-        old = self.references[rows] + MAX_EXPONENT * self.half_life < seconds
-        if old.any():
-            reference = YEAR_ONE + float(np.floor((seconds - YEAR_ONE) / self.half_life + 0.5)) * self.half_life
-            empty = old & (self.totals[rows] == 0)
-            self.references[rows[empty]] = reference
-            for row in rows[old & ~empty].tolist():
+        old = np.flatnonzero(self.references[rows] + MAX_EXPONENT * self.half_life < seconds)
+        if len(old):
+            times = np.broadcast_to(seconds, rows.shape)[old]
+            references = YEAR_ONE + np.floor((times - YEAR_ONE) / self.half_life + 0.5) * self.half_life
+            empty = self.totals[rows[old]] == 0
+            self.references[rows[old[empty]]] = references[empty]
+            for row, reference in zip(rows[old[~empty]].tolist(), references[~empty].tolist(), strict=True):
                 self._shift(row, reference)
 
     def _shift(self, row: int, reference: float) -> None:
         """Give a row another reference."""
-        if self.half_life is None or reference == self.references[row]:
-            return
-        exponent = int(np.floor((self.references[row] - reference) / self.half_life + 0.5))
-        start, stop = self._span(row)
-        scale = 2.0**exponent if exponent > -1100 else 0.0
-        self._weights[start:stop] *= scale
-        self.totals[row] *= scale
-        self.references[row] = reference
-        faded = np.flatnonzero(self._weights[start:stop] == 0.0) + start
-        if len(faded):
-            self._keys, self._weights = np.delete(self._keys, faded), np.delete(self._weights, faded)
+        scale = self._scale(row, reference)
+        if scale != 1.0:
+            self.windows.scale(row, scale)
+            self.totals[row] *= scale
+        if self.half_life is not None:
+            self.references[row] = reference
 
-    def _span(self, row: int) -> tuple[int, int]:
-        start, stop = np.searchsorted(self._keys, [row << _ROW_SHIFT, (row + 1) << _ROW_SHIFT]).tolist()
-        return start, stop
+    def _scale(self, row: int, reference: float) -> float:
+        """By how much a row's weights count with another reference."""
+        if self.half_life is None:
+            return 1.0
+        exponent = int(np.floor((self.references[row] - reference) / self.half_life + 0.5))
+        return 2.0**exponent if exponent > -1100 else 0.0
 
     # -- figures -------------------------------------------------------------------------------------------------
 
     def weights(self, row: int) -> Floats:
         """A row's weight of each bucket, float64 (buckets,)."""
-        found = np.zeros(self.buckets.count)
-        start, stop = self._span(row)
-        found[self._keys[start:stop] & _BUCKET_MASK] = self._weights[start:stop]
-        return found
+        return self.windows.of(row)
 
-    def percentiles(self, wanted: Sequence[float]) -> Floats:
-        """Percentiles of all rows, float64 (rows, wanted), in the unit of the buckets."""
-        if not len(self._keys):
-            return np.zeros((self.rows, len(wanted)))
-        rows = self._keys >> _ROW_SHIFT
-        starts = np.searchsorted(rows, np.arange(self.rows))
-        columns = np.arange(len(rows)) - starts[rows]
-        table = np.zeros((self.rows, int(columns.max()) + 1))
-        buckets = np.zeros(table.shape, dtype=np.int64)
-        table[rows, columns] = self._weights
-        buckets[rows, columns] = self._keys & _BUCKET_MASK
-        used = table >= self.epsilon
-        lowest = used.argmax(axis=1)
-        highest = table.shape[1] - 1 - used[:, ::-1].argmax(axis=1)
-        every = np.arange(self.rows)
-        table[np.arange(table.shape[1]) < lowest[:, np.newaxis]] = 0.0
-        reached = table.cumsum(axis=1)
-        thresholds = self.totals[:, np.newaxis] * np.array(wanted)
-        # The first column that reaches the threshold; beyond the last one where none does.
-        first = (reached[:, :, np.newaxis] < thresholds[:, np.newaxis, :]).sum(axis=1)
-        at = np.minimum(np.maximum(first, lowest[:, np.newaxis]), highest[:, np.newaxis])
-        found: Floats = self.buckets.results[buckets[every[:, np.newaxis], at]]
-        found[~used[every, lowest]] = 0.0
+    def percentiles(self, wanted: Sequence[float], rows: Indices | None = None) -> Floats:
+        """Percentiles of rows (all of them), float64 (rows, wanted), in the unit of the buckets."""
+        rows = np.arange(self.rows) if rows is None else rows
+        found = np.zeros((len(rows), len(wanted)))
+        for which, firsts, table in self.windows.tables(rows):
+            used = table >= self.epsilon
+            lowest = used.argmax(axis=1)
+            highest = table.shape[1] - 1 - used[:, ::-1].argmax(axis=1)
+            table[np.arange(table.shape[1]) < lowest[:, np.newaxis]] = 0.0
+            reached = table.cumsum(axis=1)
+            totals = self.totals[rows[which]]
+            known = used[np.arange(len(which)), lowest]
+            for column, percentile in enumerate(wanted):
+                # The first bucket that reaches the threshold; beyond the last one where none does.
+                first = (reached < (totals * percentile)[:, np.newaxis]).sum(axis=1)
+                at = firsts + np.minimum(np.maximum(first, lowest), highest)
+                found[which, column] = np.where(known, self.buckets.results[at], 0.0)
         return found
 
     # -- checkpoints ---------------------------------------------------------------------------------------------
 
-    def scaled(self, heaviest: int = HEAVIEST) -> tuple[Indices, Indices, Indices]:
-        """Row, bucket and scaled weight of every bucket whose weight does not vanish, by row and bucket."""
-        rows = (self._keys >> _ROW_SHIFT).astype(np.int64)
-        most = np.zeros(self.rows)
-        np.maximum.at(most, rows, self._weights)
-        shares = np.divide(self._weights, most[rows], out=np.zeros(len(rows)), where=most[rows] > 0)
-        weights = np.floor(shares * heaviest + 0.5).astype(np.int64)
-        kept = weights > 0
-        return rows[kept], (self._keys[kept] & _BUCKET_MASK).astype(np.int64), weights[kept]
+    def scaled(self, rows: Indices, heaviest: int = HEAVIEST) -> tuple[Indices, Indices, Indices]:
+        """Place in `rows`, bucket and scaled weight of every bucket whose weight does not vanish, by place and bucket."""
+        parts: list[Indices] = []
+        for which, firsts, table in self.windows.tables(rows):
+            most = table.max(axis=1, keepdims=True)
+            shares = np.divide(table, most, out=np.zeros(table.shape), where=most > 0)
+            weights = np.floor(shares * heaviest + 0.5).astype(np.int64)
+            places, columns = weights.nonzero()
+            parts.append(np.array([which[places], firsts[places] + columns, weights[places, columns]]))
+        if not parts:
+            return (np.zeros(0, dtype=np.int64),) * 3
+        table_of_all = np.concatenate(parts, axis=1)
+        places, buckets, weights = table_of_all[:, np.lexsort((table_of_all[1], table_of_all[0]))]
+        return places, buckets, weights
 
-    def totals_at(self, seconds: float) -> Floats:
-        """Each row's total weight, in samples of this time."""
-        return self.totals / self._growth(np.arange(self.rows), seconds) if self.rows else self.totals
+    def totals_at(self, rows: Indices, seconds: float) -> Floats:
+        """The total weight of rows, in samples of this time."""
+        return self.totals[rows] / self._growth(rows, seconds)
 
-    def restore(self, rows: Indices, buckets: Indices, weights: Floats, totals: Floats, seconds: float) -> None:
-        """Add scaled weights to rows, by row and bucket ascending: in each row `weights` make up its total of `totals`, which
-        counts samples of this time. Raises HistogramError, and leaves everything as it is."""
-        if len(totals) != self.rows or not (np.isfinite(totals).all() and (totals >= 0).all()):
+    def restore(
+        self, into: Indices, places: Indices, buckets: Indices, weights: Floats, totals: Floats, seconds: float
+    ) -> None:
+        """Add scaled weights to distinct rows `into`, by place there and bucket ascending: in each row `weights` make up its
+        total of `totals`, which counts samples of this time. Raises HistogramError, and leaves everything as it is."""
+        if len(totals) != len(into) or not (np.isfinite(totals).all() and (totals >= 0).all()):
             raise HistogramError("a total weight is negative, or of no row")
         if len(buckets) and (int(buckets.min()) < 0 or int(buckets.max()) >= self.buckets.count):
             raise HistogramError(f"a bucket is beyond the last one, {self.buckets.count - 1}")
-        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= self.rows or not (weights >= 0).all()):
+        if len(places) and (int(places.min()) < 0 or int(places.max()) >= len(into) or not (weights >= 0).all()):
             raise HistogramError("a weight is negative, or of no row")
-        keys = (rows << _ROW_SHIFT) | buckets
-        if (keys[1:] <= keys[:-1]).any():
+        if ((np.diff(places) < 0) | ((np.diff(places) == 0) & (np.diff(buckets) <= 0))).any():
             raise HistogramError("a bucket comes twice")
         if self.half_life is not None:
-            self.references[:] = seconds
-        sums = np.zeros(self.rows)
-        np.add.at(sums, rows, weights)
-        held = sums[rows] > 0
-        self._put(keys[held].astype(np.int32), weights[held] * totals[rows[held]] / sums[rows[held]])
-        self.totals += np.where(sums > 0, totals, 0.0)
+            self.references[into] = seconds
+        sums = np.zeros(len(into))
+        np.add.at(sums, places, weights)
+        held = sums[places] > 0
+        places, buckets, weights = places[held], buckets[held], weights[held]
+        if len(places):
+            at = self.windows.places_of_many(into[places], buckets)
+            self.windows.weights[at] += weights * totals[places] / sums[places]
+        self.totals[into] += np.where(sums > 0, totals, 0.0)
 
     def checkpoint(self, row: int) -> Checkpoint:
         """A row's state."""
-        rows, buckets, weights = self.scaled()
-        own = rows == row
-        scaled = dict(zip(buckets[own].tolist(), weights[own].tolist(), strict=True))
+        _, buckets, weights = self.scaled(np.array([row]))
+        scaled = dict(zip(buckets.tolist(), weights.tolist(), strict=True))
         return Checkpoint(scaled, float(self.totals[row]), float(self.references[row]))
 
     def load(self, checkpoint: Checkpoint | None) -> None:
-        """Add a checkpoint to a histogram of one row. Raises HistogramError, and leaves the row as it is."""
+        """Add a checkpoint to the first row. Raises HistogramError, and leaves the row as it is."""
         if checkpoint is None:
             raise HistogramError("there is no checkpoint")
         buckets = np.array(sorted(checkpoint.weights), dtype=np.int64)
         weights = np.array([checkpoint.weights[bucket] for bucket in buckets.tolist()], dtype=np.float64)
         totals = np.array([checkpoint.total_weight])
-        self.restore(np.zeros(len(buckets), dtype=np.int64), buckets, weights, totals, checkpoint.reference_seconds)
-
+        one, all_of_it = np.zeros(1, dtype=np.int64), np.zeros(len(buckets), dtype=np.int64)
+        self.restore(one, all_of_it, buckets, weights, totals, checkpoint.reference_seconds)

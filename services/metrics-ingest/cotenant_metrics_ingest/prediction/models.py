@@ -1,6 +1,7 @@
-"""The models of one node: a CPU and a memory histogram for the node, the system, each tier and each pod.
+"""The models of nodes: a CPU and a memory histogram for the node, the system, each tier and each pod.
 
-In: once a minute the P90 of the last interval, of the node and of each pod. Out: percentiles for each model. Training:
+In: once a minute the P90 of the last interval, of the node and of each pod. Out: percentiles for each model. All models of all
+nodes are rows of two `Histograms`, so that many nodes are trained and asked at once. Training:
 
 - each pod: its P90, weight 1; also added to the sum of its tier, and of all pods
 - the node: its P90 (nothing where it is not known)
@@ -10,8 +11,9 @@ In: once a minute the P90 of the last interval, of the node and of each pod. Out
 A model that was not trained for EXPIRED_SECONDS is dropped. Percentiles are those of `histogram`: a series that is always 0
 predicts the first bucket, 25 milli-cores and 5 MiB; every value is overestimated by up to 5 %.
 
-Memory: at most MAX_ROWS + 7 models of at most 158 and 205 buckets of 12 bytes; some 500 bytes for a pod whose use varies by a
-factor of five. Source: Koordinator pkg/koordlet/prediction; the memory model reaches 2 TiB as from v1.7 on.
+Memory: at most MAX_ROWS + 7 models a node, each of two windows (`windows`) of at most 158 and 205 buckets; some 700 bytes for a
+pod whose use varies by a factor of five. Source: Koordinator pkg/koordlet/prediction; the memory model reaches 2 TiB as from
+v1.7 on.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,11 +21,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import ModelPeaks, Usage
 from cotenant.model.tiers import PriorityClass
-from cotenant_metrics_ingest.prediction.buckets import Buckets, Floats
+from cotenant_metrics_ingest.prediction.buckets import Buckets, Floats, Indices
 from cotenant_metrics_ingest.prediction.histogram import Histograms
-from cotenant_metrics_ingest.prediction.predictors import Peaks
+from cotenant_metrics_ingest.prediction.predictors import peak_of
 
 CPU_BUCKETS = Buckets(1024.0, 0.025, 1.05)
 """Cores."""
@@ -49,6 +51,8 @@ TIER_MODELS = tuple(tier_model(tier.value) for tier in TIERS)
 COUNTED_MODELS = (SYSTEM, tier_model(PriorityClass.PROD), tier_model(PriorityClass.NONE))
 """What the priority predictor counts."""
 OWN_MODELS = (NODE, SYSTEM, *TIER_MODELS)
+_TIER_PLACES = {tier.value: place for place, tier in enumerate(TIERS)}
+_NO_TIER = _TIER_PLACES[PriorityClass.NONE.value]
 
 
 def model_ids(pods: Iterable[str], *, node_known: bool = True) -> tuple[str, ...]:
@@ -67,106 +71,202 @@ def living(ages_seconds: Mapping[str, float], expired_seconds: float = EXPIRED_S
     return [model for model, age in ages_seconds.items() if age <= expired_seconds]
 
 
-class PodSample(msgspec.Struct, frozen=True):
-    """A pod's P90 over the last interval: milli-cores, bytes."""
-
-    uid: str
-    tier: str
-    cpu_milli: int
-    memory_bytes: int
+def tier_places(pods: Iterable[str], tiers: Mapping[str, str]) -> Indices:
+    """The place in TIERS of each pod's tier, int64 (pods,); one that is not known counts as none."""
+    return np.array([_TIER_PLACES.get(tiers.get(pod, ""), _NO_TIER) for pod in pods], dtype=np.int64)
 
 
-class PeakModels:
-    """Mutable. Times are seconds since the epoch."""
+class IntervalFigures(msgspec.Struct, frozen=True):
+    """P90s of one interval of a node. `pods`: distinct uids; `tiers`: int64 (pods,), places in TIERS; `values`: int64
+    (2, pods), milli-cores and bytes; `node`: the same two, None where they are not known."""
+
+    pods: list[str]
+    tiers: Indices
+    values: Indices
+    node: tuple[int, int] | None
+
+
+class NodeModels:
+    """Mutable: which rows of the store belong to one node. Times are seconds since the epoch."""
 
     def __init__(self) -> None:
         self.rows: dict[str, int] = {}
-        """A model's row in both histograms; ascending."""
+        """A model's row in both histograms."""
+        self.trained_at = 0.0
+        self.trainings = 0
+        self.pods: list[str] = []
+        self.pod_rows: Indices = np.zeros(0, dtype=np.int64)
+        """The pods of the last training, and their rows."""
+
+
+class Training(msgspec.Struct, frozen=True):
+    """One interval to train a node with, at `seconds` since the epoch; `weight`: how many intervals it stands for."""
+
+    models: NodeModels
+    figures: IntervalFigures
+    seconds: float
+    weight: float = 1.0
+
+
+class ModelStore:
+    """Mutable: the models of many nodes. Rows of models that are gone are used again."""
+
+    def __init__(self) -> None:
         self.cpu = Histograms(CPU_BUCKETS, CPU_HALF_LIFE_SECONDS, EPSILON)
         self.memory = Histograms(MEMORY_BUCKETS, MEMORY_HALF_LIFE_SECONDS, EPSILON)
         self.updated: Floats = np.zeros(0)
         """When each row was trained last."""
-        self.trained_at = 0.0
-        self.trainings = 0
+        self._free: list[int] = []
 
-    def rows_of(self, models: Sequence[str]) -> list[int]:
-        """The row of each model, allocating missing ones."""
-        rows = self.rows
-        found = [rows.setdefault(model, len(rows)) for model in models]
-        more = len(rows) - len(self.updated)
-        if more:
-            self.updated = np.concatenate((self.updated, np.zeros(more)))
-            self.cpu.widen(len(rows))
-            self.memory.widen(len(rows))
-        return found
+    def rows_of(self, node: NodeModels, models: Sequence[str]) -> list[int]:
+        """The row of each model of a node, allocating missing ones."""
+        rows = node.rows
+        missing = [model for model in dict.fromkeys(models) if model not in rows]
+        if len(missing) > len(self._free):
+            size = len(self.updated)
+            # By an eighth, so that a new pod does not copy everything.
+            grown = size + max(len(missing), size // 8)
+            self._free += range(grown - 1, size - 1, -1)
+            self.updated = np.concatenate((self.updated, np.zeros(grown - size)))
+            self.cpu.widen(grown)
+            self.memory.widen(grown)
+        for model in missing:
+            rows[model] = self._free.pop()
+        return [rows[model] for model in models]
 
-    def train(
-        self, pods: Sequence[PodSample], node: tuple[int, int] | None, seconds: float, *, weight: float = 1.0
-    ) -> None:
-        """Add one interval's samples, of pods with distinct uids and of the node (milli-cores, bytes)."""
-        sums = {tier.value: [0, 0] for tier in TIERS}
-        for pod in pods:
-            of_tier = sums.get(pod.tier) or sums[PriorityClass.NONE]
-            of_tier[0] += pod.cpu_milli
-            of_tier[1] += pod.memory_bytes
-        every_cpu = sum(cpu for cpu, _ in sums.values())
-        every_memory = sum(memory for _, memory in sums.values())
-        node_cpu, node_memory = node or (0, 0)
-        models = [*model_ids((), node_known=node is not None), *(pod.uid for pod in pods)]
-        cpu = [*([node_cpu] if node else ()), max(node_cpu - every_cpu, 0), *(each[0] for each in sums.values())]
-        memory = [*([node_memory] if node else ()), max(node_memory - every_memory, 0), *(each[1] for each in sums.values())]
-        rows = np.array(self.rows_of(models), dtype=np.int64)
-        cpu_values = np.array([*cpu, *(pod.cpu_milli for pod in pods)], dtype=np.float64) / 1000
-        memory_values = np.array([*memory, *(pod.memory_bytes for pod in pods)], dtype=np.float64)
-        order = rows.argsort()
-        rows = rows[order]
-        self.cpu.add(rows, cpu_values[order], weight, seconds)
-        self.memory.add(rows, memory_values[order], weight, seconds)
-        self.updated[rows] = seconds
-        self.trained_at = seconds
-        self.trainings += 1
-        self._drop_expired(seconds)
+    def keep(self, node: NodeModels, models: Collection[str]) -> None:
+        """Drop all models of a node but these."""
+        gone = [model for model in node.rows if model not in models]
+        rows = np.array([node.rows.pop(model) for model in gone], dtype=np.int64)
+        self.cpu.clear(rows)
+        self.memory.clear(rows)
+        self.updated[rows] = 0.0
+        self._free += rows.tolist()
+        node.pods, node.pod_rows = [], rows[:0]
 
-    def _drop_expired(self, seconds: float) -> None:
-        if self.updated.min() >= seconds - EXPIRED_SECONDS:
+    # -- training ------------------------------------------------------------------------------------------------
+
+    def train(self, trainings: Sequence[Training]) -> None:
+        """Add one interval of each of distinct nodes."""
+        if not trainings:
             return
-        ages = (seconds - self.updated).tolist()
-        self.keep(living({model: ages[row] for model, row in self.rows.items()}))
+        rows, values = self._samples(trainings)
+        known = rows.ravel() >= 0
+        pod_rows = [self._pod_rows(each) for each in trainings]
+        every_row = np.concatenate((rows.ravel()[known], *pod_rows))
+        of_pods = np.concatenate([each.figures.values for each in trainings], axis=1)
+        cpu, memory = (
+            np.concatenate((own.ravel()[known], pods)).astype(np.float64) for own, pods in zip(values, of_pods, strict=True)
+        )
+        sizes = [len(each) for each in pod_rows]
+        numbers = np.arange(len(trainings))
+        whose = np.concatenate((np.repeat(numbers, len(OWN_MODELS))[known], np.repeat(numbers, sizes)))
+        seconds = np.array([each.seconds for each in trainings])[whose]
+        weights = np.array([each.weight for each in trainings])[whose]
+        self.cpu.add(every_row, cpu / 1000, weights, seconds)
+        self.memory.add(every_row, memory, weights, seconds)
+        self.updated[every_row] = seconds
+        for training, size in zip(trainings, sizes, strict=True):
+            models = training.models
+            models.trained_at = training.seconds
+            models.trainings += 1
+            own = len(OWN_MODELS) if training.figures.node is not None else len(OWN_MODELS) - 1
+            if len(models.rows) > own + size:
+                self._drop_expired(models, training.seconds)
 
-    def keep(self, models: Iterable[str]) -> None:
-        """Drop all models but these."""
-        rows = sorted(self.rows[model] for model in models)
-        names = {row: model for model, row in self.rows.items()}
-        self.cpu.keep(rows)
-        self.memory.keep(rows)
-        self.updated = self.updated[rows]
-        self.rows = {names[row]: place for place, row in enumerate(rows)}
+    def _samples(self, trainings: Sequence[Training]) -> tuple[Indices, Indices]:
+        """Rows and values of the nodes' own models, int64 (nodes, models) and (2, nodes, models); a row of -1: not known."""
+        rows = np.full((len(trainings), len(OWN_MODELS)), -1, dtype=np.int64)
+        tiers = np.zeros((2, len(trainings), len(TIERS)), dtype=np.int64)
+        node = np.zeros((2, len(trainings)), dtype=np.int64)
+        for place, training in enumerate(trainings):
+            figures = training.figures
+            if figures.node is None:
+                rows[place, 1:] = self.rows_of(training.models, OWN_MODELS[1:])
+            else:
+                rows[place] = self.rows_of(training.models, OWN_MODELS)
+                node[:, place] = figures.node
+        whose = np.repeat(np.arange(len(trainings)), [len(each.figures.pods) for each in trainings])
+        of_tier = np.concatenate([each.figures.tiers for each in trainings])
+        for resource in range(2):
+            values = np.concatenate([each.figures.values[resource] for each in trainings])
+            np.add.at(tiers[resource], (whose, of_tier), values)
+        system = np.maximum(node - tiers.sum(axis=2), 0)
+        return rows, np.concatenate((node[:, :, np.newaxis], system[:, :, np.newaxis], tiers), axis=2)
 
-    def predicted(self) -> "Predicted":
-        """The percentiles of all models."""
-        cpu = np.trunc(self.cpu.percentiles(PERCENTILES) * 1000).astype(np.int64).tolist()
-        memory = np.trunc(self.memory.percentiles(PERCENTILES)).astype(np.int64).tolist()
-        return Predicted(self.rows, cpu, memory)
+    def _pod_rows(self, training: Training) -> Indices:
+        models, pods = training.models, training.figures.pods
+        if pods is not models.pods or not pods:
+            models.pods, models.pod_rows = pods, np.array(self.rows_of(models, pods), dtype=np.int64)
+        return models.pod_rows
+
+    def _drop_expired(self, node: NodeModels, seconds: float) -> None:
+        ages = seconds - self.updated[list(node.rows.values())]
+        if ages.max() > EXPIRED_SECONDS:
+            self.keep(node, {*living(dict(zip(node.rows, ages.tolist(), strict=True)))})
+
+    # -- figures -------------------------------------------------------------------------------------------------
+
+    def predicted(self, nodes: Sequence[NodeModels]) -> list["Predicted"]:
+        """The percentiles of the models of each node."""
+        own = [[model for model in OWN_MODELS if model in node.rows] for node in nodes]
+        pods = [[model for model in node.rows if model[:2] != "__"] for node in nodes]
+        of_own = iter(zip(*self._percentiles(_rows(nodes, own), PERCENTILES, PERCENTILES), strict=True))
+        of_pods = iter(zip(*self._percentiles(_rows(nodes, pods), (0.95,), (0.98,)), strict=True))
+        return [
+            Predicted(
+                {
+                    model: _model_peaks(model, cpu, memory)
+                    for model, (cpu, memory) in zip(models, of_own, strict=False)
+                    if cpu[0]
+                },
+                {
+                    pod: Usage(cpu_milli=milli, memory_bytes=size)
+                    for pod, ((milli,), (size,)) in zip(uids, of_pods, strict=False)
+                    if milli
+                },
+            )
+            for models, uids in zip(own, pods, strict=True)
+        ]
+
+    def counted_peaks(self, nodes: Sequence[NodeModels]) -> Floats:
+        """The sum of the peaks of the models that the priority predictor counts, (2, nodes), milli-cores and bytes; NaN where
+        one is missing."""
+        rows = np.array([[node.rows.get(model, -1) for model in COUNTED_MODELS] for node in nodes], dtype=np.int64)
+        known = np.maximum(rows.ravel(), 0)
+        peaks = np.array(
+            [np.trunc(self.cpu.percentiles((0.95,), known) * 1000), np.trunc(self.memory.percentiles((0.98,), known))]
+        ).reshape(2, len(nodes), len(COUNTED_MODELS))
+        sums: Floats = np.where((rows >= 0) & (peaks > 0), peaks, np.nan).sum(axis=2)
+        return sums
+
+    def _percentiles(
+        self, rows: Indices, of_cpu: Sequence[float], of_memory: Sequence[float]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        cpu = np.trunc(self.cpu.percentiles(of_cpu, rows) * 1000).astype(np.int64).tolist()
+        memory = np.trunc(self.memory.percentiles(of_memory, rows)).astype(np.int64).tolist()
+        return cpu, memory
+
+
+def _rows(nodes: Sequence[NodeModels], models: Sequence[Sequence[str]]) -> Indices:
+    return np.array([node.rows[model] for node, own in zip(nodes, models, strict=True) for model in own], dtype=np.int64)
+
+
+def _model_peaks(model: str, cpu: Sequence[int], memory: Sequence[int]) -> ModelPeaks:
+    p60, p90, p95, p98, highest = (
+        Usage(cpu_milli=milli, memory_bytes=size) for milli, size in zip(cpu, memory, strict=True)
+    )
+    return ModelPeaks(model=model, p60=p60, p90=p90, p95=p95, p98=p98, max=highest)
 
 
 class Predicted(msgspec.Struct, frozen=True):
-    """Percentiles by row, in the order of PERCENTILES: milli-cores, bytes. A model without samples has none."""
+    """Percentiles of a node's models. `own`: of the node, the system and tiers; `pods`: the peak of each, p95 of CPU and p98 of
+    memory. A model without samples is not there."""
 
-    rows: Mapping[str, int]
-    cpu: list[list[int]]
-    memory: list[list[int]]
+    own: Mapping[str, ModelPeaks]
+    pods: Mapping[str, Usage]
 
     def peak(self, model: str) -> Usage | None:
-        """The peak of a model: p95 of CPU, p98 of memory."""
-        row = self.rows.get(model)
-        if row is None or not self.cpu[row][0]:
-            return None
-        return Usage(cpu_milli=self.cpu[row][2], memory_bytes=self.memory[row][3])
-
-    def peaks(self, model: str) -> Peaks | None:
-        """All percentiles of a model."""
-        row = self.rows.get(model)
-        if row is None or not self.cpu[row][0]:
-            return None
-        usages = zip(self.cpu[row], self.memory[row], strict=True)
-        return Peaks(*(Usage(cpu_milli=milli, memory_bytes=size) for milli, size in usages))
+        """The peak of a model."""
+        own = self.own.get(model)
+        return peak_of(own.p95, own.p98) if own is not None else self.pods.get(model)

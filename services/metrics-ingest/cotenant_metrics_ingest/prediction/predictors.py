@@ -10,6 +10,11 @@ those that have ended do not.
     result              the smaller of the two, for CPU and memory separately
     node's peak         the larger of the predicted peak of pods (with requests of those that have none) and that of tiers
 
+Where the forecast by time of day is in force for a resource, it stands for the peak of the system and tiers prod and none:
+
+    time of day         max(requests of the pods that the pod predictor counts - forecast, 0), at most
+                        max(allocatable - forecast, 0); it is the result, and the forecast is the node's peak
+
 A pod without a prediction, or one that comes twice, is an error of that pod: it takes part in neither predictor. A tier without
 a prediction, or an unknown allocatable, is an error of the whole. Source: Koordinator pkg/koordlet/prediction, the newest rule.
 """
@@ -18,23 +23,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant.model.bounds import saturated
 
 
-class Peaks(msgspec.Struct, frozen=True):
-    """Predicted percentiles of one model: cpu in milli-cores, memory in bytes."""
-
-    p60: Usage = Usage()
-    p90: Usage = Usage()
-    p95: Usage = Usage()
-    p98: Usage = Usage()
-    max: Usage = Usage()
-
-    @property
-    def peak(self) -> Usage:
-        """What counts as the peak."""
-        return Usage(cpu_milli=self.p95.cpu_milli, memory_bytes=self.p98.memory_bytes)
+def peak_of(p95: Usage, p98: Usage) -> Usage:
+    """What counts as the peak of predicted percentiles: p95 of CPU, p98 of memory."""
+    return Usage(cpu_milli=p95.cpu_milli, memory_bytes=p98.memory_bytes)
 
 
 class PodRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +59,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     reclaimable: Usage | None = None
     pod_peak: Usage = Usage()
     node_peak: Usage | None = None
+    season: Terms | None = None
     cold: tuple[str, ...] = ()
     unpredicted: tuple[str, ...] = ()
     error: str = ""
@@ -165,4 +161,29 @@ def predict(
     of_tiers = _terms(asked, tier_peak, less(asked, tier_peak), allocatable)
     return msgspec.structs.replace(
         found, pod=of_pods, priority=of_tiers, reclaimable=smaller(of_pods.reclaimable, of_tiers.reclaimable)
+    )
+
+
+def with_forecast(
+    found: Prediction, cpu_milli: int | None, memory_bytes: int | None, allocatable: Usage | None
+) -> Prediction:
+    """The result with the forecasts by time of day that are in force; None for a resource for which it is not."""
+    if found.pod is None or found.reclaimable is None or allocatable is None:
+        return found
+
+    def in_force(season: Usage, histogram: Usage) -> Usage:
+        return Usage(
+            cpu_milli=histogram.cpu_milli if cpu_milli is None else season.cpu_milli,
+            memory_bytes=histogram.memory_bytes if memory_bytes is None else season.memory_bytes,
+        )
+
+    nothing = Usage()
+    request, can_give = in_force(found.pod.request, nothing), in_force(allocatable, nothing)
+    peak = Usage(cpu_milli=saturated(cpu_milli or 0), memory_bytes=saturated(memory_bytes or 0))
+    terms = _terms(request, peak, less(request, peak), can_give)
+    return msgspec.structs.replace(
+        found,
+        season=terms,
+        reclaimable=in_force(terms.reclaimable, found.reclaimable),
+        node_peak=in_force(peak, found.node_peak or nothing),
     )

@@ -40,6 +40,7 @@ QUARTERS_A_DAY = 96
 DAYS = 7
 QUARTERS_A_WEEK = DAYS * QUARTERS_A_DAY
 CPU_HORIZON_SECONDS = 360
+MEMORY_HORIZON_SECONDS = 3600
 RECENT_QUARTERS = 3
 LEVEL_QUARTERS = 4
 SILENT_QUARTERS = 4
@@ -120,24 +121,38 @@ class SeasonalProfiles:
         self._peaks[rows, slot] = np.where(latest == quarter, np.maximum(self._peaks[rows, slot], codes), codes)
         self._latest[rows] = quarter
 
-    def forecast(self, seconds: float, horizon_seconds: float = CPU_HORIZON_SECONDS, quantile: float = 0.95) -> Floats:
-        """The highest value of each row expected until the horizon, float64 (rows,)."""
+    def clear(self, row: int) -> None:
+        """Forget a row."""
+        self._peaks[row], self._latest[row] = 0, -1
+
+    def forecast(
+        self,
+        seconds: float,
+        horizon_seconds: float = CPU_HORIZON_SECONDS,
+        quantile: float = 0.95,
+        rows: Indices | None = None,
+    ) -> Floats:
+        """The highest value of each of `rows` (all of them) expected until the horizon, float64 (rows,)."""
+        rows = self._every() if rows is None else rows
         now, until = quarter_of(seconds), quarter_of(seconds + max(horizon_seconds, 0.0))
         ahead = np.arange(now, min(until, now + QUARTERS_A_DAY - 1) + 1)
-        usual = np.fmax.reduce(self.usual(np.tile(ahead, (self.rows, 1)), quantile), axis=1)
-        recent = self.recent()
-        expected = np.fmax(recent, usual * self.level())
-        silent = (self._latest < 0) | (abs(now - self._latest) > SILENT_QUARTERS)
+        usual = np.fmax.reduce(self.usual(np.tile(ahead, (len(rows), 1)), quantile, rows), axis=1)
+        expected = np.fmax(self.recent(rows), usual * self.level(rows))
+        latest = self._latest[rows]
+        silent = (latest < 0) | (abs(now - latest) > SILENT_QUARTERS)
         return np.where(silent, np.nan, expected)
 
-    def recent(self) -> Floats:
+    def _every(self) -> Indices:
+        return np.arange(self.rows)
+
+    def recent(self, rows: Indices | None = None) -> Floats:
         """The highest of each row's newest quarter hours; NaN without one."""
-        codes = self._back(RECENT_QUARTERS).max(axis=1, initial=0)
+        codes = self._back(RECENT_QUARTERS, self._every() if rows is None else rows).max(axis=1, initial=0)
         return np.where(codes > 0, self._results[codes], np.nan)
 
-    def usual(self, quarters: Indices, quantile: float) -> Floats:
+    def usual(self, quarters: Indices, quantile: float, rows: Indices | None = None) -> Floats:
         """The quantile of quarter hours (rows, any number) over the seven days before each; NaN where there is none."""
-        shape, rows = quarters.shape, np.repeat(np.arange(self.rows), quarters.shape[1])
+        shape, rows = quarters.shape, np.repeat(self._every() if rows is None else rows, quarters.shape[1])
         asked = quarters.reshape(-1, 1)
         codes = self._peaks[rows[:, np.newaxis], (asked + (_EPOCH_WEEKDAY - _AGES) * QUARTERS_A_DAY) % QUARTERS_A_WEEK]
         replaced = (asked <= self._latest[rows, np.newaxis]) & (_AGES == DAYS)
@@ -151,21 +166,21 @@ class SeasonalProfiles:
         found = self._results[codes[each, order[each, first]]]
         return np.where(total > 0, found, np.nan).reshape(shape)
 
-    def level(self) -> Floats:
+    def level(self, rows: Indices) -> Floats:
         """By how much each row is above (or below) its usual median of late; 1 where there is none."""
-        codes = self._back(LEVEL_QUARTERS)
-        medians = self.usual(self._latest[:, np.newaxis] - np.arange(LEVEL_QUARTERS), 0.5)
+        codes = self._back(LEVEL_QUARTERS, rows)
+        medians = self.usual(self._latest[rows, np.newaxis] - np.arange(LEVEL_QUARTERS), 0.5, rows)
         both = np.isfinite(medians) & (codes > 0)
         today = np.where(both, self._results[codes], 0.0).sum(axis=1)
         usual = np.where(both, medians, 0.0).sum(axis=1)
         known = usual > 0
         return np.where(known, np.clip(today / np.where(known, usual, 1.0), _LOWEST_LEVEL, _HIGHEST_LEVEL), 1.0)
 
-    def _back(self, quarters: int) -> npt.NDArray[np.uint8]:
+    def _back(self, quarters: int, rows: Indices) -> npt.NDArray[np.uint8]:
         """The codes of each row's newest quarter hour and those before it, (rows, quarters)."""
-        backs = np.arange(quarters)
-        slots = (self._latest[:, np.newaxis] - backs + _EPOCH_WEEKDAY * QUARTERS_A_DAY) % QUARTERS_A_WEEK
-        return np.where(self._latest[:, np.newaxis] < 0, 0, np.take_along_axis(self._peaks, slots, axis=1)).astype(np.uint8)
+        latest = self._latest[rows, np.newaxis]
+        slots = (latest - np.arange(quarters) + _EPOCH_WEEKDAY * QUARTERS_A_DAY) % QUARTERS_A_WEEK
+        return np.where(latest < 0, 0, self._peaks[rows[:, np.newaxis], slots]).astype(np.uint8)
 
     def checkpoint(self, row: int) -> SeasonalCheckpoint:
         """A row's state: 672 bytes."""

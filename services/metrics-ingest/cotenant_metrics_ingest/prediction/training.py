@@ -1,46 +1,65 @@
-"""The samples of one training interval, and their P90s.
+"""The samples of one training interval of each node, and their P90s.
 
 In: usage messages of one node, as they are taken. Out: once an interval the P90 of each pod's and of the node's samples, by the
 rank rule of `aggregation`; memory is the working set, whatever the collect policy says. Intervals are cut by the node's clock,
-at a phase that its name decides, so that nodes are trained one after the other.
+at a phase that its name decides, so that nodes are trained one after the other. P90s are computed for many nodes at once.
 
-Taking a message only flattens its integers; figures are computed once an interval. Values that nothing can have are left out
-with their pod. Memory: at most INTERVAL_SAMPLES samples a series, 16 bytes each (15 KiB a node of 30 pods, on average).
+Values that nothing can have are left out with their pod. Memory: at most INTERVAL_SAMPLES samples a series, 16 bytes each (15
+KiB a node of 30 pods, on average).
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from cotenant.events.usage import PodUsage, UsageSample
+from cotenant.events.node.usage import PodUsage, UsageSample
 from cotenant.model.tiers import PriorityClass, priority_of_label
 from cotenant_metrics_ingest.aggregation import percentile_rank
 from cotenant_metrics_ingest.points import MAX_OPEN
-from cotenant_metrics_ingest.prediction.models import PodSample
+from cotenant_metrics_ingest.prediction.models import IntervalFigures, tier_places
+from cotenant_metrics_ingest.prediction.services import LowerPods, lower_pods
+from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples, Table
 from cotenant_metrics_ingest.varints import packed
 
 INTERVAL_MS = 60_000
 INTERVAL_SAMPLES = MAX_OPEN
 """Maximum number of samples of one series in an interval; older ones are dropped, a message at a time."""
 PERCENTILE = 0.9
-LARGEST_VALUE = 2**44
-"""As in `node_windows`."""
-
-Table = npt.NDArray[np.int64]
+_FIRST_POD = 2
+"""The series before pods: the node, the system."""
 
 
 class _Part(msgspec.Struct, gc=False):
-    """One message: per series (node, then its pods) how many samples, and all samples in a row."""
+    """One message. `data`: int64, the milli-cores of all series and then their bytes; `sizes`: how many of each series, None
+    where all have `size`."""
 
     end_ms: int
-    keys: list[str]
-    sizes: list[int]
-    cpu: bytes
-    memory: bytes
+    pods: list[str]
+    data: bytes
+    size: int
+    sizes: list[int] | None = None
+
+    def series(self) -> Iterator[tuple[str, list[int], list[int]]]:
+        """Name, milli-cores and bytes of the node, which has no name, and of each pod."""
+        values = np.frombuffer(self.data, dtype=np.int64).tolist()
+        half = len(values) // 2
+        sizes = self.sizes if self.sizes is not None else [self.size] * (_FIRST_POD + len(self.pods))
+        at = 0
+        for key, size in zip(("", None, *self.pods), sizes, strict=True):
+            if key is not None:
+                yield key, values[at : at + size], values[half + at : half + at + size]
+            at += size
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The messages of an interval that is over; it was when the one of `newest_ms` came."""
+
+    newest_ms: int
+    parts: list[_Part]
+    tiers: dict[str, str]
 
 
 class Interval:
@@ -51,60 +70,38 @@ class Interval:
         self._number = -1
         self._parts: list[_Part] = []
         self._keys: list[str] = []
+        self._pods: list[str] = []
         self._tiers: dict[str, str] = {}
+        self.lower = LowerPods()
+        """Of the last message: the list that was given, the pods in it, their tiers, which are of lower ones."""
         self._samples = 0
 
-    def add(self, sample: UsageSample, first: int, newest_ms: int) -> bool:
-        """Take a message's samples from index `first` on; returns whether an interval is over."""
-        series = [sample.node_usage, *(pod.series for pod in sample.pods)]
-        cpus = [each.cpu_milli for each in series]
-        memories = [each.memory_bytes for each in series]
+    def add(self, sample: UsageSample, samples: Samples | None, keys: list[str], first: int, newest_ms: int) -> bool:
+        """Take a message's samples from index `first` on; returns whether an interval is over. `samples`: its table, where it
+        is regular; `keys`: of its series, another list when they or tiers change."""
+        if keys is not self._keys:
+            self._keys = keys
+            self._pods = keys[_FIRST_POD : _FIRST_POD + len(sample.pods)]
+            self._tiers = {key: tier_of(pod) for key, pod in zip(self._pods, sample.pods, strict=True)}
+            self.lower = lower_pods(self._pods, self._tiers)
         size = len(sample.offsets_ms) - first
-        lengths = list(map(len, cpus))
-        if first or lengths != list(map(len, memories)) or max(lengths) > size:
-            pairs = [
-                (cpu[-length:], memory[-length:]) if (length := min(len(cpu), len(memory), size)) else ((), ())
-                for cpu, memory in zip(cpus, memories, strict=True)
-            ]
-            cpus, memories = [cpu for cpu, _ in pairs], [memory for _, memory in pairs]
-        try:
-            flat = packed(cpus), packed(memories)
-        except struct.error:
-            cpus, memories = [_possible(values) for values in cpus], [_possible(values) for values in memories]
-            flat = packed(cpus), packed(memories)
-        self._remember(sample.pods)
-        self._parts.append(_Part(newest_ms, self._keys, list(map(len, cpus)), *flat))
+        if samples is not None and not first:
+            self._parts.append(_Part(newest_ms, self._pods, samples.data, size))
+        else:
+            self._parts.append(_irregular(sample, self._pods, size, newest_ms))
         self._samples += size
         while self._samples > INTERVAL_SAMPLES and len(self._parts) > 1:
-            self._samples -= self._parts.pop(0).sizes[0]
+            self._samples -= self._parts.pop(0).size
         number = (newest_ms + self._phase) // INTERVAL_MS
         over = self._number not in (-1, number)
         self._number = number
         return over
 
-    def _remember(self, pods: Sequence[PodUsage]) -> None:
-        keys = [pod.uid or f"{pod.namespace}/{pod.name}" for pod in pods]
-        if keys != self._keys:
-            self._keys = keys
-            self._tiers = {}
-        if len(self._tiers) != len(keys):
-            self._tiers = {key: tier_of(pod) for key, pod in zip(keys, pods, strict=True)}
-
-    def samples(self) -> tuple[list[PodSample], tuple[int, int] | None]:
-        """Return the P90s of pods with samples, by uid, and of the node; the next interval begins."""
+    def end(self) -> Ended:
+        """Return what there is; the next interval begins."""
         parts, self._parts, self._samples = self._parts, [], 0
         newest = parts[-1].end_ms if parts else 0
-        parts = [part for part in parts if part.end_ms > newest - 2 * INTERVAL_MS]
-        keys, counts, cpu, memory = _tables(parts)
-        figures = _p90s(np.concatenate((cpu, memory)), np.concatenate((counts, counts))).tolist()
-        size = len(keys)
-        pods = [
-            PodSample(key, self._tiers.get(key, PriorityClass.NONE.value), figures[row], figures[size + row])
-            for row, key in enumerate(keys)
-            if row and figures[row] >= 0 and figures[size + row] >= 0
-        ]
-        node = (figures[0], figures[size]) if size and figures[0] >= 0 and figures[size] >= 0 else None
-        return pods, node
+        return Ended(newest, [part for part in parts if part.end_ms > newest - 2 * INTERVAL_MS], self._tiers)
 
 
 def tier_of(pod: PodUsage) -> str:
@@ -115,55 +112,104 @@ def tier_of(pod: PodUsage) -> str:
     return tier.value
 
 
+def _irregular(sample: UsageSample, pods: list[str], size: int, newest_ms: int) -> _Part:
+    """A message series by series: of each the newest samples of which both resources are known."""
+    cpus: list[tuple[int, ...]] = []
+    memories: list[tuple[int, ...]] = []
+    for series in (sample.node_usage, None, *(pod.series for pod in sample.pods)):
+        cpu, memory = (series.cpu_milli, series.memory_bytes) if series is not None else ((), ())
+        length = min(len(cpu), len(memory), size)
+        cpus.append(cpu[len(cpu) - length :])
+        memories.append(memory[len(memory) - length :])
+    try:
+        data = packed([*cpus, *memories])
+    except struct.error:
+        data = packed([_possible(values) for values in (*cpus, *memories)])
+    return _Part(newest_ms, pods, data, size, list(map(len, cpus)))
+
+
 def _possible(values: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(value if 0 <= value <= LARGEST_VALUE else -1 for value in values)
 
 
-def _tables(parts: Sequence[_Part]) -> tuple[list[str], Table, Table, Table]:
-    """Return keys, the number of samples of each, and their samples as rows, padded at the front with -1; the node is first."""
+def figures_of(intervals: Sequence[Ended]) -> list[IntervalFigures]:
+    """The P90s of each interval, of pods with samples and of the node."""
+    found: list[IntervalFigures | None] = [None] * len(intervals)
+    alike: dict[int, list[int]] = {}
+    for place, ended in enumerate(intervals):
+        if _regular(ended.parts):
+            alike.setdefault(sum(part.size for part in ended.parts), []).append(place)
+        else:
+            pods, counts, table = _table_of(ended.parts)
+            p90s = _p90s(table.reshape(-1, table.shape[2]), np.concatenate((counts, counts)))
+            found[place] = _figures(ended, pods, p90s.reshape(2, -1))
+    for columns, places in alike.items():
+        for place, p90s in zip(places, _p90s_of_regular([intervals[place].parts for place in places], columns), strict=True):
+            found[place] = _figures(intervals[place], intervals[place].parts[-1].pods, p90s)
+    return [figures for figures in found if figures is not None]
+
+
+def _regular(parts: Sequence[_Part]) -> bool:
+    """Whether all messages have the same distinct pods, and each as many samples of all."""
     if not parts:
-        empty = np.zeros((0, 1), dtype=np.int64)
-        return [], np.zeros(0, dtype=np.int64), empty, empty
-    last = parts[-1]
-    alike = all(part.keys is last.keys or part.keys == last.keys for part in parts) and len({*last.keys}) == len(last.keys)
-    if alike and all(len({*part.sizes}) == 1 for part in parts):
-        rows = len(last.sizes)
-        cpu = np.concatenate([np.frombuffer(part.cpu, dtype=np.int64).reshape(rows, -1) for part in parts], axis=1)
-        memory = np.concatenate([np.frombuffer(part.memory, dtype=np.int64).reshape(rows, -1) for part in parts], axis=1)
-        return ["", *last.keys], np.full(rows, cpu.shape[1]), cpu, memory
+        return False
+    pods = parts[-1].pods
+    return all(part.sizes is None and (part.pods is pods or part.pods == pods) for part in parts) and len({*pods}) == len(pods)
+
+
+def _p90s_of_regular(nodes: Sequence[Sequence[_Part]], columns: int) -> list[Table]:
+    """The P90s of each node's series, int64 (2, series); each has `columns` samples."""
+    rows = [_FIRST_POD + len(parts[-1].pods) for parts in nodes]
+    table = np.empty((2 * sum(rows), columns), dtype=np.int64)
+    at = 0
+    for parts, size in zip(nodes, rows, strict=True):
+        own, column = table[at : at + 2 * size].reshape(2, size, columns), 0
+        for part in parts:
+            # Host applications come after the pods and are left out.
+            given = np.frombuffer(part.data, dtype=np.int64).reshape(2, -1, part.size)
+            own[:, :, column : column + part.size] = given[:, :size]
+            column += part.size
+        at += 2 * size
+    rank = percentile_rank(columns, PERCENTILE)
+    table.partition(rank, axis=1)
+    ends = np.cumsum(rows)[:-1]
+    return [each.reshape(2, -1) for each in np.split(table[:, rank], 2 * ends)]
+
+
+def _figures(ended: Ended, pods: list[str], p90s: Table) -> IntervalFigures:
+    node, values = p90s[:, 0].tolist(), p90s[:, _FIRST_POD:]
+    if len(pods) and values.min() < 0:
+        known = np.flatnonzero((values >= 0).all(axis=0))
+        pods, values = [pods[place] for place in known.tolist()], values[:, known]
+    return IntervalFigures(pods, tier_places(pods, ended.tiers), values, (node[0], node[1]) if min(node) >= 0 else None)
+
+
+def _table_of(parts: Sequence[_Part]) -> tuple[list[str], Table, Table]:
+    """Return the pods of an interval's messages, how many samples each series has, and the samples, int64 (2, series, samples),
+    padded at the front with -1; the series are the node, the system (which is left out), the pods."""
     found: dict[str, tuple[list[int], list[int]]] = {"": ([], [])}
     for part in parts:
-        at, twice = 0, set()
-        cpu_values, memory_values = np.frombuffer(part.cpu, np.int64).tolist(), np.frombuffer(part.memory, np.int64).tolist()
-        for key, size in zip(("", *part.keys), part.sizes, strict=True):
-            if key not in twice:
-                twice.add(key)
+        seen: set[str] = set()
+        for key, cpu, memory in part.series():
+            if key not in seen:
+                seen.add(key)
                 of_key = found.setdefault(key, ([], []))
-                of_key[0].extend(cpu_values[at : at + size])
-                of_key[1].extend(memory_values[at : at + size])
-            at += size
-    counts = np.array([len(cpu) for cpu, _ in found.values()], dtype=np.int64)
+                of_key[0].extend(cpu)
+                of_key[1].extend(memory)
+    every = [found.pop(""), ([], []), *found.values()]
+    counts = np.array([len(cpu) for cpu, _ in every], dtype=np.int64)
     longest = max(int(counts.max()), 1)
-    tables = np.full((2, len(found), longest), -1, dtype=np.int64)
-    for row, (cpus, memories) in enumerate(found.values()):
-        if cpus:
-            tables[0, row, longest - len(cpus) :] = cpus
-            tables[1, row, longest - len(memories) :] = memories
-    return list(found), counts, tables[0], tables[1]
+    table = np.full((2, len(every), longest), -1, dtype=np.int64)
+    for row, both in enumerate(every):
+        for resource, values in enumerate(both):
+            table[resource, row, longest - len(values) :] = values
+    return list(found), counts, table
 
 
 def _p90s(table: Table, counts: Table) -> Table:
     """Return each row's P90 over its last `count` columns; -1 without samples, and where one is impossible."""
-    if not len(counts):
-        return counts
     longest = table.shape[1]
-    if longest == 0:
-        return np.full(len(counts), -1, dtype=np.int64)
     padding = longest - counts
-    if counts.min() == longest and table.min() >= 0 and table.max() <= LARGEST_VALUE:
-        rank = percentile_rank(longest, PERCENTILE)
-        found: Table = np.partition(table, rank, axis=1)[:, rank]
-        return found
     impossible = (table > LARGEST_VALUE).any(axis=1) | ((table < 0).sum(axis=1) != padding)
     ranks = {count: percentile_rank(count, PERCENTILE) if count else 0 for count in set(counts.tolist())}
     places = padding + np.array([ranks[count] for count in counts.tolist()], dtype=np.int64)

@@ -19,12 +19,16 @@ from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues, Strategy
 from cotenant_node_executor.targets.address import (
     Attribute,
+    EgressAttribute,
+    EgressClass,
     NonCgroup,
     OomScore,
     OomScoreAttribute,
     Place,
     ProcessAttribute,
     Processes,
+    RealtimeAttribute,
+    RealtimeThreads,
     ResctrlAttribute,
     ResctrlGroup,
     Sysctl,
@@ -33,6 +37,10 @@ from cotenant_node_executor.targets.address import (
     SysFileAttribute,
     TcAttribute,
     TcClass,
+    TcTree,
+    TcTreeAttribute,
+    TerwayAttribute,
+    TerwayFile,
     Thread,
     ThreadAttribute,
     place_text,
@@ -49,7 +57,11 @@ _ATTRIBUTES: dict[type, type] = {
     Processes: ProcessAttribute,
     OomScore: OomScoreAttribute,
     ResctrlGroup: ResctrlAttribute,
+    RealtimeThreads: RealtimeAttribute,
     TcClass: TcAttribute,
+    TcTree: TcTreeAttribute,
+    EgressClass: EgressAttribute,
+    TerwayFile: TerwayAttribute,
 }
 """The attributes of each kind of place."""
 
@@ -152,6 +164,10 @@ class Composer:
         self._texts: dict[str, Mapping[Knob, str]] = {}
         self._others: dict[NonCgroup, Mapping[Attribute, str]] = {}
         self._unchanged = Composed(self._winners, self._texts, (), self._others)
+
+    def winner(self, place: Place, attribute: Attribute) -> Desired | None:
+        """The desired value that won a target when values were composed last."""
+        return self._winners.get(place, _NONE).get(attribute)
 
     def put(self, source: str, values: DesiredValues) -> None:
         """Replace all desired values of a source; an empty mapping removes the source."""

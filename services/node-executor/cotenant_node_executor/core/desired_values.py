@@ -21,15 +21,15 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.core.composer import Composed, Composer, CompositionError
 from cotenant_node_executor.core.initial_values import InitialValues
-from cotenant_node_executor.core.observation import NO_STORAGE, Observation
+from cotenant_node_executor.core.observation import NO_STORAGE, Observation, same_figures
 from cotenant_node_executor.core.plan import Problems
 from cotenant_node_executor.core.rehearsal import Rehearsal, Rehearsed
 from cotenant_node_executor.sampling.snapshot import Snapshot
-from cotenant_node_executor.strategies.pod_values import burstable_milli
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
+from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.sections import is_dry_run
 from cotenant_node_executor.strategies.situation import (
@@ -52,7 +52,7 @@ from cotenant_node_executor.strategies.strategy import (
     Strategy,
     StrategyOrder,
 )
-from cotenant_node_executor.targets.address import INITIAL_VALUES, Place
+from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Place
 from cotenant_node_executor.targets.interface import LARGE_BURSTS, Capabilities
 
 
@@ -90,6 +90,7 @@ class DesiredTargets:
         """Strategies that decide in this cycle, by source."""
         self._usage: Observation | None = None
         """The observation that strategies last decided from."""
+        self._spike: Snapshot | None = None
         self._memories: dict[str, Struct | None] = {}
         """By strategy name; immutable structs."""
         self._orders: dict[str, tuple[Evict, ...]] = {}
@@ -112,6 +113,7 @@ class DesiredTargets:
         self._on_usage: Sequence[str] = ()
         self._on_cycle: Sequence[str] = ()
         self._on_resources: Sequence[str] = ()
+        self._on_spike: Sequence[str] = ()
         self._find_takers()
 
     @property
@@ -126,6 +128,10 @@ class DesiredTargets:
     def memory(self, strategy: str) -> Struct | None:
         """The memory of a strategy's last decision."""
         return self._memories.get(strategy)
+
+    def desired(self, place: Place, attribute: Attribute) -> Desired | None:
+        """The desired value that won a target in the last cycle."""
+        return self._composer.winner(place, attribute)
 
     def of_cycle(
         self,
@@ -156,9 +162,12 @@ class DesiredTargets:
             self._update(placed, changed, slo)
         if self._on_usage:
             before = self._usage
-            if before is None or not _same_figures(before, seen):
+            if before is None or not same_figures(before, seen):
                 self._due.update(self._on_usage)
                 self._usage = seen
+        if seen.spike is not None and seen.spike is not self._spike:
+            self._due.update(self._on_spike)
+        self._spike = seen.spike
         if self._on_cycle:
             self._due.update(self._on_cycle)
         if resources is not self._resources:
@@ -229,9 +238,9 @@ class DesiredTargets:
 
     def _find_takers(self) -> None:
         inputs = {source: strategy.inputs(self._policy) for source, strategy in self._deciding.items()}
-        self._on_pods, self._on_tree, self._on_usage, self._on_cycle, self._on_resources = (
+        self._on_pods, self._on_tree, self._on_usage, self._on_cycle, self._on_resources, self._on_spike = (
             [source for source in inputs if each in inputs[source]]
-            for each in (Input.PODS, Input.TREE, Input.USAGE, Input.CYCLE, Input.RESOURCES)
+            for each in (Input.PODS, Input.TREE, Input.USAGE, Input.CYCLE, Input.RESOURCES, Input.SPIKE)
         )
 
     def _pod_values(self, shape: PodShape, *, dry: bool) -> tuple[tuple[Desired, ...], ...]:
@@ -269,6 +278,9 @@ class DesiredTargets:
             resources=self._resources,
             evicting=self._evicting,
             storage=self._storage,
+            spike=seen.spike,
+            threads=seen.threads,
+            realtime=seen.realtime,
         )
 
     def _decide(self, seen: Observation) -> None:
@@ -332,14 +344,3 @@ def _with_resets(values: DesiredValues, orders: Sequence[StrategyOrder], strateg
                 raise CompositionError(f"{strategy} resets {order.attribute.value}, which has no initial value")
             found[order.place] = (*found.get(order.place, ()), Desired(order.attribute, initial, strategy, order.why))
     return found
-
-
-def _same_figures(before: Observation, now: Observation) -> bool:
-    """Whether two observations show strategies the same usage; a cheap check that may miss equal pairs."""
-    return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
-
-
-def _same_usage(before: Snapshot | None, now: Snapshot | None) -> bool:
-    if before is now or before is None or now is None:
-        return before is now
-    return before.pods is now.pods and before.node.cpu_milli == now.node.cpu_milli

@@ -5,17 +5,19 @@ lifecycle carries out (`pod_lifecycle`). An order for a pod that is not placed, 
 evicted is ignored, so a strategy may repeat it every cycle. Evictions do not survive a restart: the strategy must order an
 unfinished one again.
 
-There is one evictor on a node. For each strategy it keeps its cool-down, counted from its last evictions, and its rate: at most
-`evictions_a_minute` in any minute. What has to wait is begun in a later cycle if it is still ordered then.
+There is one evictor on a node. For each strategy it keeps its cool-down, counted from its last evictions and, where the
+strategy says so, from the start; and its rate: at most `evictions_a_minute` in any minute. What has to wait is begun in a later
+cycle if it is still ordered then.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import PlacementPhase
-from cotenant.events.runs import RunStatus
 from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.strategies.strategy import Evict, Strategy
@@ -31,6 +33,10 @@ class Evictions:
         self._of_uid: dict[str, Evict] = {}
         self._begun: dict[str, list[datetime]] = {}
         """When each strategy began evictions, within the rate's window or the last time."""
+        self.count: Counter[str] = Counter()
+        """Evictions begun, by strategy."""
+        self._started: datetime | None = None
+        """When the first cycle began."""
         self.waiting: dict[str, str] = {}
         """Why evictions that are ordered wait, by strategy."""
 
@@ -48,6 +54,7 @@ class Evictions:
     ) -> tuple[tuple[Key, str, Evict], ...]:
         """Begin the new evictions, and return each with its pod's name and strategy. `last`: the last reports by uid."""
         begun: list[tuple[Key, str, Evict]] = []
+        self._started = self._started or now
         self.waiting.clear()
         before = {name: self._recent(name, now) for name in self._begun}
         for strategy, order in ordered:
@@ -62,11 +69,13 @@ class Evictions:
                 continue
             self._begun.setdefault(strategy, []).append(now)
             self._of_uid[order.uid] = order
+            self.count[strategy] += 1
             begun.append(((placed.placement.namespace, placed.placement.name), strategy, order))
         return tuple(begun)
 
-    def none_ordered(self) -> tuple[tuple[Key, str, Evict], ...]:
+    def none_ordered(self, now: datetime) -> tuple[tuple[Key, str, Evict], ...]:
         """No strategy orders an eviction, so none waits."""
+        self._started = self._started or now
         if self.waiting:
             self.waiting.clear()
         return ()
@@ -81,8 +90,11 @@ class Evictions:
     def _refusal(self, strategy: str, before: tuple[datetime, ...], now: datetime) -> str:
         """Why a strategy may evict no further pod now; empty: it may. `before`: its evictions of earlier cycles."""
         of = self._strategies[strategy]
-        if before and now - before[-1] < timedelta(seconds=of.cool_down_seconds):
+        cool_down = timedelta(seconds=of.cool_down_seconds)
+        if before and now - before[-1] < cool_down:
             return f"{of.cool_down_seconds:g} s between its evictions"
+        if not before and of.cools_down_first and self._started is not None and now - self._started < cool_down:
+            return f"{of.cool_down_seconds:g} s between the executor's start and its first eviction"
         recent = [at for at in self._begun.get(strategy, ()) if now - at < RATE_WINDOW]
         return f"at most {of.evictions_a_minute} evictions a minute" if len(recent) >= of.evictions_a_minute else ""
 

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from cotenant.events.envelope import Event
-from cotenant.events.execution import Change, Execution
+from cotenant.events.node.execution import Change, Execution
 from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore

@@ -11,7 +11,16 @@ from collections.abc import Iterable, Set
 
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues
-from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Knob, Place, Processes, Thread
+from cotenant_node_executor.targets.address import (
+    INITIAL_VALUES,
+    Attribute,
+    EgressClass,
+    Knob,
+    Place,
+    Processes,
+    RealtimeThreads,
+    Thread,
+)
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 from cotenant_node_executor.targets.interface import ROOT_GROUP
 
@@ -48,5 +57,5 @@ class InitialValues:
 
 
 def _is_there(place: Place, groups: Set[str]) -> bool:
-    group = place.group if isinstance(place, Processes) else place
+    group = place.group if isinstance(place, (Processes, RealtimeThreads, EgressClass)) else place
     return not isinstance(group, str) or group == ROOT_GROUP or group in groups

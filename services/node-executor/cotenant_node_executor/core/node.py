@@ -14,9 +14,9 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from cotenant.events.conditions import TAINT_MEMORY_PRESSURE
 from cotenant.events.envelope import Event
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.conditions import TAINT_MEMORY_PRESSURE
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.log.contract import USAGE
 from cotenant.log.traces import Traces
 from cotenant.model.subjects import executor_subject, usage_subject
@@ -27,6 +27,7 @@ from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, Runtime
+from cotenant_node_executor.sampling.urgency import Look
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.strategy import Reclaim
 from cotenant_node_executor.targets.interface import Reclaimed, WriteReport
@@ -45,6 +46,25 @@ class Machine(Protocol):
 
     def observe(self, now: datetime, *, sample: bool) -> Observation:
         """Observe the machine; without `sample` the last snapshot is returned again."""
+        ...
+
+    @property
+    def wakes(self) -> Sequence[int]:
+        """Descriptors that are readable when something happened that the next cycle should see."""
+        ...
+
+    @property
+    def urgent(self) -> int | None:
+        """A descriptor that is readable when it is worth a `look`; None: there never is."""
+        ...
+
+    @property
+    def wants_sample(self) -> bool:
+        """Whether the next cycle should sample, however new the last sample is."""
+        ...
+
+    def look(self) -> Look:
+        """Look at what is urgent between two cycles, which costs next to nothing."""
         ...
 
     def measure(self, wanted: Wanted) -> None:
@@ -110,7 +130,7 @@ class ExecutorNode:
 
     def take_log(self, why_unknown: str) -> None:
         """Set whether LOG is the one that placed the pods here. Until it is, those without a placement run on."""
-        self.core.keeps_orphans = bool(why_unknown)
+        self.core.keep_orphans(bool(why_unknown))
         self._status = msgspec.structs.replace(self._status, unknown_log=why_unknown)
 
     def restarted(self) -> ExecutorNode:

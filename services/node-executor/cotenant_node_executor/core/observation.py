@@ -12,8 +12,10 @@ from msgspec import Struct
 from cotenant_node_executor.runtime.interface import ContainerState
 from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowReadings
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Knob
+from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
 NO_STORAGE = Storage()
 
@@ -34,3 +36,21 @@ class Observation(Struct, frozen=True, gc=False):
     slow: SlowReadings | None = None
     storage: Storage = NO_STORAGE
     """The same object while nothing changed."""
+    spike: Snapshot | None = None
+    """The sample with the services' CPU as measured since, where it rose suddenly; until the next sample."""
+    threads: Threads = NO_THREADS
+    """Of busy pods, where the node SLO protects single threads."""
+    realtime: RealtimeState = NO_REALTIME
+
+
+def same_figures(before: Observation, now: Observation) -> bool:
+    """Whether two observations show strategies the same usage; a cheap check that may miss equal pairs."""
+    if before.realtime != now.realtime:
+        return False
+    return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
+
+
+def _same_usage(before: Snapshot | None, now: Snapshot | None) -> bool:
+    if before is now or before is None or now is None:
+        return before is now
+    return before.pods is now.pods and before.node.cpu_milli == now.node.cpu_milli

@@ -14,8 +14,8 @@ from msgspec import Struct
 from cotenant.api.objects.pod import Pod, PodSpec, decode_pod
 from cotenant.api.validation.process_runtime import process_runtime_errors, root_fields
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.model.by_identity import by_identity
 from cotenant.model.quantities import QuantityError
 from cotenant_node_executor.runtime.interface import PodToRun

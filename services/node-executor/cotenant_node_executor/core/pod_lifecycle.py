@@ -22,8 +22,8 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.model.bounds import saturated_seconds
 from cotenant_node_executor.runtime.interface import (
     REASON_COMPLETED,

@@ -23,8 +23,8 @@ from cotenant.domain.cpu_pools import (
 )
 from cotenant.domain.topology import topology_changed
 from cotenant.events.envelope import Event
-from cotenant.events.resources import NodeSLORendered
-from cotenant.events.topology import MachineTopology, PodCpus
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.events.node.topology import MachineTopology, PodCpus
 from cotenant.model.subjects import topology_subject
 from cotenant_node_executor.sampling.slow.readings import MachineFacts
 from cotenant_node_executor.strategies.pod_view import PodView

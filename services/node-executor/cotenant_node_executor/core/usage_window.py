@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.qos import priority_default, qos_default
-from cotenant.events.usage import (
+from cotenant.events.node.usage import (
     HostApplicationUsage,
     NumaUsage,
     PodUsage,

@@ -13,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod
-from cotenant.events.runs import RunStatus
+from cotenant.events.node.runs import RunStatus
 
 UNKNOWN_EXIT = 137
 """Exit code of a container whose exit status was lost; kubelet reports the same."""

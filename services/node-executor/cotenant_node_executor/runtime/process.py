@@ -19,14 +19,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from cotenant.api.objects.pod_resources import container_requests
-from cotenant.events.runs import RunStatus
+from cotenant.events.node.runs import RunStatus
 from cotenant.model.names import MEMORY
 from cotenant_node_executor.runtime.container_files import (
     SHIM,
@@ -35,7 +35,6 @@ from cotenant_node_executor.runtime.container_files import (
     drop_old_attempts,
     newest_attempt,
 )
-from cotenant_node_executor.runtime.container_state import container_state, oom_kills
 from cotenant_node_executor.runtime.interface import (
     Collect,
     ContainerState,
@@ -48,7 +47,8 @@ from cotenant_node_executor.runtime.interface import (
     Stop,
 )
 from cotenant_node_executor.runtime.launch import CANNOT_RUN
-from cotenant_node_executor.runtime.log_files import bound_log, read_tail
+from cotenant_node_executor.runtime.log_files import read_tail
+from cotenant_node_executor.runtime.observed import ObservedContainers
 from cotenant_node_executor.runtime.oom_score import oom_score_adj
 from cotenant_node_executor.runtime.program import PRIVATE_BYTES, Program, arguments, environment, user_and_group
 from cotenant_node_executor.runtime.users import has_own_users, own_user
@@ -78,8 +78,7 @@ class ProcessRuntime:
         self._machine_bytes = machine_bytes
         self._state = state
         self._known: dict[str, _Known] = {}
-        self._shims: dict[str, subprocess.Popen[bytes]] = {}
-        self._oom_kills: dict[str, int] = {}
+        self.containers = ObservedContainers(driver, self._container_group)
         state.mkdir(parents=True, exist_ok=True)
         # Environments and logs are their pods' own affair.
         state.chmod(0o700)
@@ -104,6 +103,17 @@ class ProcessRuntime:
             for container in self._containers_of(group):
                 if newest_attempt(self._folder(uid, container)) is None:
                     self._write_lost_attempt(uid, container, known, runs.get(uid))
+        for uid in self._known:
+            self._find_attempts(uid)
+
+    def _find_attempts(self, uid: str) -> None:
+        """Find the newest attempts of a pod by its folder."""
+        self.containers.add_pod(uid)
+        folder = self._state / uid
+        for container in sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else ():
+            files = newest_attempt(folder / container)
+            if files is not None:
+                self.containers.add(uid, container, files)
 
     def _write_lost_attempt(self, uid: str, container: str, known: _Known, run: RunStatus | None) -> None:
         """Recreate the number of an attempt whose files were lost but whose processes may be running."""
@@ -115,58 +125,20 @@ class ProcessRuntime:
         if pids:
             files.file("pid").write_text(f"{pids[0]}\n", encoding="ascii")
 
-    def poll(self, now: datetime) -> dict[str, dict[str, ContainerState]]:
-        """Read every container's state, bound its log, kill processes that its program left behind, continue stopping."""
-        del now
-        self._reap()
-        states: dict[str, dict[str, ContainerState]] = {}
-        for uid in sorted(self._known):
-            states[uid] = {}
-            folder = self._state / uid
-            if not folder.is_dir():
-                continue
-            for container in sorted(entry.name for entry in folder.iterdir() if entry.is_dir()):
-                files = newest_attempt(folder / container)
-                if files is not None:
-                    states[uid][container] = self._state_of(uid, container, files)
-                    bound_log(files.file("log"))
-        return states
+    def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
+        """The states of all containers; processes that a program left behind are killed, logs bounded."""
+        return self.containers.poll(now)
 
-    def changed(self) -> None:
-        """Unknown: containers exit by themselves."""
-
-    def _state_of(self, uid: str, container: str, files: AttemptFiles) -> ContainerState:
-        group = self._container_group(uid, container)
-        pids = self._driver.pids(group) if group else []
-        running = bool(pids) or (files.number("status") is None and self._shim_alive(files))
-        killed = self._oom_kills.get(group, 0)
-        state = container_state(container, files, running, lambda: oom_kills(self._driver, group) > killed)
-        if pids and state.exited:
-            self._driver.kill(group)
-        return state
-
-    def _shim_alive(self, files: AttemptFiles) -> bool:
-        started = self._shims.get(str(files.stem))
-        if started is not None:
-            return started.poll() is None
-        pid = files.number("shim")
-        if pid is None:
-            return False
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
-            return False
-        return str(files.stem).encode() in command.split(b"\0")
-
-    def _reap(self) -> None:
-        for stem, shim in list(self._shims.items()):
-            if shim.poll() is not None:
-                del self._shims[stem]
+    def changed(self) -> Set[str]:
+        """Pods whose states changed since the last call."""
+        return self.containers.changed()
 
     # -- orders --------------------------------------------------------------------------------------------------------
 
     def carry_out(self, order: Order, now: datetime) -> None:
         """Carry out one order, or continue it."""
+        if isinstance(order, Stop | Collect):
+            self.containers.look_again(order.uid)
         match order:
             case Start():
                 self._start(order)
@@ -178,6 +150,7 @@ class ProcessRuntime:
                 if self._collect(order.uid):
                     shutil.rmtree(self._state / order.uid, ignore_errors=True)
                     self._known.pop(order.uid, None)
+                    self.containers.drop_pod(order.uid)
 
     def _start(self, order: Start) -> None:
         pod = order.pod
@@ -191,13 +164,13 @@ class ProcessRuntime:
         drop_old_attempts(folder, order.attempt)
         files = attempt_files(folder, order.attempt)
         group = pod.container_group(order.container)
-        self._oom_kills[group] = oom_kills(self._driver, group)
+        self.containers.starting(group)
         container = next(entry for entry in pod.pod.spec.containers if entry.name == order.container)
         env = environment(pod.pod, container, pod.node)
         try:
             own = own_user(self._state, pod.uid) if has_own_users() else os.geteuid()
         except OSError as error:
-            self._fail(files, f"no user for the pod: {error}")
+            self._fail(order, files, f"no user for the pod: {error}")
             return
         uid, gid = user_and_group(pod.pod, container, own)
         self._bound_processes(pod.group)
@@ -219,15 +192,16 @@ class ProcessRuntime:
         files.file("launch").touch(mode=0o600)
         files.file("launch").write_bytes(msgspec.json.encode(program))
         try:
-            self._spawn(files, uid)
+            self.containers.add(pod.uid, order.container, files, self._spawn(files, uid))
         except OSError as error:
-            self._fail(files, f"cannot start the shim: {error}")
+            self._fail(order, files, f"cannot start the shim: {error}")
 
-    def _fail(self, files: AttemptFiles, why: str) -> None:
+    def _fail(self, order: Start, files: AttemptFiles, why: str) -> None:
         """Let an attempt end without a program."""
         files.file("launch").touch(mode=0o600)
         files.file("error").write_text(why, encoding="utf-8")
         files.file("status").write_text(f"{CANNOT_RUN}\n", encoding="ascii")
+        self.containers.add(order.pod.uid, order.container, files)
 
     def _bound_processes(self, group: str) -> None:
         """Bound the processes and threads of a pod, where the kernel does that; a shell's mistake fills no node."""
@@ -236,7 +210,7 @@ class ProcessRuntime:
         except (OSError, ValueError) as error:
             logger.warning("%s: pids.max cannot be set: %s", group, error)
 
-    def _spawn(self, files: AttemptFiles, uid: int) -> None:
+    def _spawn(self, files: AttemptFiles, uid: int) -> subprocess.Popen[bytes]:
         """Start the shim in its own session, so that it survives this executor and its supervisor. The log is the program's
         own: it may open /dev/stdout again, and nobody else reads it."""
         shims = [str(path) for path in self._driver.procs_paths(SHIM_GROUP)]
@@ -245,7 +219,7 @@ class ProcessRuntime:
         with os.fdopen(descriptor, "ab") as log:
             if has_own_users():
                 os.fchown(descriptor, uid, -1)
-            self._shims[str(files.stem)] = subprocess.Popen(
+            return subprocess.Popen(
                 ["/bin/sh", "-c", SHIM, "cotenant-shim", str(files.stem), *shims, "--", *launch],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from cotenant_node_executor.sampling.snapshot import PressureSet
-from cotenant_node_executor.targets.files import PRESSURE_STATS
+from cotenant_node_executor.targets.cgroup.files import PRESSURE_STATS
+from cotenant_node_executor.targets.cgroup.tree import read_file
 from cotenant_node_executor.targets.interface import Stat
 from cotenant_node_executor.targets.psi import Pressure, parse_pressure
-from cotenant_node_executor.targets.tree import read_file
 
 PathOf = Callable[[str, Stat], Path | None]
 

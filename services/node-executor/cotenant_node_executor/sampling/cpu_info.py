@@ -15,9 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from cotenant.events.topology import LogicalCPU
+from cotenant.events.node.topology import LogicalCPU
 from cotenant.model.cpu_lists import parse_cpu_list
-from cotenant_node_executor.targets.tree import read_file
+from cotenant_node_executor.targets.cgroup.tree import read_file
 
 LSCPU = ("lscpu", "-e=CPU,NODE,SOCKET,CORE,CACHE,ONLINE")
 _WORDS, _LEAST_CACHES = 6, 3

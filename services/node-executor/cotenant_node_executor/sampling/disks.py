@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from cotenant.events.topology import Disk
+from cotenant.events.node.topology import Disk
 
 LSBLK = ("lsblk", "-P", "-o", "NAME,TYPE,MAJ:MIN")
 VGS = ("vgs", "--readonly", "--noheadings", "--options", "vg_name,pv_count,pv_name")

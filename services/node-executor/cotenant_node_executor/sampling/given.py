@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 
 from cotenant.model.cpu_lists import parse_cpu_list
+from cotenant_node_executor.targets.cgroup.hierarchy import Hierarchies
+from cotenant_node_executor.targets.cgroup.tree import parents, read_file
 from cotenant_node_executor.targets.convert import memory_limit_v1, memory_limit_v2
-from cotenant_node_executor.targets.hierarchy import Hierarchies
 from cotenant_node_executor.targets.interface import CgroupVersion
 from cotenant_node_executor.targets.parse import parse_cfs_period, parse_cfs_quota
-from cotenant_node_executor.targets.tree import parents, read_file
 
 
 class GivenMachine(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from posixpath import join
 
 from cotenant_node_executor.sampling.wanted import HostApplication
+from cotenant_node_executor.targets.cgroup.paths import Layout, detect_layout, host_application_dir
 from cotenant_node_executor.targets.interface import CgroupDriver, CgroupVersion, Stat
-from cotenant_node_executor.targets.paths import Layout, detect_layout, host_application_dir
 
 _KUBELETS = ("kubepods.slice", "kubepods")
 

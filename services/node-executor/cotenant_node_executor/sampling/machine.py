@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from cotenant.domain.cpu_pools import KubeletConfig, kubelet_reserved_cpus
-from cotenant.events.topology import CpuBasicInfo, Disk, KubeletPolicies, MachineTopology, NumaNode
+from cotenant.events.node.topology import CpuBasicInfo, Disk, KubeletPolicies, MachineTopology, NumaNode
 from cotenant.model.cpu_lists import parse_cpu_list
 from cotenant.model.quantities import QuantityError
 from cotenant_node_executor.sampling.cpu_info import LSCPU, CpuRow, cpu_model, logical_cpus, parse_lscpu, read_cpus, totals
@@ -33,7 +33,7 @@ from cotenant_node_executor.sampling.disks import (
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.kubelet import parse_kubelet_config
 from cotenant_node_executor.sampling.proc import HUGEPAGE_KB, hugepages_bytes, parse_numa_meminfo_kb
-from cotenant_node_executor.targets.tree import read_file
+from cotenant_node_executor.targets.cgroup.tree import read_file
 
 DISKS, KUBELET = "disks", "kubelet"
 """What may be unavailable."""

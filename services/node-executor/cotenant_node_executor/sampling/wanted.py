@@ -10,9 +10,9 @@ from posixpath import join, normpath
 
 import msgspec
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.targets.paths import HostApplicationPath
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath
 
 MOST_APPLICATIONS = 32
 OWN_TIERS = {"Kubepods": "", "KubepodsBurstable": "burstable", "KubepodsBesteffort": "besteffort"}
@@ -43,11 +43,12 @@ class HostApplication(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """``page_cache``: beside the working set; ``cold_memory``: as well."""
+    """``page_cache``: beside the working set; ``cold_memory``: as well; ``threads``: the CPU time of busy pods' threads."""
 
     host_applications: tuple[HostApplication, ...] = ()
     page_cache: bool = False
     cold_memory: bool = False
+    threads: bool = False
 
 
 class _Path(msgspec.Struct, frozen=True, rename="camel"):
@@ -87,6 +88,7 @@ def _wanted_by(slo: NodeSLORendered) -> Wanted:
         tuple(applications[name] for name in sorted(applications)[:MOST_APPLICATIONS]),
         page_cache=policy != WITHOUT_PAGE_CACHE,
         cold_memory=policy == WITH_HOT_PAGE_CACHE,
+        threads=any(each.enable and each.group_identity > 0 for each in (slo.ls_identity, slo.lsr_identity)),
     )
 
 

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from cotenant.api.objects.pod import Pod
-from cotenant.events.runs import ContainerRun, RunStatus
+from cotenant.events.node.runs import ContainerRun, RunStatus
 from cotenant_node_executor.runtime.interface import (
     REASON_COMPLETED,
     REASON_ERROR,

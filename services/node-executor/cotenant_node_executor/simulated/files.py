@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 
+from cotenant_node_executor.targets.cgroup.levels import FileChange, plan
+from cotenant_node_executor.targets.cgroup.sandbox.rules import V1_DEFAULTS, Refusal, check_write
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
@@ -21,8 +23,6 @@ from cotenant_node_executor.targets.interface import (
     WriteReport,
     Written,
 )
-from cotenant_node_executor.targets.levels import FileChange, plan
-from cotenant_node_executor.targets.sandbox.rules import V1_DEFAULTS, Refusal, check_write
 
 Key = tuple[str, Knob]
 

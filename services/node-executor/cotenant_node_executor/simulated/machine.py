@@ -12,8 +12,8 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from cotenant.events.runs import ExecutorStatus
-from cotenant.events.topology import CpuBasicInfo, LogicalCPU, MachineTopology, NumaNode
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.topology import CpuBasicInfo, LogicalCPU, MachineTopology, NumaNode
 from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import MAX_PODS, ExecutorCore
@@ -22,6 +22,7 @@ from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.sampling.slow.readings import COLLECTORS, MachineFacts
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.urgency import Look
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.simulated.containers import SimulatedRuntime
 from cotenant_node_executor.simulated.files import SIMULATED_KNOBS, SimulatedFiles
@@ -80,6 +81,25 @@ class SimulatedMachine:
                 self.runtime.run_out_of_memory(pod.uid, now)
                 states = self.runtime.poll(now)
         return Observation(self._snapshot, states, self._groups.shown(), self._current, machine=self._machine)
+
+    @property
+    def wakes(self) -> Sequence[int]:
+        """See `core.node.Machine`: nothing happens between two looks."""
+        return ()
+
+    @property
+    def urgent(self) -> int | None:
+        """See `core.node.Machine`."""
+        return None
+
+    @property
+    def wants_sample(self) -> bool:
+        """See `core.node.Machine`."""
+        return False
+
+    def look(self) -> Look:
+        """See `core.node.Machine`."""
+        return Look()
 
     def measure(self, wanted: Wanted) -> None:
         """A simulated machine has neither page cache nor applications outside pods."""

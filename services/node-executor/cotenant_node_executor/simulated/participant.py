@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from cotenant.events.envelope import Event
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeSLORendered
 from cotenant.log.contract import LOG, USAGE, Refused, Stored, Write
 from cotenant.model.subjects import encode_token
 from cotenant.simulation import EPOCH, World

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Struct
 
 from cotenant.model.names import ANNOTATION_RESOURCE_STATUS, BATCH_CPU, CPU
 from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
-from cotenant_node_executor.strategies.sections import decoded
+from cotenant_node_executor.strategies.sections import fitted, lowered_object, without_nulls
 
 
 class NumaShare(Struct, frozen=True):
@@ -51,8 +50,8 @@ def resource_status(annotations: Mapping[str, str]) -> ResourceStatus:
     if text is None:
         return _NOTHING
     try:
-        return decoded(text, ResourceStatus)
-    except msgspec.MsgspecError as error:
+        return fitted(without_nulls(lowered_object(text)), ResourceStatus, "resource status")
+    except ValueError as error:
         raise ValueError(f"annotation {ANNOTATION_RESOURCE_STATUS}: {error}") from error
 
 

@@ -1,7 +1,8 @@
 """Feature gates: which features of strategies are on, by Koordinator's names.
 
 In: text such as `BEMemoryEvict=true,MemoryEvict=false`. Out: the names of the gates that are on. A feature that acts only where
-the NodeSLO states its configuration is on by default; BEMemoryEvict, whose threshold has a default, is off, as upstream.
+the NodeSLO states its configuration is on by default; off, as upstream, are BEMemoryEvict, whose threshold has a default, and
+TCNetworkQoS and TerwayQoS, which act outside of control groups.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ GATES: dict[str, bool] = {
     "BEMemoryEvict": False,
     "MemoryEvict": True,
     "MemoryAllocatableEvict": True,
+    "TCNetworkQoS": False,
+    "TerwayQoS": False,
 }
 """By name: whether it is on by default."""
 

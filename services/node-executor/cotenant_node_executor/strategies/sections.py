@@ -1,93 +1,103 @@
 """Sections of the NodeSLO and JSON documents of pods as typed structs.
 
-In: the NodeSLO's spec, or an annotation's text. Out: a frozen struct, or None for a section that is missing or unreadable; the
-sections that are a dry run. Names match in any case and null counts as absent, as in Koordinator's decoder: `MBAPercent` and
-`mbaPercent`, `iocfg` and `ioCfg` both occur. A section is decoded once for each NodeSLO. Bound: that of `by_identity`, and
-REMEMBERED texts.
+In: the NodeSLO's spec, or an annotation's text. Out: a frozen struct. Names match in any case, as in Koordinator's
+decoder: `MBAPercent` and `mbaPercent`, `iocfg` and `ioCfg` both occur. A spec is decoded once.
 
-A section with `dryRun: true` is decided by as any other; what its strategies decide is reported and not done.
+There are two readers. `section` raises ValueError with the field's path for a value of another type, and null unsets a field:
+the strategy keeps its last decision and what is wrong is published. `readable_section` returns None, and null counts as absent,
+for strategies that are off without a readable section.
+
+The QoS classes are merged with their built-in defaults, and a disabled class has neutral values, so that its consumer applies
+the values as they are. A section with `dryRun: true` is decided by as any other; what its strategies decide is reported and not
+done. Source: Koordinator NodeSLO, merge of the node agent.
+
+Bounds: that of `by_identity`, and REMEMBERED documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct, inspect
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 
-REMEMBERED = 256
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonObject: TypeAlias = "dict[str, JsonValue]"
 T = TypeVar("T", bound=Struct)
 
-
-def decoded(text: str | bytes, kind: type[T]) -> T:
-    """A JSON object as a struct. Raises msgspec.MsgspecError; too deep a document is one of these errors."""
-    try:
-        return msgspec.convert(_spelled(msgspec.json.decode(text), inspect.type_info(kind)), kind)
-    except RecursionError as error:
-        raise msgspec.DecodeError("the document is nested too deeply") from error
-
-
-def section(field: str, kind: type[T]) -> Callable[[NodeSLORendered], T | None]:
-    """A reader of one section of the spec; of the whole spec where `field` is empty."""
-
-    @lru_cache(maxsize=REMEMBERED)
-    def of_text(spec: bytes) -> T | None:
-        try:
-            document = _part(spec, field)
-            return msgspec.convert(_spelled(document, inspect.type_info(kind)), kind) if document is not None else None
-        except (msgspec.MsgspecError, RecursionError):
-            return None
-
-    @by_identity
-    def read(slo: NodeSLORendered) -> T | None:
-        return of_text(bytes(slo.spec))
-
-    return read
-
-
-THRESHOLD, QOS = "resourceUsedThresholdWithBE", "resourceQOSStrategy"
-"""Sections that several strategies share."""
+REMEMBERED = 256
+THRESHOLD, QOS, SYSTEM = "resourceUsedThresholdWithBE", "resourceQOSStrategy", "systemStrategy"
+"""Sections."""
+CLASSES = {"LSR": "lsrclass", "LS": "lsclass", "BE": "beclass", "SYSTEM": "systemclass"}
+"""The field of each QoS class in the QoS strategy; LSE has that of LSR."""
+ROOT_CLASS = "cgrouproot"
+_NEVER_DISABLED = frozenset(("systemclass", ROOT_CLASS))
 _DRY_RUN = "dryrun"
 
-
-def is_dry_run(slo: NodeSLORendered | None, field: str) -> bool:
-    """Whether a section is a dry run; "" is no section."""
-    return bool(field) and slo is not None and field.lower() in _dry_sections(slo)
+# -- documents -----------------------------------------------------------------------------------------------------------
 
 
-@by_identity
-def _dry_sections(slo: NodeSLORendered) -> frozenset[str]:
-    return _dry_sections_of(bytes(slo.spec))
+def lower_name(field: str) -> str:
+    """Return the name of a struct's field as documents spell it here: read_bps -> readbps."""
+    return field.replace("_", "")
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _dry_sections_of(spec: bytes) -> frozenset[str]:
+def lowered_object(text: str | bytes | msgspec.Raw) -> JsonObject:
+    """Decode a JSON object, its names in lower case; of two names that become equal the last one counts. Raises ValueError, for
+    a document that is nested too deeply as well."""
     try:
-        document = msgspec.json.decode(spec)
-    except (msgspec.MsgspecError, RecursionError):
-        return frozenset()
-    if not isinstance(document, dict):
-        return frozenset()
-    return frozenset(
-        str(name).lower()
-        for name, part in document.items()
-        if isinstance(part, dict) and any(str(key).lower() == _DRY_RUN and value is True for key, value in part.items())
-    )
+        value: JsonValue = msgspec.json.decode(text)
+        if not isinstance(value, dict):
+            raise ValueError(f"expected a JSON object, got {type(value).__name__}")
+        return _lowered_members(value)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    except RecursionError as error:
+        raise ValueError("the document is nested too deeply") from error
 
 
-def _part(spec: bytes, field: str) -> object:
-    """A member of an object, its name in any case; None without it. The object itself for no name."""
-    document: object = msgspec.json.decode(spec)
-    if not field:
-        return document
-    if not isinstance(document, dict):
-        return None
-    return {str(key).lower(): value for key, value in document.items()}.get(field.lower())
+def _lowered_members(value: Mapping[str, JsonValue]) -> JsonObject:
+    return {key.lower(): _lowered(below) for key, below in value.items()}
+
+
+def _lowered(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return _lowered_members(value)
+    return [_lowered(below) for below in value] if isinstance(value, list) else value
+
+
+def without_nulls(value: JsonObject) -> JsonObject:
+    """Return the document without members that are null."""
+    return {key: _without_nulls(below) for key, below in value.items() if below is not None}
+
+
+def _without_nulls(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return without_nulls(value)
+    return [_without_nulls(below) for below in value] if isinstance(value, list) else value
+
+
+def object_of(parent: Mapping[str, JsonValue], name: str) -> JsonObject:
+    """Return a member that is an object; an empty one where it is absent or null. Raises ValueError."""
+    value = parent.get(name.lower())
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"{name}: expected an object, got {type(value).__name__}")
+    return value
+
+
+def fitted(given: Mapping[str, JsonValue], shape: type[T], where: str) -> T:
+    """Convert a document with lower-case names. Raises ValueError that names the section and the field."""
+    try:
+        return msgspec.convert(_spelled(dict(given), inspect.type_info(shape)), shape)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 @cache
@@ -97,14 +107,96 @@ def _fields(kind: type[Struct]) -> dict[str, tuple[str, inspect.Type]]:
     return {each.encode_name.lower(): (each.encode_name, each.type) for each in info.fields}
 
 
-def _spelled(value: object, kind: inspect.Type) -> object:
-    """The value with the names of the structs that it is to become, without nulls and unknown members."""
+def _spelled(value: JsonValue, kind: inspect.Type) -> JsonValue:
+    """The value with the names of the structs that it is to become, without unknown members."""
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     for option in options:
         if isinstance(option, inspect.StructType) and isinstance(value, dict):
             fields = _fields(option.cls)
-            named = ((fields.get(str(key).lower()), each) for key, each in value.items())
-            return {found[0]: _spelled(each, found[1]) for found, each in named if found is not None and each is not None}
+            named = ((fields.get(key), each) for key, each in value.items())
+            return {found[0]: _spelled(each, found[1]) for found, each in named if found is not None}
         if isinstance(option, inspect.ListType | inspect.VarTupleType) and isinstance(value, list):
             return [_spelled(each, option.item_type) for each in value]
     return value
+
+
+# -- the NodeSLO ---------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _document(spec: bytes) -> JsonObject:
+    return lowered_object(spec)
+
+
+@by_identity
+def _spec(slo: NodeSLORendered) -> JsonObject:
+    return _document(bytes(slo.spec))
+
+
+def raw_section(slo: NodeSLORendered | None, name: str) -> JsonObject:
+    """Return a section with lower-case names, the whole spec for no name; empty where there is none. Raises ValueError."""
+    if slo is None:
+        return {}
+    return object_of(_spec(slo), name) if name else _spec(slo)
+
+
+def section(slo: NodeSLORendered | None, name: str, shape: type[T]) -> T:
+    """Return a section as a struct, whose defaults count for what is absent. Raises ValueError."""
+    return fitted(raw_section(slo, name), shape, name)
+
+
+def readable_section(name: str, shape: type[T]) -> Callable[[NodeSLORendered], T | None]:
+    """Return a reader of a section, of the whole spec for no name: None where the section is missing or unreadable."""
+
+    @by_identity
+    def read(slo: NodeSLORendered) -> T | None:
+        try:
+            given = without_nulls(_spec(slo))
+            return fitted(object_of(given, name) if name else given, shape, name) if name.lower() in given or not name else None
+        except ValueError:
+            return None
+
+    return read
+
+
+def is_asked(slo: NodeSLORendered | None, of: Callable[[NodeSLORendered], bool]) -> bool:
+    """Return what `of` says of a NodeSLO; False before there is one and of one that cannot be read, whose decision says why."""
+    try:
+        return slo is not None and of(slo)
+    except ValueError:
+        return False
+
+
+def class_part(
+    strategy: Mapping[str, JsonValue],
+    field: str,
+    part: str,
+    defaults: Mapping[str, JsonValue],
+    neutral: Mapping[str, JsonValue],
+) -> JsonObject:
+    """Return one class's part (such as memoryQOS) over its defaults; names in lower case. A disabled class is neutral, except
+    for the SYSTEM class and the root."""
+    given = object_of(object_of(strategy, field), part)
+    merged = {**defaults, **given}
+    if field not in _NEVER_DISABLED and merged.get("enable") is False:
+        return {**neutral, "enable": False}
+    return merged
+
+
+def states(strategy: Mapping[str, JsonValue], part: str) -> bool:
+    """Return whether any class of the QoS strategy has this part."""
+    return any(part.lower() in object_of(strategy, field) for field in (*CLASSES.values(), ROOT_CLASS))
+
+
+def is_dry_run(slo: NodeSLORendered | None, name: str) -> bool:
+    """Whether a section is a dry run; "" is no section."""
+    return bool(name) and slo is not None and name.lower() in _dry_sections(slo)
+
+
+@by_identity
+def _dry_sections(slo: NodeSLORendered) -> frozenset[str]:
+    try:
+        document = _spec(slo)
+    except ValueError:
+        return frozenset()
+    return frozenset(name for name, part in document.items() if isinstance(part, dict) and part.get(_DRY_RUN) is True)

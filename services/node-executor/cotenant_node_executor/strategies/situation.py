@@ -11,11 +11,13 @@ from msgspec import Struct
 
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.qos import QoSClass
-from cotenant.events.resources import NodeResources, NodeSLORendered
+from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.targets.disks import Storage
 from cotenant_node_executor.targets.interface import Capabilities, Knob
+from cotenant_node_executor.targets.other.realtime import NO_REALTIME, RealtimeState
 
 _BELOW_BESTEFFORT = f"{BESTEFFORT}/"
 
@@ -52,6 +54,8 @@ class NodeFacts(Struct, frozen=True):
     manages_batch_cpus: bool = False
     """Batch pods are bound to the NUMA nodes that they were given, instead of being suppressed (koordlet's BECPUManager)."""
     resctrl: ResctrlFacts | None = None
+    network_device: str = ""
+    """The device of the default route; "" where there is none."""
 
 
 class BestEffortTree(Struct, frozen=True):
@@ -86,6 +90,12 @@ class Situation(Struct, frozen=True):
     """Uids of pods that are being ended: their usage and requests are about to go."""
     storage: Storage = Storage()
     """This machine's block devices."""
+    spike: Snapshot | None = None
+    """The sample with the services' CPU as measured since, where it rose suddenly."""
+    threads: Threads = NO_THREADS
+    """What the threads of busy pods used, by the pod's group."""
+    realtime: RealtimeState = NO_REALTIME
+    """What the guard of the real-time class did."""
 
     @property
     def offered(self) -> Mapping[str, int]:

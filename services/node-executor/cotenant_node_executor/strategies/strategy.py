@@ -12,7 +12,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.pod_view import PodShape
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.targets.address import Attribute, Place
@@ -96,6 +96,8 @@ class Input(Enum):
     """The best-effort tree or the pods' exclusive CPUs changed."""
     USAGE = "usage"
     """The sample or a watched file differs from the last one."""
+    SPIKE = "spike"
+    """Services suddenly use more CPU than in the last sample."""
     RESOURCES = "resources"
     """The overcommitted resources of the node changed."""
     CYCLE = "cycle"
@@ -136,6 +138,8 @@ class Strategy(Struct, frozen=True):
     pressure: Callable[[Struct | None], str] | None = None
     """From the memory of its last decision: why the node shall get no further best-effort pods; empty for no reason."""
     cool_down_seconds: float = 0.0
+    cools_down_first: bool = False
+    """The cool-down also passes between the executor's start and its first eviction."""
     evictions_a_minute: int = 30
     section: str = ""
     """The section of the NodeSLO that it follows: with `dryRun` there, its values and evictions are reported and not done."""

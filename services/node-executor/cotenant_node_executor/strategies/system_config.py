@@ -22,10 +22,10 @@ import re
 
 from msgspec import Struct
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.strategies.sections import SYSTEM, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import SYSTEM, lower_name, section
 from cotenant_node_executor.strategies.strategy import Decision, Desired, Strategy
 from cotenant_node_executor.targets.address import Place, Sysctl, SysctlAttribute, SysFile, SysFileAttribute
 

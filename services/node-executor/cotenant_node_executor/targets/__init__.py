@@ -1,7 +1,5 @@
-"""The node's control groups: their files, how they are read and written, and the kernel's capabilities.
+"""What strategies set: control groups and other objects of the kernel, how they are read and written.
 
-Layers, lowest first: ``parse``, ``convert``, ``psi``, ``cpulist`` and ``paths`` are pure text rules; ``files`` is the
-registry of knobs; ``interface`` defines what the rest of the service uses; ``hierarchy`` finds the mounts; ``v1``, ``v2``
-and ``sandbox`` drive a tree; ``driver`` selects one; ``knobs`` probes it; ``levels`` orders a cycle's writes and ``writer``
-executes them.
+``parse``, ``convert``, ``psi`` and ``cpulist`` are pure text rules; ``address`` names places and attributes; ``interface``
+defines what the rest of the service uses. ``cgroup`` has the control groups, ``other`` everything else.
 """

@@ -7,7 +7,11 @@
 | `SysFile`, a file below /sys | `SysFileAttribute` | the file's text; words of it |
 | `Thread` | `ThreadAttribute` | policy `other`, `batch` or `idle`; affinity as a CPU list; slice in ns; cookie: a thread's id |
 | `OomScore`, the processes of a control group | `OomScoreAttribute` | -1000 .. 1000 |
+| `RealtimeThreads`, the threads of a control group | `RealtimeAttribute` | `realtime` or `fair` |
 | `TcClass`, an HTB class of a network device | `TcAttribute` | bits a second |
+| `TcTree`, the HTB classes of a network device | `TcTreeAttribute` | `id prio rate ceil` with semicolons |
+| `EgressClass`, what a control group sends | `EgressAttribute` | an HTB class; "" for none |
+| `TerwayFile`, a file of terway-qos | `TerwayAttribute` | its text; "" for no file |
 | `Processes`, all of a control group | `ProcessAttribute` | name of their core-scheduling group; "" for none |
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids or groups with commas |
 
@@ -35,6 +39,7 @@ class Knob(Enum):
     CPU_BVT = "cpu.bvt_warp_ns"
     CPU_UCLAMP_MIN = "cpu.uclamp.min"
     CPU_UCLAMP_MAX = "cpu.uclamp.max"
+    CPU_RT_PERIOD = "cpu.rt_period_us"
     CPU_RT_RUNTIME = "cpu.rt_runtime_us"
     CPUSET_CPUS = "cpuset.cpus"
     CPUSET_MEMS = "cpuset.mems"
@@ -130,6 +135,19 @@ class OomScoreAttribute(Enum):
     ADJUSTMENT = "oom_score_adj"
 
 
+class RealtimeThreads(Struct, frozen=True, cache_hash=True):
+    """The threads of a control group below the executor's root, those that come later included."""
+
+    group: str
+
+
+class RealtimeAttribute(Enum):
+    """The single attribute: their scheduling class."""
+
+    __hash__ = object.__hash__
+    CLASS = "class"
+
+
 class TcClass(Struct, frozen=True, cache_hash=True):
     """An HTB class by its device and class id, e.g. "eth0" and "1:10"."""
 
@@ -143,6 +161,45 @@ class TcAttribute(Enum):
     __hash__ = object.__hash__
     RATE = "rate"
     CEIL = "ceil"
+
+
+class TcTree(Struct, frozen=True, cache_hash=True):
+    """The HTB hierarchy of a network device, e.g. "eth0"."""
+
+    device: str
+
+
+class TcTreeAttribute(Enum):
+    """The single attribute: all classes."""
+
+    __hash__ = object.__hash__
+    CLASSES = "classes"
+
+
+class EgressClass(Struct, frozen=True, cache_hash=True):
+    """What the processes of a control group below the executor's root send."""
+
+    group: str
+
+
+class EgressAttribute(Enum):
+    """The single attribute: the traffic class."""
+
+    __hash__ = object.__hash__
+    CLASS = "traffic-class"
+
+
+class TerwayFile(Struct, frozen=True, cache_hash=True):
+    """A file of terway-qos by its name, e.g. "pod.json"."""
+
+    name: str
+
+
+class TerwayAttribute(Enum):
+    """The single attribute."""
+
+    __hash__ = object.__hash__
+    TEXT = "text"
 
 
 class ResctrlGroup(Struct, frozen=True, cache_hash=True):
@@ -162,7 +219,19 @@ class ResctrlAttribute(Enum):
     CONTROL_GROUPS = "threads-of"
 
 
-NonCgroup = Sysctl | SysFile | Thread | Processes | OomScore | ResctrlGroup | TcClass
+NonCgroup = (
+    Sysctl
+    | SysFile
+    | Thread
+    | Processes
+    | OomScore
+    | ResctrlGroup
+    | RealtimeThreads
+    | TcClass
+    | TcTree
+    | EgressClass
+    | TerwayFile
+)
 Place = str | NonCgroup
 Attribute = (
     Knob
@@ -172,7 +241,11 @@ Attribute = (
     | ProcessAttribute
     | OomScoreAttribute
     | ResctrlAttribute
+    | RealtimeAttribute
     | TcAttribute
+    | TcTreeAttribute
+    | EgressAttribute
+    | TerwayAttribute
 )
 
 INITIAL_VALUES: dict[Attribute, str] = {
@@ -181,6 +254,7 @@ INITIAL_VALUES: dict[Attribute, str] = {
     Knob.CPU_BURST: "0",
     Knob.CPU_IDLE: "0",
     Knob.CPU_BVT: "0",
+    Knob.CPU_RT_RUNTIME: "0",
     Knob.MEMORY_LIMIT: "-1",
     Knob.MEMORY_MIN: "0",
     Knob.MEMORY_LOW: "0",
@@ -188,6 +262,10 @@ INITIAL_VALUES: dict[Attribute, str] = {
     ThreadAttribute.SLICE: "0",
     ThreadAttribute.COOKIE: "0",
     ProcessAttribute.CORE_GROUP: "",
+    RealtimeAttribute.CLASS: "fair",
+    TcTreeAttribute.CLASSES: "",
+    EgressAttribute.CLASS: "",
+    TerwayAttribute.TEXT: "",
 }
 """Values of a new group or thread; a reset writes these."""
 
@@ -207,7 +285,15 @@ def place_text(place: Place) -> str:
             return f"processes/{place.group}"
         case OomScore():
             return f"oom/{place.group}"
+        case RealtimeThreads():
+            return f"realtime/{place.group}"
         case ResctrlGroup():
             return f"resctrl/{place.name}"
+        case TcTree():
+            return f"tc/{place.device}"
+        case EgressClass():
+            return f"egress/{place.group}"
+        case TerwayFile():
+            return f"terway/{place.name}"
         case TcClass():
             return f"tc/{place.device}/{place.classid}"

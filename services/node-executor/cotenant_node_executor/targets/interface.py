@@ -20,6 +20,8 @@ ROOT_GROUP = ""
 LARGE_BURSTS = "cpu.burst.above_quota"
 """The capability of kernels that take bursts above the quota."""
 UNLIMITED = "-1"
+THREADS, SLICES = "sched.affinity", "sched.slice"
+"""The capabilities to move single threads to CPUs, and to give them slices of their own."""
 RECLAIM = "memory.reclaim"
 """The capability to reclaim memory of a group, on v1 by memory.force_empty."""
 

@@ -50,6 +50,8 @@ class Binding:
         self._assumed = assumed
         self._endings = endings
         self._figures = FigureCache(profile, nodes.load.resources)
+        self.ends_waiting = True
+        """Whether a pod's waiting event ends in the batch of its placement."""
 
     def place(
         self,
@@ -137,6 +139,6 @@ class Binding:
         )
         namespace, name = record.key
         bound.append(Event(subject=placement_subject(node, namespace, name), data=data, causes=causes))
-        if record.waiting is not None:
+        if record.waiting is not None and self.ends_waiting:
             bound.append(self._endings.waiting_over(record))
         return data

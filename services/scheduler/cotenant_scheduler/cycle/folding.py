@@ -15,9 +15,9 @@ from cotenant.api.objects.policies import PriorityClassObject
 from cotenant.domain.gangs import gang_id
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
-from cotenant.events.runs import RunStatus
 from cotenant.model.subjects import selecting, tokens
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.pod_groups import PodGroups

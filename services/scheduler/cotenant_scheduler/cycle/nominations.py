@@ -9,6 +9,8 @@ Pods are placed in queue order, so the rooms that count change seldom: most call
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import msgspec
 
 from cotenant.events.placements import Nomination
@@ -18,6 +20,8 @@ from cotenant_scheduler.state.load.load_estimate import AssignedPod, microsecond
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape
+
+NOBODY: frozenset[PodKey] = frozenset()
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -43,8 +47,8 @@ class Nominations:
         """By node, uids of the pods that leave it for the rooms that are counted."""
         self.freed = False
         """Whether the decision released a room that the pod does not take itself. The reader of this flag clears it."""
-        self._level: tuple[int, PodKey | None] | None = None
-        """Priority and pod for which the rooms counted are current; None: check all."""
+        self._level: tuple[int, Set[PodKey]] | None = None
+        """Priority and pods for which the rooms counted are current; None: check all."""
 
     def __bool__(self) -> bool:
         """Whether any pod is nominated, or any room counted."""
@@ -86,15 +90,34 @@ class Nominations:
         if before is not None and before.node != node:
             self.freed = True
 
-    def hold(self, priority: int, own: PodKey | None) -> bool:
-        """Count the rooms that a pod must leave alone. Returns True if that changed the table."""
+    def hold_also(self, key: PodKey, priority: int, own: Set[PodKey]) -> None:
+        """Count the room of a pod that was nominated just now beside those counted for its `own`, which it is no longer of."""
+        room = self._decided[key]
+        assert room is not None
+        self._nodes.place(room.node, held_key(key), room.shape, room.assigned)
+        self._counted[key] = room
+        self.leaving.setdefault(room.node, set()).update(room.victims)
+        self._level = (priority, own)
+
+    def mark(self) -> tuple[dict[PodKey, Room | None], bool]:
+        """Return what the decision has changed so far, for `restore`."""
+        return dict(self._decided), self.freed
+
+    def restore(self, mark: tuple[dict[PodKey, Room | None], bool]) -> None:
+        """Take back what the decision changed behind a mark."""
+        self._decided, self.freed = mark
+        self._level = None
+
+    def hold(self, priority: int, own: Set[PodKey] = NOBODY) -> bool:
+        """Count the rooms that a pod must leave alone: not its `own`, those of the pods that it is placed with among them.
+        Returns True if that changed the table."""
         if not (self._folded or self._decided or self._counted) or self._level == (priority, own):
             return False
         self._level = (priority, own)
         wanted = {
             key: room
             for key, room in {**self._folded, **self._decided}.items()
-            if room is not None and key != own and room.shape.priority >= priority and self._nodes.is_declared(room.node)
+            if room is not None and key not in own and room.shape.priority >= priority and self._nodes.is_declared(room.node)
         }
         changed = False
         for key in [key for key, room in self._counted.items() if wanted.get(key) != room]:

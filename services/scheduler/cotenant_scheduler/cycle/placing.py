@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from cotenant.engine.core import MAX_EVENTS_PER_DECISION
+from cotenant.engine.core import MAX_EVENTS_PER_DECISION, MAX_EVENTS_TOGETHER
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Waiting
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
@@ -38,7 +39,10 @@ ENDINGS_SHARE = 250
 """Events of a decision that are left to endings while pods are queued."""
 
 MOST_EVENTS = MAX_EVENTS_PER_DECISION - ENDINGS_SHARE
-"""What a decision always has for placements: a group that takes more is never placed."""
+"""What a decision always has for placements."""
+
+MOST_TOGETHER = MAX_EVENTS_TOGETHER - ENDINGS_SHARE
+"""What a decision has for placements that must be stored together: a group that takes more is never placed."""
 
 
 class Placing:
@@ -71,7 +75,17 @@ class Placing:
         self._results = CachedResults(nodes, profile)
         self._binding = Binding(profile, nodes, node_cache, pods, quotas, assumed, endings)
         self._groups = PlacingGroups(
-            nodes, self._results, self._binding, quotas, admission, assumed, waiting, nominations, MOST_EVENTS
+            nodes,
+            self._results,
+            self._binding,
+            quotas,
+            admission,
+            assumed,
+            waiting,
+            nominations,
+            GroupPreemption(nodes, self._results, admission, nominations, preempting, waiting),
+            MOST_EVENTS,
+            MOST_TOGETHER,
         )
 
     def decide(self, now: datetime, limit: int) -> tuple[list[Event], list[Event]]:
@@ -90,7 +104,7 @@ class Placing:
         while (top := self._top(walk)) is not None:
             entry, alike = top
             left = limit - len(bound)
-            if left < 2 * len(entry.records) and left < entry.event_count <= MOST_EVENTS:
+            if left < 2 * len(entry.records) and left < entry.event_count and not _may_exceed(entry, len(bound)):
                 break
             if isinstance(alike, GroupClass):
                 previous = None
@@ -99,12 +113,16 @@ class Placing:
             record, charge = entry.records[0], alike.charge
             shape, membership = charge.shape, charge.membership
             if membership is not None:
-                refusal = self._admission.check(shape, membership, charge.preemptible)
+                known, refusal = alike.admitted
+                version = self._quotas.ledger.version_of(membership)
+                if known != version:
+                    refusal = self._admission.check(shape, membership, charge.preemptible)
+                    alike.admitted = version, refusal
                 if refusal is not None:
                     previous = None
                     self._refused_by_quota(walk, record, alike, refusal, now, bound)
                     continue
-            if self._nominations.hold(shape.priority, alike.nominated):
+            if self._nominations.hold(shape.priority, alike.own_rooms):
                 previous = None
             if alike is previous and evaluation is not None and follows is not None:
                 evaluation.follow(follows)
@@ -134,7 +152,7 @@ class Placing:
             if shape.selected_by:
                 walk.reopen(shape.selected_by)
         walk.finish()
-        waiting = self._waiting.decide(now, limit - len(bound), self._preempting.nominated) if top is None else []
+        waiting = self._waiting.decide(now, max(0, limit - len(bound)), self._preempting.nominated) if top is None else []
         return bound, waiting
 
     def _refused_by_quota(
@@ -148,7 +166,7 @@ class Placing:
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
             walk.close()
             return
-        self._nominations.hold(charge.shape.priority, alike.nominated)
+        self._nominations.hold(charge.shape.priority, alike.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
         nominated = self._preempting.refused_by_quota(record, alike, refusal, causes, evaluation, now)
         if nominated is None:
@@ -180,6 +198,13 @@ class Placing:
         if charge.membership is not None and len(run) >= WORTHWHILE:
             run = run[: self._admission.room(charge.shape, charge.membership, charge.preemptible, len(run))]
         return self._binding.place_series(run, charge, evaluation, now, bound) if len(run) >= WORTHWHILE else 0
+
+
+def _may_exceed(entry: Entry, bound: int) -> bool:
+    """Whether a group is tried behind so many events though a decision of usual size has no room for it: such a decision never
+    has, and a batch has; or no batch has, which is said then."""
+    members = len(entry.records)
+    return entry.event_count > MOST_EVENTS and (bound + members <= MOST_TOGETHER or members > MOST_TOGETHER)
 
 
 def _fitting(run: Iterable[PodRecord], events: int) -> list[PodRecord]:

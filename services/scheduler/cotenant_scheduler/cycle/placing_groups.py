@@ -1,7 +1,8 @@
 """Placing a group of pods: as much of it as its rules ask for in one batch, or nothing.
 
-In: the entry of a group at the head of the queue. Out: the events of its placements, or why it waits: its members are tried in
-queue order under a savepoint. Groups do not preempt.
+In: the entry of a group at the head of the queue. Out: the events of its placements, or of the nominations by which it makes
+room (`cycle.group_preemption`), or why it waits. Its members are tried in queue order under a savepoint. Waiting events of a
+group that a decision of usual size cannot hold end in the decisions behind it (`cycle.endings`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import takewhile
 from cotenant.events.envelope import Event
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
+from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.queue import Entry, GroupClass, WaitingTemplate
 from cotenant_scheduler.cycle.quotas import Quotas
@@ -20,13 +22,13 @@ from cotenant_scheduler.cycle.walk import Walk
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
-from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 
 
 class PlacingGroups:
-    """Places groups; see the module. `most`: events that a batch always has for one."""
+    """Places groups; see the module. `usual`: events that a decision has for one together with the ends of its waiting events;
+    `most`: members that it may have in any case."""
 
     def __init__(
         self,
@@ -38,6 +40,8 @@ class PlacingGroups:
         assumed: Assumed,
         waiting: WaitingPods,
         nominations: Nominations,
+        preemption: GroupPreemption,
+        usual: int,
         most: int,
     ) -> None:
         self._nodes = nodes
@@ -48,18 +52,49 @@ class PlacingGroups:
         self._assumed = assumed
         self._waiting = waiting
         self._nominations = nominations
+        self._preemption = preemption
+        self._usual = usual
         self._most = most
 
     def decide(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
         """Place as much of a group as its rules ask for, in one batch, or record why it waits."""
-        if entry.event_count > self._most:
-            group.template = self._waiting.group_too_large(group, entry.event_count, self._most)
+        if len(entry.records) > self._most:
+            group.template = self._waiting.group_too_large(group, len(entry.records), self._most)
             walk.close()
             return
-        savepoint, begun = self._assumed.savepoint(), len(bound)
+        self._binding.ends_waiting = entry.event_count <= self._usual
+        trial = Trial(self._assumed.savepoint(), len(bound))
+        self._try(trial, group, entry, now, bound)
+        self._binding.ends_waiting = True
+        if group.together.enough(trial.placed, [record.key for record in entry.records]):
+            self._placed(walk, entry, group, trial)
+            return
+        self._assumed.rollback(trial.savepoint)
+        del bound[trial.begun :]
+        events = self._preemption.refused(group, entry, trial, now)
+        group.template = trial.refused
+        if not events:
+            walk.close(by_nodes=True)
+            return
+        walk.wake()
+        bound += events
+        walk.advance()
+
+    def _placed(self, walk: Walk, entry: Entry, group: GroupClass, trial: Trial) -> None:
+        walk.wake()
+        group.stamp = None
+        group.template = trial.refused
+        for key in trial.placed:
+            self._nominations.end(key)
+        walk.advance()
+        selected_by = {number for record in entry.records for number in group.charge_of(record).shape.selected_by}
+        if selected_by:
+            walk.reopen(tuple(sorted(selected_by)))
+
+    def _try(self, trial: Trial, group: GroupClass, entry: Entry, now: datetime, bound: list[Event]) -> None:
+        """Assume members on nodes as far as the group's rules ask for."""
         members = [record.key for record in entry.records]
-        placed: list[PodKey] = []
-        refused: WaitingTemplate | None = None
+        placed = trial.placed
         index = one_by_one = 0
         while index < len(entry.records):
             record = entry.records[index]
@@ -72,26 +107,13 @@ class PlacingGroups:
                 if at_once:
                     continue
             index += 1
-            found = self._place_member(group, record, now, bound)
+            found = self._place_member(trial, group, record, now, bound)
             if found is None:
                 placed.append(record.key)
                 continue
-            refused = refused or self._waiting.of_member(group, record, len(placed), found)
+            trial.refused = trial.refused or self._waiting.of_member(group, record, len(placed), found)
             if group.together.gives_up(record.key) or group.together.enough(placed, members):
                 break
-        if not group.together.enough(placed, members):
-            self._assumed.rollback(savepoint)
-            del bound[begun:]
-            group.template = refused
-            walk.close(by_nodes=True)
-            return
-        walk.wake()
-        group.stamp = None
-        group.template = refused
-        walk.advance()
-        selected_by = {number for record in entry.records for number in group.charge_of(record).shape.selected_by}
-        if selected_by:
-            walk.reopen(tuple(sorted(selected_by)))
 
     def _run_of_group(self, group: GroupClass, entry: Entry, index: int) -> list[PodRecord]:
         """The members of one gang from here on that are charged alike."""
@@ -109,7 +131,7 @@ class PlacingGroups:
         """Place equal members at once where that pays; return how many were placed."""
         if len(alike) < WORTHWHILE:
             return 0
-        self._nominations.hold(charge.shape.priority, None)
+        self._nominations.hold(charge.shape.priority, group.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
         if not evaluation.in_columns or self._nodes.counters_of(charge.shape) or evaluation.best() < 0:
             return 0
@@ -120,18 +142,21 @@ class PlacingGroups:
         gang = group.together.gang_of(alike[0].key)
         return self._binding.place_series(alike, charge, evaluation, now, bound, gang)
 
-    def _place_member(self, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event]) -> WaitingTemplate | None:
+    def _place_member(
+        self, trial: Trial, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event]
+    ) -> WaitingTemplate | None:
         """Place one pod of a group; else return why it cannot be."""
         charge = group.charge_of(record)
+        group.stamp = None
         if charge.membership is not None:
             refusal = self._admission.check(charge.shape, charge.membership, charge.preemptible)
             if refusal is not None:
+                trial.by_quota = True
                 return self._waiting.refused_by_quota(group, refusal, self._quotas.causes(charge.membership))
-        self._nominations.hold(charge.shape.priority, None)
+        self._nominations.hold(charge.shape.priority, group.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
         row = evaluation.best()
         if row < 0:
-            group.stamp = None
             return self._waiting.refused_by_nodes(group, evaluation, "")
         gang = group.together.gang_of(record.key)
         self._binding.place(bound, record, row, evaluation, charge, now, gang)

@@ -19,7 +19,7 @@ from cotenant.api.times import parse_rfc3339
 from cotenant.domain.gangs import Members, Phase, PodGroupState, occupied_by, synchronised
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
-from cotenant.events.runs import RunPhase
+from cotenant.events.node.runs import RunPhase
 from cotenant.log.contract import ending
 from cotenant.model.subjects import pod_group_subject
 from cotenant_scheduler.state.counting import PodKey

@@ -65,7 +65,8 @@ class Preempting:
         self._facts = facts
         self._pods = pods
         self._waiting = waiting
-        self._preemption = preemption
+        self.preemption = preemption
+        """Chooses nodes and victims."""
         self._within_quota = within_quota
         self._nominations = nominations
         self.nominated: set[PodKey] = set()
@@ -84,14 +85,14 @@ class Preempting:
         shape = evaluation.shape
         before = nomination_of(record)
         if before is not None and self._stands(before, record, now):
-            line = "not eligible due to a terminating pod on the nominated node." if self._ends_on(before.node, record) else ""
+            line = "not eligible due to a terminating pod on the nominated node." if self.ends_on(before.node, record) else ""
             alike.template = self._waiting.refused_by_nodes(alike, evaluation, line, before)
             return None
-        if not shape.preempts or not self._preemption.may_help(shape):
+        if not shape.preempts or not self.preemption.may_help(shape):
             line = "not eligible due to preemptionPolicy=Never." if not shape.preempts else ""
             choice = None
         else:
-            choice = self._preemption.choose(evaluation)
+            choice = self.preemption.choose(evaluation)
             line = "" if choice else self._nothing_found(evaluation)
         if choice is None:
             self._nominations.end(record.key)
@@ -143,17 +144,23 @@ class Preempting:
         nomination = Nomination(
             node=choice.node, at=now, attempts=before.attempts + 1 if before else 1, victims=choice.victims
         )
-        self.nominated.add(record.key)
-        self._taken[choice.node] = max(shape.priority, self._taken.get(choice.node, shape.priority))
-        self._nominations.nominate(record.key, nomination, shape)
+        self.note(record, nomination, shape)
         return nomination
+
+    def note(self, record: PodRecord, nomination: Nomination, shape: Shape) -> None:
+        """The decision nominates a pod."""
+        self.nominated.add(record.key)
+        self._taken[nomination.node] = max(shape.priority, self._taken.get(nomination.node, shape.priority))
+        self._nominations.nominate(record.key, nomination, shape)
 
     def _nominated(
         self, record: PodRecord, alike: EquivalenceClass, template: WaitingTemplate, choice: Choice
     ) -> Event | None:
         alike.template = template
         alike.stamp = None  # the template is this pod's alone
-        return self._waiting.event(record, msgspec.structs.replace(template, causes=self._causes(choice)))
+        return self._waiting.event(
+            record, msgspec.structs.replace(template, causes=self.causes(choice)), template.waiting.nomination
+        )
 
     def _uses_quota(self, nomination: Nomination, charge: Charge) -> bool:
         """Return whether a victim of a nomination still uses the quota."""
@@ -165,14 +172,18 @@ class Preempting:
                 return True
         return False
 
-    def _stands(self, nomination: Nomination, record: PodRecord, now: datetime) -> bool:
+    def may_keep(self, node: str, record: PodRecord) -> bool:
+        """Return whether a pod may stay nominated to a node: it exists, and nobody of a higher priority took it."""
         assert record.facts is not None
         priority = record.facts.priority
-        if not self._nodes.is_declared(nomination.node) or self._taken.get(nomination.node, priority) > priority:
-            return False
-        return now < nomination.at + patience(nomination.attempts) or self._ends_on(nomination.node, record)
+        return self._nodes.is_declared(node) and self._taken.get(node, priority) <= priority
 
-    def _ends_on(self, node: str, record: PodRecord) -> bool:
+    def _stands(self, nomination: Nomination, record: PodRecord, now: datetime) -> bool:
+        if not self.may_keep(nomination.node, record):
+            return False
+        return now < nomination.at + patience(nomination.attempts) or self.ends_on(nomination.node, record)
+
+    def ends_on(self, node: str, record: PodRecord) -> bool:
         """Return whether a pod of a lower priority is ending on a node."""
         facts = record.facts
         assert facts is not None
@@ -185,13 +196,13 @@ class Preempting:
         return False
 
     def _nothing_found(self, evaluation: Evaluation) -> str:
-        total, hopeless = self._nodes.count, self._preemption.hopeless(evaluation)
+        total, hopeless = self._nodes.count, self.preemption.hopeless(evaluation)
         texts = [(hopeless, "Preemption is not helpful for scheduling")]
         texts.append((total - hopeless, "No preemption victims found for incoming pod"))
         found = ", ".join(f"{count} {text}" for count, text in texts if count)
         return f"0/{total} nodes are available: {found}."
 
-    def _causes(self, choice: Choice) -> tuple[str, ...]:
+    def causes(self, choice: Choice) -> tuple[str, ...]:
         """The messages that describe the node, and the placements of the victims."""
         placed = [self._pods.records[victim.namespace, victim.name].placements[choice.node] for victim in choice.victims]
         return (*self._facts[choice.node].causes, *(f"LOG:{entry.sequence}" for entry in placed))

@@ -14,11 +14,13 @@ considered. The rules:
 Source: kube-scheduler's default preemption; the last tie-break is this scheduler's.
 
 The cost of each node is cached per shape, and the pods of a row by importance for all shapes; both are recomputed for rows
-that changed. Bounds: SHAPES_CACHED shapes; one list per row.
+that changed. Bounds: SHAPES_CACHED shapes, and more while they have at most ROWS_CACHED rows together; one list per row;
+ranks for twice the choices.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
@@ -29,8 +31,8 @@ import numpy as np
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.events.placements import PlacementPhase, Victim
 from cotenant_scheduler.cycle.what_if import Asking, RowPod, victims
-from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.state.columns import Changes, IntArray, distinct
+from cotenant_scheduler.framework.evaluation import FEW_ROWS, Evaluation
+from cotenant_scheduler.state.columns import BoolArray, Changes, distinct
 from cotenant_scheduler.state.counting import PodKey, is_held
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.nodes import NodeTable
@@ -38,6 +40,8 @@ from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 
 SHAPES_CACHED = 32
+SPARE_RANKS = 64
+ROWS_CACHED = 1 << 16
 LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
 PRIORITY_OFFSET = 1 << 31
 """Added to each priority before summing, so that every victim adds to the sum."""
@@ -75,8 +79,30 @@ class _CachedChoices:
         self.stamp: tuple[int, ...] = ()
         self.positions = (0, 0, 0)
         self.choices: dict[int, Choice] = {}
+        self._ranked: list[tuple[Rank, int]] = []
+        """A heap of ranks with their rows; those that are no longer a row's are dropped when they come up."""
+        self.helpless: BoolArray = np.zeros(0, dtype=np.bool_)
+        """Rows on which preemption does not help."""
         self.hopeless = 0
-        """Declared nodes on which preemption does not help."""
+        """So many of them are declared nodes."""
+
+    def put(self, row: int, choice: Choice) -> None:
+        """Set the choice of a row that has none."""
+        self.choices[row] = choice
+        heapq.heappush(self._ranked, (choice.rank, row))
+        if len(self._ranked) > 2 * len(self.choices) + SPARE_RANKS:
+            self._ranked = sorted((known.rank, of) for of, known in self.choices.items())
+
+    def best(self) -> Choice | None:
+        """Return the choice of the lowest rank."""
+        ranked = self._ranked
+        while ranked:
+            rank, row = ranked[0]
+            choice = self.choices.get(row)
+            if choice is not None and choice.rank == rank:
+                return choice
+            heapq.heappop(ranked)
+        return None
 
 
 class Preemption:
@@ -94,7 +120,7 @@ class Preemption:
         self._budgets = budgets
         self._leaving = leaving
         """By node, uids of the pods that leave it for others. A change here also counts as a change of the row."""
-        self._cached: OrderedDict[Shape, _CachedChoices] = OrderedDict()
+        self._choices: OrderedDict[Shape, _CachedChoices] = OrderedDict()
         self._touched = Changes()
         """Rows on which a pod began to end."""
         self._by_importance: dict[int, list[RowPod]] = {}
@@ -108,7 +134,7 @@ class Preemption:
 
     def pod_changed(self, record: PodRecord) -> None:
         """Take over a change of a pod other than being counted on a row."""
-        if self._cached or self._by_importance:
+        if self._choices or self._by_importance:
             for node in record.placements:
                 row = self._nodes.rows.get(node)
                 if row is not None:
@@ -120,8 +146,7 @@ class Preemption:
 
     def choose(self, evaluation: Evaluation) -> Choice | None:
         """Return the best node for a pod of the shape; None if preemption helps on none."""
-        choices = self._refreshed(evaluation).choices.values()
-        return min(choices, key=lambda choice: choice.rank, default=None)
+        return self._refreshed(evaluation).best()
 
     def best_of(self, asking: Asking, rows: Sequence[int], victims: Set[PodKey]) -> Choice | None:
         """Return the best of some rows, where only these pods may be victims; None if that helps on none."""
@@ -135,37 +160,55 @@ class Preemption:
 
     def _refreshed(self, evaluation: Evaluation) -> _CachedChoices:
         nodes, shape = self._nodes, evaluation.shape
-        cached = self._cached.get(shape)
+        cached = self._choices.get(shape)
         if cached is None:
-            cached = self._cached[shape] = _CachedChoices()
-            if len(self._cached) > SHAPES_CACHED:
-                self._cached.popitem(last=False)
+            cached = self._choices[shape] = _CachedChoices()
+            if len(self._choices) > max(SHAPES_CACHED, ROWS_CACHED // max(nodes.size, 1)):
+                self._choices.popitem(last=False)
         else:
-            self._cached.move_to_end(shape)
+            self._choices.move_to_end(shape)
         stamp = (nodes.version, evaluation.counted_version(), self._budgets.version)
         positions = (nodes.changes.position, nodes.static_changes.position, self._touched.position)
         if cached.stamp == stamp and cached.positions == positions:
             return cached
-        logs = (nodes.changes, nodes.static_changes, self._touched)
-        changed = [log.since(position) for log, position in zip(logs, cached.positions, strict=True)]
-        known = [rows for rows in changed if rows is not None]
-        if cached.stamp != stamp or len(known) < len(changed):
-            cached.choices.clear()
-            rows: IntArray = np.arange(nodes.size)
-        else:
-            rows = distinct(np.concatenate(known), nodes.size)
-            for row in rows.tolist():
-                cached.choices.pop(row, None)
+        rows = self._rows_to_look_at(cached, stamp)
         self._forget_changed_lists()
-        helpless = evaluation.beyond_preemption(slice(0, nodes.size))
+        helpless = cached.helpless
+        if len(rows) <= FEW_ROWS and helpless.shape[0] == nodes.size:
+            for row in rows:
+                helpless[row] = evaluation.is_beyond_preemption(row)
+        else:
+            helpless = cached.helpless = evaluation.beyond_preemption(slice(0, nodes.size))
         cached.hopeless = int(np.count_nonzero(helpless & (nodes.declared[: nodes.size] > 0)))
-        asking = Asking(nodes, evaluation)
-        for row in rows[~helpless[rows]].tolist():
+        asking: Asking | None = None
+        for row in rows:
+            cached.choices.pop(row, None)
+            if helpless[row] or not any(self._lower(row, shape.priority)):
+                continue
+            if asking is None:
+                asking = Asking(nodes, evaluation)
             choice = self._choice(asking, row)
             if choice is not None:
-                cached.choices[row] = choice
+                cached.put(row, choice)
         cached.stamp, cached.positions = stamp, positions
         return cached
+
+    def _rows_to_look_at(self, cached: _CachedChoices, stamp: tuple[int, ...]) -> Sequence[int]:
+        """Return the rows, ascending, that may have changed since the choices were made; all where that is not known."""
+        nodes = self._nodes
+        logs = (nodes.changes, nodes.static_changes, self._touched)
+        if cached.stamp == stamp:
+            few = [log.few_since(position, FEW_ROWS) for log, position in zip(logs, cached.positions, strict=True)]
+            found = {row for rows in few if rows is not None for row in rows}
+            if None not in few:
+                return sorted(found)
+            changed = [log.since(position) for log, position in zip(logs, cached.positions, strict=True)]
+            known = [rows for rows in changed if rows is not None]
+            if len(known) == len(changed):
+                rows: list[int] = distinct(np.concatenate(known), nodes.size).tolist()
+                return rows
+        cached.choices.clear()
+        return range(nodes.size)
 
     def _choice(self, asking: Asking, row: int, only: Set[PodKey] | None = None) -> Choice | None:
         ending, pods = self._lower(row, asking.shape.priority)

@@ -10,13 +10,13 @@ a decision walks it (`walk`), and the folds that follow remove what was placed.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from operator import attrgetter
 
 import msgspec
 
 from cotenant.domain.quota.membership import Membership
-from cotenant.events.placements import Waiting
+from cotenant.events.placements import Nomination, Waiting
 from cotenant_scheduler.framework.plugin import Together
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
@@ -66,11 +66,12 @@ class EquivalenceClass:
         "_entries",
         "_head",
         "_late",
+        "admitted",
         "charge",
         "key",
         "live",
         "next_due_us",
-        "nominated",
+        "own_rooms",
         "refused_in",
         "reported",
         "stamp",
@@ -81,8 +82,8 @@ class EquivalenceClass:
         self.key = key
         self.charge = charge
         """What each pod is charged with; for a group, what its first pod is charged with."""
-        self.nominated = nominated
-        """The pod, if it is nominated."""
+        self.own_rooms: Set[PodKey] = frozenset() if nominated is None else frozenset((nominated,))
+        """The pods whose nominations do not count for its pods: the pod itself, if it is nominated."""
         self.live: dict[PodKey, Entry] = {}
         self._entries: list[Entry] = []
         self._head = 0
@@ -90,7 +91,9 @@ class EquivalenceClass:
         self.template: WaitingTemplate | None = None
         """Why its pods wait; None while that is unknown."""
         self.stamp: tuple[object, ...] | None = None
-        """The state of the nodes that the template describes; None if it describes something else."""
+        """What the template was made of; None if that is not known."""
+        self.admitted: tuple[tuple[int, int], Waiting | None] = ((-1, 0), None)
+        """Why its quota has no room for one more pod, None if it has; behind the quota's version for which that holds."""
         self.reported: WaitingTemplate | None = None
         """The template from which the waiting events of all pods of the class were last built."""
         self.next_due_us = 0
@@ -127,6 +130,10 @@ class EquivalenceClass:
         """Return what a pod of the class is charged with."""
         return self.charge
 
+    def nomination(self, record: PodRecord) -> Nomination | None:  # noqa: ARG002
+        """Return the nomination that a waiting event of a pod carries."""
+        return self.template.waiting.nomination if self.template is not None else None
+
     def pods(self) -> Iterator[tuple[QueueKey, PodRecord]]:
         """Walk the pods in queue order."""
         for entry in iter(Cursor(self).take, None):
@@ -155,11 +162,13 @@ class EquivalenceClass:
 class GroupClass(EquivalenceClass):
     """One group of pods of any shapes and quotas: a single entry while its rules let it be tried."""
 
-    __slots__ = ("_members", "_sorted", "together")
+    __slots__ = ("_members", "_sorted", "keeps_nominations", "together")
 
     def __init__(self, together: Together, charge: Charge) -> None:
         super().__init__(together.name, charge)
         self.together = together
+        self.keeps_nominations = False
+        """Whether its pods stay nominated where they are."""
         self._members: dict[PodKey, tuple[QueueKey, PodRecord, Charge]] = {}
         self._sorted = True
         """`_entries` and `live` are those of the members."""
@@ -193,6 +202,10 @@ class GroupClass(EquivalenceClass):
         """Return what a pod of the group is charged with."""
         return self._members[record.key][2]
 
+    def nomination(self, record: PodRecord) -> Nomination | None:
+        """Return the nomination that a waiting event of a pod carries: each has its own."""
+        return record.waiting.nomination if self.keeps_nominations and record.waiting is not None else None
+
     def pods(self) -> Iterator[tuple[QueueKey, PodRecord]]:
         """Walk the pods in queue order."""
         for order, record, _ in sorted(self._members.values(), key=_order):
@@ -213,6 +226,7 @@ class GroupClass(EquivalenceClass):
         """A group of thousands changes as often as it has pods: it is sorted when it is next looked at."""
         self.reported = self.template = self.stamp = self.refused_in = None
         self._sorted = False
+        self.own_rooms = self._members.keys()
 
 
 _UNSORTED = Entry((0, "", "", ""), ())

@@ -99,7 +99,10 @@ class WaitingPods:
         nomination: Nomination | None = None,
     ) -> WaitingTemplate:
         """Return why the pods of a class wait whose quota refused them."""
-        alike.stamp = None
+        known, stamp = alike.template, (waiting, self._nodes.count, quota_causes, nomination)
+        if known is not None and alike.stamp == stamp:
+            return known
+        alike.stamp = stamp
         priority = alike.charge.shape.priority
         waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=priority, nomination=nomination)
         return self._template(alike, waiting, quota_causes)
@@ -112,9 +115,17 @@ class WaitingPods:
         waiting = msgspec.structs.replace(found.waiting, message=message)
         return self._template(group, waiting, found.causes)
 
-    def group_too_large(self, group: GroupClass, events: int, most: int) -> WaitingTemplate:
+    def of_preempting_group(
+        self, group: GroupClass, refused: WaitingTemplate, victims: int, nodes: int
+    ) -> WaitingTemplate:
+        """Return why the pods of a group wait for which others leave."""
+        pods = "1 pod" if victims == 1 else f"{victims} pods"
+        message = f"{refused.waiting.message} preemption: {pods} on {nodes} node{'s'[:nodes != 1]} leave for the group."
+        return self._template(group, msgspec.structs.replace(refused.waiting, message=message), refused.causes)
+
+    def group_too_large(self, group: GroupClass, members: int, most: int) -> WaitingTemplate:
         """Return why the pods of a group wait that is too large for one decision."""
-        return self._of_group(group, f"placing the group's pods takes {events} events, and one batch holds {most}")
+        return self._of_group(group, f"the group has {members} pods, and one batch holds the placements of {most}")
 
     def _of_group(self, group: GroupClass, detail: str) -> WaitingTemplate:
         group.stamp = None
@@ -158,7 +169,8 @@ class WaitingPods:
                 if self._placed(record.key):
                     complete = False
                     continue
-                due = self.due_at(record, alike.template.waiting, now)
+                nomination = alike.nomination(record)
+                due = self.due_at(record, alike.template.waiting, nomination, now)
                 if due is None or record.key in nominated:
                     continue
                 if due > now:
@@ -167,17 +179,17 @@ class WaitingPods:
                 complete = False
                 if len(events) >= limit:
                     return events
-                events.append(self.event(record, alike.template))
+                events.append(self.event(record, alike.template, nomination))
             alike.reported, alike.next_due_us = (alike.template, next_due) if complete else (None, 0)
         return events
 
-    def due_at(self, record: PodRecord, template: Waiting, now: datetime) -> datetime | None:
+    def due_at(self, record: PodRecord, template: Waiting, nomination: Nomination | None, now: datetime) -> datetime | None:
         """Return when the pod's waiting event must be stored (again); None: what is stored is the same."""
         waiting = record.waiting
         assert record.facts is not None
         if waiting is None or waiting.uid != record.facts.uid:
             return first_due(record, now)
-        if waiting.nomination != template.nomination:
+        if waiting.nomination != nomination:
             return now
         if (waiting.reasons, waiting.nodes, waiting.message) == (template.reasons, template.nodes, template.message):
             return None
@@ -185,14 +197,14 @@ class WaitingPods:
             return now
         return record.waiting_at + (WAITING_PAUSE if waiting.codes == template.codes else CHANGE_PAUSE)
 
-    def event(self, record: PodRecord, template: WaitingTemplate) -> Event:
+    def event(self, record: PodRecord, template: WaitingTemplate, nomination: Nomination | None) -> Event:
         """Return the waiting event of a pod."""
         assert record.facts is not None
         namespace, name = record.key
         return Event(
             subject=waiting_subject(namespace, name),
             data=msgspec.structs.replace(
-                template.waiting, namespace=namespace, name=name, uid=record.facts.uid
+                template.waiting, namespace=namespace, name=name, uid=record.facts.uid, nomination=nomination
             ),
             causes=(f"LOG:{record.object_sequence}", *template.causes),
         )

@@ -26,6 +26,9 @@ from cotenant_scheduler.state.reading.shapes import Shape
 FEW_ROWS = 10
 """Up to this many changed rows are computed one by one, more over arrays: about where both cost the same."""
 
+FEW_CHANGES = 64
+"""Up to this many changes are told apart by row first; more are too many for `FEW_ROWS` wherever nodes are many."""
+
 FEW_REPEATS = 512
 """Up to this many changes are taken as they are; among more, duplicates are removed first."""
 
@@ -54,6 +57,10 @@ class Evaluation:
         self._filters = tuple((base, f) for base, f in filters if not f.spanning)
         self._spanning_filters = tuple((base, f) for base, f in filters if f.spanning)
         """Evaluated over all rows at once, as a placement changes the scores of all nodes of its domains."""
+        liftable = [f for _, f in (*self._filters, *self._spanning_filters) if f.preemptible]
+        self._sums: list[AmountFilter] = [f for f in liftable if isinstance(f, AmountFilter)]
+        self._liftable_others = [f for f in liftable if not isinstance(f, AmountFilter)]
+        """Filters whose refusals ending pods can lift: of sums, and others."""
         self.spanning = bool(self._spanning_filters) or any(score.concerns(shape) for score, _ in profile.spanning_scores)
         """Whether pods on other nodes matter to the shape."""
         self._spanning_scores = profile.spanning_scores if self.spanning else ()
@@ -62,6 +69,8 @@ class Evaluation:
         self.in_columns = all(f.in_columns for _, f in filters) and all(s.in_columns for _, _, s in self._scores)
         """Whether the plugins can be evaluated on copies of rows in place of the nodes."""
         self._filter_rows: list[tuple[int, RowFunction]] = []
+        self._lasting_rows: list[RowFunction] = []
+        """Those whose refusals preemption cannot lift."""
         self._score_rows: list[tuple[int, int, RowFunction]] = []
         self._known_scores: dict[int, dict[int, int]] = {}
         """By row, the weighted scores that placements change, as `_update_row` found them."""
@@ -114,9 +123,10 @@ class Evaluation:
         ):
             return
         self._position, self._static_position, self._counted = position, static_position, counted
-        few = nodes.changes.few_since(before, FEW_ROWS)
-        if few is not None and self._version == nodes.version and static_before == static_position:
-            for row in dict.fromkeys(few):
+        few = nodes.changes.few_since(before, FEW_CHANGES)
+        rows = dict.fromkeys(few) if few is not None else ()
+        if few is not None and len(rows) <= FEW_ROWS and self._version == nodes.version and static_before == static_position:
+            for row in rows:
                 self._update_row(row)
         else:
             self._refresh_many(before, static_before)
@@ -200,16 +210,17 @@ class Evaluation:
                 beyond |= plugin.filter(self.nodes, self.shape, rows) > 0
         return beyond
 
+    def is_beyond_preemption(self, row: int) -> bool:
+        """As `beyond_preemption`, of one row."""
+        return self._codes[row] != 0 or any(refuses(row) for refuses in self._lasting_rows)
+
     def counted_version(self) -> int:
         """The version of what is counted on other rows, as far as it matters to the shape."""
         return sum(counter.version for counter in self.nodes.counters) if self.spanning else 0
 
     def liftable(self) -> tuple[list[AmountFilter], list[RowFunction]]:
         """Return the filters whose refusals ending pods can lift: filters of sums, and the others as functions of one row."""
-        plugins = [plugin for _, plugin in (*self._filters, *self._spanning_filters) if plugin.preemptible]
-        sums: list[AmountFilter] = [plugin for plugin in plugins if isinstance(plugin, AmountFilter)]
-        others = [plugin for plugin in plugins if not isinstance(plugin, AmountFilter)]
-        return sums, [filter_of_row(plugin, self.nodes, self.shape) for plugin in others]
+        return self._sums, [filter_of_row(plugin, self.nodes, self.shape) for plugin in self._liftable_others]
 
     def total(self, row: int) -> int:
         """The total score of a feasible row."""
@@ -234,6 +245,8 @@ class Evaluation:
         self._own = self._keys.copy() if self.spanning else self._keys
         self._known_scores.clear()
         self._filter_rows = [(base, filter_of_row(plugin, nodes, shape)) for base, plugin in self._filters]
+        both = zip(self._filters, self._filter_rows, strict=True)
+        self._lasting_rows = [refuses for (_, plugin), (_, refuses) in both if not plugin.preemptible]
         self._score_rows = [(i, weight, score_of_row(plugin, nodes, shape)) for i, weight, plugin in self._scores]
         self._cells = self._keys.data
         self._own_cells, self._codes = self._own.data, self._static.codes.data

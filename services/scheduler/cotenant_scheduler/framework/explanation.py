@@ -6,12 +6,15 @@ counts under the first filter that refuses it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.plugin import Refusal
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER
+from cotenant_scheduler.state.columns import CodeArray, IntArray
 
 
 class Refusals(msgspec.Struct, frozen=True):
@@ -30,13 +33,16 @@ class Explanation(msgspec.Struct, frozen=True):
     """The subjects whose events can change the refusals."""
 
 
+MANY_ROWS = 256
+"""Up to this many rows are told apart one by one, more over arrays: about where both cost the same."""
+
+
 def explain(evaluation: Evaluation) -> Explanation:
     """Return why the nodes refuse the shape."""
     filters, codes = evaluation.profile.filters, evaluation.codes
     found = []
     subjects: set[str] = set()
-    for code in np.unique(codes[codes > 0]).tolist():
-        rows = np.flatnonzero(codes == code)
+    for code, rows in _rows_by_code(codes):
         index, own = divmod(code, CODES_PER_FILTER)
         refusal = filters[index].reason(evaluation.nodes, evaluation.shape, own, rows)
         found.append(Refusals(refusal, int(rows.shape[0])))
@@ -45,3 +51,17 @@ def explain(evaluation: Evaluation) -> Explanation:
         refusals=tuple(sorted(found, key=lambda entry: -entry.count)),
         wakes_on=tuple(sorted(subjects or {"objects.core.nodes._.*"})),
     )
+
+
+def _rows_by_code(codes: CodeArray) -> Iterator[tuple[int, IntArray]]:
+    """Give the rows that are refused with each code, both ascending."""
+    if codes.shape[0] > MANY_ROWS:
+        for code in np.unique(codes[codes > 0]).tolist():
+            yield code, np.flatnonzero(codes == code)
+        return
+    found: dict[int, list[int]] = {}
+    for row, code in enumerate(codes.tolist()):
+        if code > 0:
+            found.setdefault(code, []).append(row)
+    for code, rows in sorted(found.items()):
+        yield code, np.array(rows)

@@ -8,7 +8,9 @@ dimension. Source: Koordinator ElasticQuota PreFilter.
 
 from __future__ import annotations
 
-from cotenant.domain.quota.admission import Refusal, admit
+from collections.abc import Sequence
+
+from cotenant.domain.quota.admission import QuotaLevel, Refusal, admit
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.preemption import Headroom, headroom
@@ -30,14 +32,13 @@ class QuotaAdmission:
 
     def check(self, shape: Shape, membership: Membership, preemptible: bool) -> Waiting | None:
         """Return None, or why pods of this shape and quota wait."""
-        refusal = admit(
-            shape.requests,
-            self._ledger.chain(membership),
-            preemptible=preemptible,
-            runtime_limits=self._runtime_limits,
-            check_ancestors=self._check_ancestors,
-        )
+        refusal = self._refusal(shape.requests, self._ledger.chain(membership), preemptible)
         return None if refusal is None else _waiting(refusal, membership)
+
+    def admits(self, requests: Amounts, membership: Membership, preemptible: bool) -> bool:
+        """Return whether the quota has room for pods that request so much together."""
+        chain = self._ledger.chain(membership)
+        return self._refusal(requests, chain, preemptible) is None
 
     def headroom(self, shape: Shape, membership: Membership, preemptible: bool) -> tuple[Headroom, Amounts] | None:
         """Return what is left of each limit with a pod of this shape in the quota, and the quota's max; None where no pod of
@@ -59,16 +60,8 @@ class QuotaAdmission:
         chain = self._ledger.chain(membership)
 
         def admitted(count: int) -> bool:
-            return (
-                admit(
-                    {name: amount * count for name, amount in shape.requests.items()},
-                    chain,
-                    preemptible=preemptible,
-                    runtime_limits=self._runtime_limits,
-                    check_ancestors=self._check_ancestors,
-                )
-                is None
-            )
+            requests = {name: amount * count for name, amount in shape.requests.items()}
+            return self._refusal(requests, chain, preemptible) is None
 
         if admitted(most):
             return most
@@ -77,6 +70,15 @@ class QuotaAdmission:
             middle = (enough + too_many) // 2
             enough, too_many = (middle, too_many) if admitted(middle) else (enough, middle)
         return enough
+
+    def _refusal(self, requests: Amounts, chain: Sequence[QuotaLevel], preemptible: bool) -> Refusal | None:
+        return admit(
+            requests,
+            chain,
+            preemptible=preemptible,
+            runtime_limits=self._runtime_limits,
+            check_ancestors=self._check_ancestors,
+        )
 
 
 def _waiting(refusal: Refusal, membership: Membership) -> Waiting:

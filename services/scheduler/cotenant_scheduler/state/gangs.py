@@ -33,7 +33,7 @@ from cotenant.domain.gangs import (
     of_pod,
     of_pod_group,
 )
-from cotenant.events.runs import RunPhase
+from cotenant.events.node.runs import RunPhase
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.reading.shapes import PodFacts
 

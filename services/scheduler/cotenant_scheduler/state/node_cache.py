@@ -12,12 +12,12 @@ from collections.abc import Callable
 from cotenant.api.objects.node import decode_node
 from cotenant.domain.node import NodeSources
 from cotenant.domain.quota.trees.node_totals import NodeTotals, is_terminating
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import node_subject
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs

@@ -13,10 +13,10 @@ from operator import attrgetter
 
 from cotenant.api.objects.node import Node
 from cotenant.domain.node import NodeSources
-from cotenant.events.conditions import NodeCondition
-from cotenant.events.metrics import NodeMetricComputed, Usage
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.model.bounds import saturated
 from cotenant.model.names import CPU, MEMORY
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs, thresholds_of

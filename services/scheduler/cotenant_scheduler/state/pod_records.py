@@ -11,8 +11,8 @@ import msgspec
 
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.trees.demands import Kind
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, Waiting
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 from cotenant_scheduler.state.stored_placements import StoredPlacement

@@ -18,8 +18,8 @@ import msgspec
 
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership, is_preemptible
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.runs import RunStatus
 from cotenant_scheduler.state.assigned_pods import AssignedPods
 from cotenant_scheduler.state.charged_pods import ChargedPods
 from cotenant_scheduler.state.counting import PodKey

@@ -1,4 +1,4 @@
-"""`cotenant bench schedule` and `cotenant bench recover`: figures of the scheduler on this machine, checked.
+"""`cotenant bench schedule` and its siblings: figures of the scheduler on this machine, checked.
 
 In: sizes. Out: figures, one a line or as JSON. Exit status 0 only if the independent check found nothing wrong.
 """
@@ -6,7 +6,6 @@ In: sizes. Out: figures, one a line or as JSON. Exit status 0 only if the indepe
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,9 @@ import msgspec
 
 from cotenant_console.durations import parse_duration
 from cotenant_console.up.nats_server import NatsServerMissingError
+from cotenant_verification.bench.colocation.command import command as colocation
 from cotenant_verification.bench.figures import BenchResult, lines
+from cotenant_verification.bench.interruptible import until_told
 from cotenant_verification.bench.over_http.churn import Minute
 from cotenant_verification.bench.quota_levels import LEAST
 from cotenant_verification.bench.testbed import BenchError
@@ -31,10 +32,11 @@ MAX_SUBMIT_SECONDS = 120
 
 @click.group("bench")
 def command() -> None:
-    """Measure the scheduler on this machine, with a private server, and check what it decided."""
+    """Measure cotenant on this machine, with a private server or stack, and check what it decided."""
 
 
 command.add_command(chaos)
+command.add_command(colocation)
 command.add_command(leader_kills)
 
 
@@ -54,6 +56,7 @@ command.add_command(leader_kills)
 @click.option(
     "--quotas", type=click.IntRange(0, 100_000), default=0, help="So many quotas, four levels deep, each pod in one."
 )
+@click.option("--gang", type=click.IntRange(0, 7_749), default=0, show_default=True, help="Pods of a gang; 0: no gangs.")
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
 @click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
 @click.option("--replicas", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Servers that hold the log.")
@@ -66,6 +69,7 @@ def schedule(
     mix: int,
     quotas: int,
     openb_folder: str | None,
+    gang: int,
     core_only: bool,
     stack: bool,
     replicas: str,
@@ -82,7 +86,8 @@ def schedule(
             f"{MAX_SUBMIT_SECONDS} s, so fewer --pods or a higher --rate"
         )
     try:
-        workload = openb(nodes, pods, Path(openb_folder), mix) if openb_folder else synthetic(nodes, pods, shapes, mix)
+        folder = Path(openb_folder) if openb_folder else None
+        workload = openb(nodes, pods, folder, mix, gang) if folder else synthetic(nodes, pods, shapes, mix, gang)
     except WorkloadError as error:
         raise click.ClickException(str(error)) from error
     if 0 < quotas < LEAST:
@@ -108,6 +113,22 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
     from cotenant_verification.bench.recover import run
 
     _show(_carry_out(run(synthetic(nodes, pods, 1))), output)
+
+
+@command.command("gang-kills")
+@click.option("--nodes", type=click.IntRange(1, 4_000), default=200, show_default=True, help="Simulated nodes.")
+@click.option("--gang", type=click.IntRange(2, 7_749), default=500, show_default=True, help="Pods of a gang.")
+@click.option("--times", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Kills of the scheduler.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the moments at which it is killed.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+def gang_kills(nodes: int, gang: int, times: int, seed: int, output: str | None) -> None:
+    """Kill the scheduler while it places a gang, and check that no half of one was ever there."""
+    from cotenant_verification.bench.gang_kills import run
+
+    found = _carry_out(run(nodes, gang, times, seed, partial(click.echo, err=True)))
+    click.echo(msgspec.json.encode(found).decode() if output == "json" else "\n".join(lines(found)))
+    if not found.verified:
+        raise click.exceptions.Exit(1)
 
 
 @command.command("churn")
@@ -169,15 +190,8 @@ def _line(minute: Minute) -> str:
 
 
 def _carry_out(running: Coroutine[None, None, Found]) -> Found:
-    async def until_told() -> Found:
-        task = asyncio.ensure_future(running)
-        # Ctrl-C and SIGTERM alike: processes are stopped and the folder is removed before this process ends.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await task
-
     try:
-        return asyncio.run(until_told())
+        return until_told(running)
     except asyncio.CancelledError as error:
         raise click.Abort from error
     except (BenchError, NatsServerMissingError) as error:

@@ -68,8 +68,9 @@ def _carry_out(workload: Workload, log: list[Event]) -> _Times:
     clock = time.process_time
 
     def stored(events: Iterable[Event]) -> list[Event]:
-        first = len(log)
-        log.extend(msgspec.structs.replace(event, sequence=number) for number, event in enumerate(events, first + 1))
+        # As on a log, a batch's record lies before its events.
+        first, begin = len(log), log[-1].sequence + 2 if log else 1
+        log.extend(msgspec.structs.replace(event, sequence=number) for number, event in enumerate(events, begin))
         return log[first:]
 
     def fold(events: list[Event]) -> float:

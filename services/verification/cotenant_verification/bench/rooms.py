@@ -20,11 +20,11 @@ from cotenant.api.objects.node import Node
 from cotenant.api.objects.pod import NodeSelectorTerm, Pod, PodAffinityTerm, PodSpec
 from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
-from cotenant.events.conditions import NodeCondition
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
 from cotenant.model.quantities import resource_amount
 from cotenant.model.tiers import PriorityClass

@@ -4,7 +4,8 @@ In: what LOG holds of nodes, quotas, pods and placements, in its order. Out: `Au
 that it was decided on: the facts of its node and quota that its causes name (none older than what an earlier decision had of
 the same), and the placements before it: all resources and the number of pods, cordon, node selector and affinity, taints,
 host ports, load thresholds of the default policy (`rooms`); affinity, anti-affinity and spread (`neighbours`); the quota's
-max. Nothing is placed twice. And every pod without a placement fits no node, or not its quota, as things are in the end.
+max. Nothing is placed twice; gangs are placed whole (`gangs`). And every pod or gang without a placement fits no node, or
+not its quota, as things are in the end.
 
 What the check does not know (init containers, daemons, pods that name their node) is an error, not passed over.
 """
@@ -17,18 +18,19 @@ from datetime import UTC, datetime
 import msgspec
 
 from cotenant.api.objects.node import decode_node
-from cotenant.api.objects.pod import decode_pod
+from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
 from cotenant.model.names import PODS
 from cotenant.model.subjects import node_subject, tokens
+from cotenant_verification.bench.gangs import GangCheck
 from cotenant_verification.bench.neighbours import Neighbours
 from cotenant_verification.bench.rooms import Facts, Need, Room, need_of
 
@@ -69,6 +71,7 @@ class _Check:
         self.by_template: dict[tuple[bytes, bytes], Need] = {}
         self.placed: dict[str, str] = {}
         self.quotas: dict[str, ElasticQuotaView] = {}
+        self.gangs = GangCheck()
         self.used: dict[str, dict[str, int]] = {}
         self.nominated: dict[str, str] = {}
         self.wrong: list[str] = []
@@ -84,14 +87,18 @@ class _Check:
         data, subject = event.data, event.subject
         self.now = max(self.now, event.time or self.now)
         if isinstance(data, Placement):
+            self.gangs.decided(event)
             self._placement(event, data)
         elif isinstance(data, Waiting):
+            self.gangs.decided(event)
             self.nominated.pop(data.name, None)
             if data.nomination is not None and not event.tombstone:
                 self.nominated[data.name] = data.nomination.node
         elif subject.startswith("objects.core.pods."):
             assert isinstance(data, ObjectStored), f"the check does not know pods that end: {subject}"
-            self.needs[tokens(subject)[-1]] = self._need(bytes(data.object))
+            pod = decode_pod(data.object)
+            self.needs[tokens(subject)[-1]] = self._need(pod, bytes(data.object))
+            self.gangs.submitted(pod)
         else:
             self.said[event.sequence] = (subject, data)
             self.newest[subject] = event.sequence
@@ -99,8 +106,7 @@ class _Check:
                 # All nodes are there before the first decision: their labels make the domains.
                 self._use(event.sequence)
 
-    def _need(self, document: bytes) -> Need:
-        pod = decode_pod(document)
+    def _need(self, pod: Pod, document: bytes) -> Need:
         if pod.spec.node_name:
             raise ValueError(f"the check does not know pods that name their node: {pod.metadata.name}")
         key = (msgspec.json.encode(sorted(pod.metadata.labels.items())), document[document.index(b'"spec"') :])
@@ -157,6 +163,7 @@ class _Check:
         if refusal:
             self.say(f"pod {data.name} does not fit node {data.node} ({event.ref}): {refusal}")
         self.placed[data.name] = data.node
+        self.gangs.placed(data.name)
         self.rooms[data.node].add(data.name, need, data)
         self.neighbours.add(need, data.node)
         self._charge(need, 1)
@@ -196,8 +203,16 @@ class _Check:
                 # Room that preemption makes for a pod is not free for others.
                 held = Placement(node=node, namespace="", name=name, uid="", bound_at=self.now)
                 self.rooms[node].add(name, self.needs[name], held)
-        left = {id(self.needs[name]): name for name in sorted(self.needs.keys() - self.placed.keys() - self.nominated.keys())}
-        for name in left.values():
+        waiting = sorted(self.needs.keys() - self.placed.keys() - self.nominated.keys())
+        together: dict[str, list[str]] = {}
+        for name in waiting:
+            if gang := self.gangs.waits(name):
+                together.setdefault(gang, []).append(name)
+        for gang, members in together.items():
+            if self._fit_together(members):
+                self.say(f"gang {gang} waits although its {len(members)} pods fit")
+        alone = (name for name in waiting if not self.gangs.waits(name) and not self.gangs.is_short(name))
+        for name in {id(self.needs[name]): name for name in alone}.values():
             need = self.needs[name]
             if self._quota_refusal(need):
                 continue
@@ -206,6 +221,28 @@ class _Check:
                 if not self._refusal(need, node, self.now) and not elsewhere(node):
                     self.say(f"pod {name} waits although it fits node {node}")
                     break
+        for finding in self.gangs.findings():
+            self.say(finding)
+
+    def _fit_together(self, members: list[str]) -> bool:
+        """Whether each of them finds a node, the first one that takes it, beside those before it."""
+        put: list[tuple[Need, str, str]] = []
+        for name in members:
+            need = self.needs[name]
+            elsewhere = self.neighbours.judge(need)
+            fits = (node for node in sorted(self.rooms) if not self._refusal(need, node, self.now) and not elsewhere(node))
+            node = "" if self._quota_refusal(need) else next(fits, "")
+            if not node:
+                break
+            self.rooms[node].add(name, need, Placement(node=node, namespace="", name=name, uid="", bound_at=self.now))
+            self.neighbours.add(need, node)
+            self._charge(need, 1)
+            put.append((need, node, name))
+        for need, node, name in put:
+            self.rooms[node].remove(name)
+            self.neighbours.add(need, node, -1)
+            self._charge(need, -1)
+        return len(put) == len(members)
 
 
 def verify(events: Iterable[Event]) -> AuditResult:

@@ -18,8 +18,8 @@ import uvloop
 
 from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant.log.contract import LOG
 from cotenant.log.nats.log import connect
 from cotenant_verification.bench.workload import pod_number

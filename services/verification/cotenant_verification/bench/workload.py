@@ -15,11 +15,12 @@ from typing import Any
 
 import msgspec
 
+from cotenant.domain.gangs import ANNOTATION_GANG_MIN, ANNOTATION_GANG_NAME
 from cotenant.domain.quota.names import LABEL_PARENT, LABEL_QUOTA, ROOT
 from cotenant.events.envelope import Event, Payload
-from cotenant.events.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.node.resources import NodeResources
 from cotenant.events.objects import ObjectStored
-from cotenant.events.resources import NodeResources
 from cotenant.model.names import LABEL_QOS_CLASS, SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.quantities import resource_amount
 from cotenant.model.subjects import metrics_subject, node_subject, object_subject, pod_subject, resources_subject
@@ -53,13 +54,14 @@ class WorkloadError(ValueError):
 
 class Workload(msgspec.Struct, frozen=True):
     """Rows of allocatable (nodes) and requests (pods), as Kubernetes writes them; both are repeated in turn. `mix` percent of
-    the pods carry constraints."""
+    the pods carry constraints; every `gang` pods, one after the other, are a gang."""
 
     nodes: int
     pods: int
     node_kinds: tuple[dict[str, str], ...]
     pod_kinds: tuple[dict[str, str], ...]
     mix: int = 0
+    gang: int = 0
     quotas: int = 0
     """So many quotas, four levels deep, each pod in one of the lowest level; 0: one that has room for all."""
 
@@ -68,7 +70,7 @@ class Workload(msgspec.Struct, frozen=True):
         return upto * self.mix // 100
 
 
-def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0) -> Workload:
+def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0, gang: int = 0) -> Workload:
     """Equal nodes of 64 cores; pods of `shapes` different requests in turn."""
     return Workload(
         nodes,
@@ -76,10 +78,11 @@ def synthetic(nodes: int, pods: int, shapes: int, mix: int = 0) -> Workload:
         ({"cpu": "64", "memory": "256Gi", "pods": "250"},),
         tuple({"cpu": f"{100 + shape}m", "memory": "256Mi"} for shape in range(shapes)),
         mix,
+        gang,
     )
 
 
-def openb(nodes: int, pods: int, folder: Path, mix: int = 0) -> Workload:
+def openb(nodes: int, pods: int, folder: Path, mix: int = 0, gang: int = 0) -> Workload:
     """The nodes and pods of openb in their order; whole GPUs are a resource, shares of one count as one. Raises WorkloadError
     where the tables are not there or not openb's."""
     node_kinds = tuple(
@@ -94,7 +97,7 @@ def openb(nodes: int, pods: int, folder: Path, mix: int = 0) -> Workload:
         }
         for row in _table(folder / "openb_pod_list_default.csv", ("cpu_milli", "memory_mib", "num_gpu"))
     )
-    return Workload(nodes, pods, node_kinds, pod_kinds, mix)
+    return Workload(nodes, pods, node_kinds, pod_kinds, mix, gang)
 
 
 def _table(path: Path, columns: tuple[str, ...]) -> list[dict[str, str]]:
@@ -237,6 +240,7 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
             "uid": f"00000000-0000-0000-0000-{i:012}",
             "creationTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "labels": {"app": NAMESPACE, LABEL_QOS_CLASS: wants.qos, LABEL_QUOTA: quota, **wants.labels},
+            **({"annotations": _gang(workload, i)} if workload.gang else {}),
         },
         "spec": {
             "containers": [container],
@@ -251,6 +255,12 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
 
 def _quota_of(workload: Workload, wants: Constraints, i: int) -> str:
     return leaf_name(i % leaves(workload.quotas)) if workload.quotas and wants.quota == QUOTA else wants.quota
+
+
+def _gang(workload: Workload, i: int) -> dict[str, str]:
+    """What the i-th pod says about its gang; the last gang is as large as what is left."""
+    number, size = i // workload.gang, min(workload.gang, workload.pods - i // workload.gang * workload.gang)
+    return {ANNOTATION_GANG_NAME: f"gang-{number:07}", ANNOTATION_GANG_MIN: str(size)}
 
 
 def pod_event(workload: Workload, i: int, now: datetime) -> Event:

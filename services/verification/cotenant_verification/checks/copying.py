@@ -9,8 +9,9 @@ long, most of it for facts.
 from __future__ import annotations
 
 import types
+from collections import defaultdict
 from collections.abc import Callable
-from copy import deepcopy
+from copy import copy, deepcopy
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import TypeVar
@@ -52,6 +53,15 @@ def _shared(here: object, _memo: Memo) -> object:
 def _dict(here: object, memo: Memo) -> object:
     assert isinstance(here, dict)
     made: dict[object, object] = {}
+    memo[id(here)] = made
+    for key, value in here.items():
+        made[_copy(key, memo)] = _copy(value, memo)
+    return made
+
+
+def _default_dict(here: object, memo: Memo) -> object:
+    assert isinstance(here, defaultdict)
+    made: defaultdict[object, object] = defaultdict(here.default_factory)
     memo[id(here)] = made
     for key, value in here.items():
         made[_copy(key, memo)] = _copy(value, memo)
@@ -108,11 +118,27 @@ def _object(kind: type) -> Way:
     return way
 
 
+def _struct(kind: type[msgspec.Struct]) -> Way:
+    """How a struct that may change is copied: field by field."""
+    fields = kind.__struct_fields__
+
+    def way(here: object, memo: Memo) -> object:
+        made = copy(here)
+        memo[id(here)] = made
+        for field in fields:
+            setattr(made, field, _copy(getattr(here, field), memo))
+        return made
+
+    return way
+
+
 def _way(kind: type) -> Way:
     if issubclass(kind, Enum):
         return _shared
     if issubclass(kind, msgspec.Struct):
-        return _shared if kind.__struct_config__.frozen else _deep
+        if kind.__struct_config__.frozen:
+            return _shared
+        return _deep if hasattr(kind, "__deepcopy__") else _struct(kind)
     # Objects that define how they are copied, and the standard library's types.
     plain = (
         kind.__module__.startswith("cotenant")
@@ -128,6 +154,7 @@ _UNCHANGING = (str, int, float, bool, bytes, type(None), frozenset, object, type
 _WAYS: dict[type, Way] = {
     **dict.fromkeys((*_UNCHANGING, datetime, timedelta, msgspec.Raw, types.FunctionType), _shared),
     dict: _dict,
+    defaultdict: _default_dict,
     list: _list,
     tuple: _tuple,
     set: _set,

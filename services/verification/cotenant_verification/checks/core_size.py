@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-CACHES = frozenset({"_evaluations", "_figures", "_static", "_ended", "_usage", "_desired"})
+CACHES = frozenset({"_evaluations", "_choices", "_figures", "_static", "_ended", "_usage", "_desired"})
 LIMIT = 2_000_000
 
 

@@ -12,12 +12,12 @@ from datetime import datetime
 import msgspec
 
 from cotenant.api.objects.node import decode_node
-from cotenant.events.conditions import NodeCondition
-from cotenant.events.metrics import NodeMetricComputed
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus
 from cotenant.model.subjects import (
     condition_subject,
     executor_subject,

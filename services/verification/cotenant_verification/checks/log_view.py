@@ -20,15 +20,15 @@ import msgspec
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.amplification import amplified
 from cotenant.events.commits import Commit, ServiceStarted
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import Migration
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.resources import NodeResources
-from cotenant.events.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import LOG
 from cotenant.log.plans import Plan
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS

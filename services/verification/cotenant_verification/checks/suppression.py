@@ -15,7 +15,7 @@ from itertools import takewhile
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.execution import Execution
+from cotenant.events.node.execution import Execution
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_verification.checks.latency import p99_us
 from cotenant_verification.harness.nodes import Control

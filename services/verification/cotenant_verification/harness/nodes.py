@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cotenant.domain.qos import QoSClass
 from cotenant.events.envelope import Event
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.simulation import EPOCH, World
 from cotenant_node_executor.simulated.machine import NodeSize, SimulatedMachine, simulated_node
 from cotenant_node_executor.simulated.participant import NodeParticipant

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.resources import NodeResources
+from cotenant.events.node.resources import NodeResources
 from cotenant.simulation import EPOCH, World
 from cotenant.simulation.links import LinkedLog
 from cotenant_yarn_copilot.capacity import YarnResource

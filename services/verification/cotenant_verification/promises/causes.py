@@ -6,10 +6,10 @@ from collections import deque
 
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
+from cotenant.events.node.topology import MachineTopology
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.objects import ObjectStored
-from cotenant.events.runs import ExecutorStatus, RunStatus
-from cotenant.events.topology import MachineTopology
-from cotenant.events.yarn import YarnNode
 from cotenant.log.contract import USAGE
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from cotenant.events.commits import Commit, ServiceStarted
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.runs import RunStatus
 from cotenant.model.subjects import node_subject, object_subject, pod_subject, run_subject, tokens
 from cotenant_gateway.planning.leftovers import KEPT
 from cotenant_verification.checks.invariants import Moment, Wrong

@@ -16,10 +16,10 @@ from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.events.runs import RunStatus
 from cotenant.model.subjects import node_subject, pod_subject, waiting_subject
 from cotenant_verification.bench.rooms import need_of
 from cotenant_verification.checks.filters import Filters

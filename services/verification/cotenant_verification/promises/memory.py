@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.model.subjects import run_subject
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView

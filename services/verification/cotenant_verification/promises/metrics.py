@@ -8,11 +8,11 @@ from datetime import timedelta
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import Migration
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.node.yarn import YarnNode
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeResources
-from cotenant.events.yarn import YarnNode
 from cotenant.model.subjects import metrics_subject
 from cotenant_verification.checks.invariants import Wrong
 from cotenant_verification.checks.log_view import LogView

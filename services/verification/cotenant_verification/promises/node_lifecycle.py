@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 
 from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.objects.pod import Pod, Toleration
-from cotenant.events.conditions import NodeCondition
 from cotenant.events.envelope import Event
-from cotenant.events.metrics import NodeMetricComputed
 from cotenant.events.migrations import EvictionOutcome, Migration
+from cotenant.events.node.conditions import NodeCondition
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import ExecutorStatus
 from cotenant.model.subjects import condition_subject, executor_subject, metrics_subject, migration_subject, node_subject
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from cotenant.events.node.resources import NodeResources
 from cotenant.events.placements import Placement
-from cotenant.events.resources import NodeResources
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY
 from cotenant.model.subjects import resources_subject, yarn_subject
 from cotenant_verification.checks.invariants import Moment, Wrong

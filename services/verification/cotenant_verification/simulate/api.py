@@ -18,7 +18,7 @@ from typing import Any
 from cotenant.api.kinds import Kind
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionRequest
-from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
+from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.registry import REGISTRY
 from cotenant.log.contract import Stored, Write
 from cotenant.log.plans import Outcome, Plan, Written

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import cast
 
 from cotenant.events.envelope import Event, encode_event
-from cotenant.events.execution import Execution
+from cotenant.events.node.execution import Execution
 from cotenant.log.contract import LOG
 from cotenant.simulation import START, World, collecting_rarely
 from cotenant_console.api.client import Document, Json, list_at, mapping_at, text_at

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from cotenant.events.runs import ExecutorStatus
+from cotenant.events.node.runs import ExecutorStatus
 from cotenant.simulation import START, World
 from cotenant_console.api.client import Document
 from cotenant_verification.simulate.api import SimulatedGateway

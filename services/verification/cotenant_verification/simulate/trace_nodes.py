@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from cotenant.events.envelope import Event
+from cotenant.events.node.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import ContainerRun, ExecutorStatus, RunPhase, RunStatus
 from cotenant.log.contract import TOMBSTONE_TTL_SECONDS, Write
 from cotenant.model.subjects import executor_subject, run_subject
 from cotenant.simulation import World

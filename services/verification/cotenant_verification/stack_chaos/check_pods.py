@@ -11,9 +11,9 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted, ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.runs import RunPhase, RunStatus
 from cotenant_verification.stack_chaos.records import Violation
 
 TWICE = "no pod runs on two nodes"

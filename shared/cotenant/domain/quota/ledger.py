@@ -40,6 +40,8 @@ class _Chain(msgspec.Struct):
     levels: tuple[QuotaLevel, ...]
     version: int
     """That of the demands from which the runtimes were taken."""
+    changes: int = 0
+    """How often any runtime was another one."""
 
 
 class QuotaLedger:
@@ -49,6 +51,10 @@ class QuotaLedger:
     def __init__(self, rules: Rules | None = None) -> None:
         self.demands = Demands(rules or Rules(), usage=False)
         self._version = 0
+        self._structure = 0
+        """Incremented with every change of which quotas there are."""
+        self._touched: dict[str, int] = {}
+        """By quota, incremented with every change of what its sub-tree uses."""
         self._own: dict[QuotaKey, _Held] = {}
         self._below: dict[str, list[str]] = {}
         self._sums: dict[str, _Held] = {}
@@ -66,6 +72,8 @@ class QuotaLedger:
         self.demands.declare(quotas)
         self._sums.clear()
         self._paths.clear()
+        self._structure += 1
+        self._touched.clear()
         self._chains.clear()
         self._below = {}
         for name, parent in self.demands.forest.parents.items():
@@ -78,6 +86,14 @@ class QuotaLedger:
     def give_back(self, membership: Membership, request: Amounts, *, preemptible: bool) -> None:
         """Refund a placed pod that is gone; the arguments are those of its charge."""
         self._add(membership, request, preemptible, -1)
+
+    def version_of(self, membership: Membership) -> tuple[int, int]:
+        """Equal versions mean that the pod's quota and its ancestors are as they were: `chain` has equal levels."""
+        self.chain(membership)
+        known = self._chains.get((membership.tree, membership.quota))
+        if known is None:
+            return self._structure, 0
+        return self._structure, known.changes + sum(self._touched.get(level.name, 0) for level in known.levels)
 
     def _add(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> None:
         self._version += 1
@@ -92,6 +108,7 @@ class QuotaLedger:
             return
         counted = masked(request, self._max(key[1]))
         for level in self._path(key[1]):
+            self._touched[level] = self._touched.get(level, 0) + 1
             known = self._sums.get(level)
             if known is not None:
                 known.change(counted, preemptible, times)
@@ -118,6 +135,7 @@ class QuotaLedger:
             level.runtime is not runtime for level, (_, runtime) in zip(known.levels, way, strict=True)
         ):
             known.levels = tuple([self._level(name, runtime) for name, runtime in way])
+            known.changes += 1
         return known.levels
 
     def used(self, membership: Membership) -> Amounts:

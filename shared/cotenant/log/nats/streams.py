@@ -29,6 +29,7 @@ LOG_SUBJECTS = (
     "quotas.>",
     "waiting.>",
     "podgroups.>",
+    "reservations.*",
     "migrations.*",
     "evictions.>",
     "descheduling.>",

@@ -24,17 +24,17 @@ from cotenant.api.edits import with_metadata
 from cotenant.api.objects.pod import Pod
 from cotenant.api.splices import EMPTY_OBJECT, member_object, members, raw
 from cotenant.domain.qos import priority_default
-from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES
 from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import TIER_RESOURCES
-from cotenant_gateway.admission.priority import resolve_priority
+from cotenant_gateway.admission.pods.priority import resolve_priority
+from cotenant_gateway.admission.pods.runtime_class import merge_runtime_class
+from cotenant_gateway.admission.pods.tier_resources import translated_spec
 from cotenant_gateway.admission.profiles.effects import with_profile
 from cotenant_gateway.admission.profiles.selection import ReadyProfile, draw, ready_profiles
 from cotenant_gateway.admission.review import Mutation, Review
-from cotenant_gateway.admission.runtime_class import merge_runtime_class
-from cotenant_gateway.admission.tier_resources import translated_spec
 
 Draw = Callable[[str, str, str], int]
 

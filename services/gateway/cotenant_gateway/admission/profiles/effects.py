@@ -17,7 +17,7 @@ from cotenant.api.patching.strategic import strategic_merge_patch
 from cotenant.api.splices import DocumentError, Members, member_object, members, raw
 from cotenant.api.validation.fields import FieldError, invalid, not_found
 from cotenant.model.names import LABEL_PRIORITY, LABEL_QOS_CLASS
-from cotenant_gateway.admission.priority import find_priority_class
+from cotenant_gateway.admission.pods.priority import find_priority_class
 from cotenant_gateway.admission.profiles.selection import ReadyProfile
 from cotenant_gateway.admission.review import Review, type_error
 from cotenant_gateway.statuses import ApiError, invalid_object

@@ -16,9 +16,9 @@ from cotenant.api.patching.errors import PatchError
 from cotenant.api.patching.strategic import strategic_merge_patch
 from cotenant.api.splices import DocumentError, Members, is_object, member_object, members, put_or_drop, raw
 from cotenant.api.validation.fields import invalid, not_found
-from cotenant.kinds.cluster_colocation_profiles import PROFILES
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES
 from cotenant.model.names import ANNOTATION_COLOCATION_PROFILES
-from cotenant_gateway.admission.priority import find_priority_class
+from cotenant_gateway.admission.pods.priority import find_priority_class
 from cotenant_gateway.admission.profiles.effects import set_metadata
 from cotenant_gateway.admission.profiles.selection import ReadyProfile, draw, ready_profiles
 from cotenant_gateway.admission.review import Mutation, Review

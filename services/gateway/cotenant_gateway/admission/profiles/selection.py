@@ -23,18 +23,16 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import EMPTY_OBJECT, is_null
 from cotenant.api.validation.fields import FieldError
 from cotenant.domain.selectors import Predicate, SelectorError, predicate
-from cotenant.kinds.cluster_colocation_profiles import PROFILES, decode_profile
+from cotenant.kinds.koordinator.cluster_colocation_profiles import PROFILES, decode_profile
 from cotenant.model.names import (
     ANNOTATION_SKIP_UPDATE_RESOURCES,
     LABEL_CONTROLLER_MANAGED,
     LABEL_PRIORITY,
     LABEL_QOS_CLASS,
 )
+from cotenant_gateway.admission.namespaces import LABEL_CONTROL_PLANE
 from cotenant_gateway.admission.profiles.rules import profile_errors
 from cotenant_gateway.admission.review import ObjectSource, type_error
-
-LABEL_CONTROL_PLANE = "control-plane"
-"""On a namespace, whatever its value: Koordinator's pod webhooks leave it alone."""
 
 
 class ReadyProfile(msgspec.Struct, frozen=True):

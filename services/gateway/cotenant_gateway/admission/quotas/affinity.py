@@ -16,7 +16,7 @@ from cotenant.api.objects.metadata import LabelSelector, ObjectMeta, View
 from cotenant.api.splices import elements, is_array, member_object, members, raw
 from cotenant.domain.quota.names import LABEL_TREE
 from cotenant.domain.quota.profile import tree_id
-from cotenant.kinds.elastic_quota_profiles import QUOTA_PROFILES
+from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant_gateway.admission.quotas.of_pods import quota_of
 from cotenant_gateway.admission.review import Mutation, ObjectSource, Review
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, cast
@@ -26,17 +25,15 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
-from cotenant_gateway.access.authentication import Peer, peer_uid
-from cotenant_gateway.http.clients.limits import SMALL_BYTES, ByteBudget, Limits
+from cotenant_gateway.access.authentication import Peer
+from cotenant_gateway.http.clients.limits import ByteBudget, Limits
+from cotenant_gateway.http.clients.sockets import keep_alive, peer_of, plain_answer
 from cotenant_gateway.http.clients.tls import Handshakes
 from cotenant_gateway.statuses import ApiError, bad_request, encodable, internal, request_timeout, too_many
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-KEEPALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
-"""Seconds until the first probe, seconds between probes, probes without an answer."""
-USER_TIMEOUT_MILLISECONDS = 30_000
 EVICTED_AFTER_SECONDS = 1.0
 """A client that took nothing for so long makes room for another one's answer."""
 
@@ -77,8 +74,8 @@ class Connection(RequestHandler):
         self.socket = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
-        self.peer = _peer(transport)
-        _keep_alive(transport.get_extra_info("socket"))
+        self.peer = peer_of(transport)
+        keep_alive(transport.get_extra_info("socket"))
         refusal = self.owner.admit(self)
         if refusal is not None:
             self.socket.write(plain_answer(refusal))
@@ -306,51 +303,3 @@ def connection_of(request: web.BaseRequest) -> Connection:
     connection = request.protocol
     assert isinstance(connection, Connection)
     return connection
-
-
-async def sent_in_pieces(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
-    """Send a large answer piece by piece, so that no more than a piece waits in the transport, and hold its bytes meanwhile.
-
-    Smaller ones are left to aiohttp. Raises ApiError (429) where too many bytes wait for clients to take them.
-    """
-    body = response.body if isinstance(response, web.Response) else None
-    if not isinstance(body, bytes) or len(body) <= SMALL_BYTES or request.method == "HEAD":
-        return response
-    connection = connection_of(request)
-    if not connection.owner.reserve_answer(connection, len(body)):
-        raise too_many("answers that other clients have yet to take fill the memory set aside for them; try again later")
-    streamed = web.StreamResponse(status=response.status, headers=response.headers)
-    streamed.content_length = len(body)
-    await streamed.prepare(request)
-    view = memoryview(body)
-    for start in range(0, len(body), SMALL_BYTES * 4):
-        await streamed.write(view[start : start + SMALL_BYTES * 4])
-    await streamed.write_eof()
-    return streamed
-
-
-def plain_answer(error: ApiError) -> bytes:
-    """Return an answer as bytes, for a connection without a request; it closes the connection."""
-    head = (
-        f"HTTP/1.1 {error.code} {error.status.reason}\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-        f"Connection: close\r\nContent-Length: {len(error.body)}\r\n\r\n"
-    )
-    return head.encode() + error.body
-
-
-def _peer(transport: asyncio.BaseTransport) -> Peer:
-    """Return what the connection itself says of who is at its other end."""
-    sock = transport.get_extra_info("socket")
-    if sock is not None and sock.family == socket.AF_UNIX:
-        return Peer(uid=peer_uid(sock))
-    certificate = transport.get_extra_info("peercert") or {}
-    return Peer(tuple((name, value) for part in certificate.get("subject", ()) for name, value in part))
-
-
-def _keep_alive(sock: Any) -> None:
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in KEEPALIVE:
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MILLISECONDS)

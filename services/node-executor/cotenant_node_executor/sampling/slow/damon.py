@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cotenant_node_executor.sampling.slow.page_owners import Range
 from cotenant_node_executor.sampling.slow.readings import Unavailable
-from cotenant_node_executor.targets.tree import read_file
+from cotenant_node_executor.targets.cgroup.tree import read_file
 
 SAMPLE_US, AGGREGATION_US, UPDATE_US, APPLY_US = 1_000_000, 20_000_000, 60_000_000, 5_000_000
 AGE = 300_000_000 // AGGREGATION_US

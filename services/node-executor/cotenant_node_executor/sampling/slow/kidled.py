@@ -11,8 +11,8 @@ from pathlib import Path
 
 from cotenant_node_executor.sampling.idle_pages import IDLE_STATS, is_supported, parse_idle_page_stats
 from cotenant_node_executor.sampling.slow.readings import Asked, ColdReading, Unavailable
+from cotenant_node_executor.targets.cgroup.tree import read_file
 from cotenant_node_executor.targets.interface import CgroupDriver, Stat
-from cotenant_node_executor.targets.tree import read_file
 
 SCAN_SECONDS, HIERARCHY = "5", "1"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from cotenant_node_executor.sampling.proc import numa_usage_bytes, parse_busy_ticks_per_cpu, parse_numa_meminfo_kb
 from cotenant_node_executor.sampling.sampler import JIFFY_NS
 from cotenant_node_executor.sampling.slow.readings import NumaReading, Unavailable
-from cotenant_node_executor.targets.tree import read_file
+from cotenant_node_executor.targets.cgroup.tree import read_file
 
 SECONDS = 15.0
 

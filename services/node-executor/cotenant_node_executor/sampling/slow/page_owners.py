@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cotenant_node_executor.sampling.slow.readings import Unavailable
-from cotenant_node_executor.targets.tree import read_file
+from cotenant_node_executor.targets.cgroup.tree import read_file
 
 BLOCK = 512
 """Frames of the largest page of a page cache."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cotenant.events.topology import MachineTopology
+from cotenant.events.node.topology import MachineTopology
 
 COLD_MEMORY, CPI, RESCTRL, NUMA = "cold-memory", "cpi", "resctrl", "numa"
 COLLECTORS = (COLD_MEMORY, CPI, RESCTRL, NUMA)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cotenant_node_executor.sampling.slow.readings import ResctrlReading, Unavailable
-from cotenant_node_executor.targets.tree import read_file
+from cotenant_node_executor.targets.cgroup.tree import read_file
 
 SECONDS = 10.0
 ROOT = "/"

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from cotenant_node_executor.strategies.cache.schemata import l3_lines, l3_mask, mb_line, mba_value
+from cotenant_node_executor.strategies.sections import fitted, lower_name, lowered_object
 from cotenant_node_executor.strategies.situation import ResctrlFacts
-from cotenant_node_executor.strategies.slo_sections import fitted, lower_name, lowered_object
 
 ANNOTATION = "node.koordinator.sh/resctrl"
 PREFIX = "koordlet-"

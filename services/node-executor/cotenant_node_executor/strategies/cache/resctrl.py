@@ -15,21 +15,21 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.cache.pod_groups import ANNOTATION, PREFIX, pod_schemata
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, class_l3, class_mb
 from cotenant_node_executor.strategies.pod_view import PodView
-from cotenant_node_executor.strategies.sections import QOS
-from cotenant_node_executor.strategies.situation import ResctrlFacts, Situation
-from cotenant_node_executor.strategies.slo_sections import (
+from cotenant_node_executor.strategies.sections import (
     CLASSES,
+    QOS,
     JsonObject,
     class_part,
     fitted,
     raw_section,
     states,
 )
+from cotenant_node_executor.strategies.situation import ResctrlFacts, Situation
 from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.address import Place, ResctrlAttribute, ResctrlGroup
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from cotenant_node_executor.strategies.sections import lower_name
 from cotenant_node_executor.strategies.situation import ResctrlFacts
-from cotenant_node_executor.strategies.slo_sections import lower_name
 
 AMD = "AuthenticAMD"
 AMD_UNLIMITED = "2048"

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.qos import QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.disk.blkio_plan import (
     BlkioPlan,
@@ -31,9 +31,8 @@ from cotenant_node_executor.strategies.disk.blkio_plan import (
     v2_plan,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
-from cotenant_node_executor.strategies.sections import QOS
-from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import (
+from cotenant_node_executor.strategies.sections import (
+    QOS,
     ROOT_CLASS,
     fitted,
     lower_name,
@@ -41,6 +40,7 @@ from cotenant_node_executor.strategies.slo_sections import (
     object_of,
     raw_section,
 )
+from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities, CgroupVersion, Knob

@@ -20,7 +20,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from cotenant_node_executor.strategies.slo_sections import lower_name
+from cotenant_node_executor.strategies.sections import lower_name
 from cotenant_node_executor.targets.address import Knob
 from cotenant_node_executor.targets.disks import Storage, UnknownDiskError
 

@@ -26,14 +26,13 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from cotenant.api.objects.pod_resources import pod_requests
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import BATCH_MEMORY, MID_MEMORY
 from cotenant_node_executor.strategies.memory.victims import Candidate, Task, Traits, Victim, traits, victims
 from cotenant_node_executor.strategies.pod_view import PodView
-from cotenant_node_executor.strategies.sections import THRESHOLD
+from cotenant_node_executor.strategies.sections import THRESHOLD, is_asked, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import is_asked, lower_name, section
 from cotenant_node_executor.strategies.strategy import Cause, Decision, Evict, Input, Policy, Strategy
 
 NAME = "memory-evict"

@@ -23,7 +23,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.strategies.memory.qos_config import (
     NEUTRAL,
@@ -34,9 +34,8 @@ from cotenant_node_executor.strategies.memory.qos_config import (
     memory_rule,
 )
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, ContainerShape, PodShape
-from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.sections import QOS, fitted, raw_section
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import fitted, raw_section
 from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED, Capabilities, Knob

@@ -20,7 +20,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant_node_executor.strategies.slo_sections import (
+from cotenant_node_executor.strategies.sections import (
     CLASSES,
     JsonObject,
     JsonValue,

@@ -22,14 +22,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from cotenant.events.resources import NodeSLORendered
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
 from cotenant_node_executor.strategies.memory.evict import BE_MEMORY_EVICT, band, used_percent
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
-from cotenant_node_executor.strategies.sections import THRESHOLD
+from cotenant_node_executor.strategies.sections import THRESHOLD, is_asked, lower_name, section
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.slo_sections import is_asked, lower_name, section
 from cotenant_node_executor.strategies.strategy import (
     Cause,
     Decision,

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from cotenant_node_executor.targets.address import OomScore, Processes, ResctrlGroup, Sysctl, SysFile, TcClass, Thread
+from collections.abc import Callable
+from pathlib import Path
+
+from cotenant_node_executor.targets.address import (
+    EgressClass,
+    OomScore,
+    Processes,
+    RealtimeThreads,
+    ResctrlGroup,
+    Sysctl,
+    SysFile,
+    TcClass,
+    TcTree,
+    TerwayFile,
+    Thread,
+)
 from cotenant_node_executor.targets.other.accessors import Accessor, SysctlAccessor, SysFileAccessor
 from cotenant_node_executor.targets.other.core_groups import CoreGroupAccessor
+from cotenant_node_executor.targets.other.egress import EgressAccessor
 from cotenant_node_executor.targets.other.oom_scores import OomScoreAccessor
+from cotenant_node_executor.targets.other.realtime import ClassGiver, RealtimeAccessor
 from cotenant_node_executor.targets.other.resctrl import ResctrlAccessor, ThreadsOf, no_threads
+from cotenant_node_executor.targets.other.terway import TerwayAccessor
 from cotenant_node_executor.targets.other.threads import SchedulingCalls, ThreadAccessor
 from cotenant_node_executor.targets.other.traffic import TrafficAccessor
+from cotenant_node_executor.targets.other.traffic_tree import TrafficTreeAccessor
 
 
-def host_accessors(threads_of: ThreadsOf = no_threads, pids_of: ThreadsOf = no_threads) -> dict[type, Accessor]:
+def host_accessors(
+    threads_of: ThreadsOf = no_threads,
+    pids_of: ThreadsOf = no_threads,
+    realtime: ClassGiver | None = None,
+    unified: Callable[[str], Path | None] = lambda _group: None,
+) -> dict[type, Accessor]:
     """Return one accessor for each kind of place. `threads_of`, `pids_of`: the threads and the processes of a control group
-    of the executor."""
+    of the executor; `realtime`: who gives the real-time class, if anybody; `unified`: a group's
+    directory in the cgroup v2 tree."""
     calls = SchedulingCalls()
     return {
         Sysctl: SysctlAccessor(),
@@ -22,5 +47,9 @@ def host_accessors(threads_of: ThreadsOf = no_threads, pids_of: ThreadsOf = no_t
         Processes: CoreGroupAccessor(calls, pids_of),
         OomScore: OomScoreAccessor(pids_of),
         ResctrlGroup: ResctrlAccessor(threads_of=threads_of),
+        RealtimeThreads: RealtimeAccessor(realtime),
         TcClass: TrafficAccessor(),
+        TcTree: TrafficTreeAccessor(),
+        EgressClass: EgressAccessor(unified),
+        TerwayFile: TerwayAccessor(),
     }

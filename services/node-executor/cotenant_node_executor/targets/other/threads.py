@@ -151,11 +151,11 @@ class ThreadAccessor:
         self._writers[attribute](place.tid, value)
 
     def holds(self, attribute: Attribute, wanted: str, present: str) -> bool:
-        """CPU lists are compared as sets; a cookie with that of the thread that is named; the default slice is any."""
+        """CPU lists are compared as sets; a cookie with that of the named thread; the default slice is that of the caller."""
         if attribute is ThreadAttribute.AFFINITY:
             return parse_cpu_list(wanted) == parse_cpu_list(present)
         if attribute is ThreadAttribute.SLICE:
-            return wanted in ("0", present)
+            return present == (wanted if wanted != "0" else str(self._calls.slice_of(0)))
         if attribute is ThreadAttribute.COOKIE and wanted != "0":
             return present != "0" and str(self._calls.cookie_of(_number(wanted, "thread id"))) == present
         return wanted == present
@@ -166,6 +166,21 @@ class ThreadAccessor:
             self._calls.new_cookie(source)
         if source != tid:
             self._calls.share_cookie(source, tid)
+
+
+PROBED_SLICE_NS = 20_000_000
+
+
+def honours_slices() -> bool:
+    """Whether this kernel takes a thread's own slice: tried on a thread that ends. Raises OSError where it refuses the call."""
+    calls = SchedulingCalls()
+
+    def tried() -> bool:
+        calls.set_slice(0, PROBED_SLICE_NS)
+        return calls.slice_of(0) == PROBED_SLICE_NS
+
+    with ThreadPoolExecutor(1) as caller:
+        return caller.submit(tried).result()
 
 
 def _policy_of(tid: int) -> str:

@@ -59,7 +59,7 @@ class TrafficAccessor:
         shown = self._tc("class", "show", "dev", of_class.device)
         for found in _SHOWN.finditer(shown.stdout):
             if found["id"] == of_class.classid:
-                return {TcAttribute.RATE: _bits(found["rate"]), TcAttribute.CEIL: _bits(found["ceil"])}
+                return {TcAttribute.RATE: bits_per_second(found["rate"]), TcAttribute.CEIL: bits_per_second(found["ceil"])}
         return None
 
     def _tc(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -79,7 +79,8 @@ def _checked(place: NonCgroup) -> TcClass:
     return place
 
 
-def _bits(shown: str) -> int:
+def bits_per_second(shown: str) -> int:
+    """A rate as `tc` shows it. Raises InvalidValueError."""
     match = re.fullmatch(r"([0-9.]+)([KMGT]?bit)", shown)
     if match is None:
         raise InvalidValueError(f"tc shows the rate {shown!r}: expected a number of bits")

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from cotenant.events.metrics import NodeMetricComputed
-from cotenant.events.runs import RunPhase, RunStatus
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.log.contract import LOG
 from cotenant.log.nats.reader import NatsReader
 from cotenant_console.api.credentials import Server

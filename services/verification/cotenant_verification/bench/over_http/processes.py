@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from cotenant_console.api.credentials import Server
@@ -28,10 +28,19 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.asynccontextmanager
-async def stack(folder: Path, nodes: int, *, nats_tls: bool = True) -> AsyncIterator[tuple[subprocess.Popen[bytes], Server]]:
-    """Start `cotenant up` on a folder and wait until it is ready; stop it as Ctrl-C would."""
-    process = _start(folder, nodes, nats_tls)
+async def stack(
+    folder: Path,
+    nodes: int,
+    *,
+    nats_tls: bool = True,
+    environment: Mapping[str, str] | None = None,
+    started: Callable[[int], None] = lambda _pid: None,
+) -> AsyncIterator[tuple[subprocess.Popen[bytes], Server]]:
+    """Start `cotenant up` on a folder and wait until it is ready; stop it as Ctrl-C would. `environment`: of its services, this
+    process's where None; `started` gets its process id."""
+    process = _start(folder, nodes, nats_tls, environment)
     try:
+        started(process.pid)
         deadline = time.monotonic() + READY_SECONDS
         while (endpoint := read_endpoint(folder)) is None:
             if process.poll() is not None or time.monotonic() > deadline:
@@ -43,11 +52,11 @@ async def stack(folder: Path, nodes: int, *, nats_tls: bool = True) -> AsyncIter
         await asyncio.to_thread(_ended, process)
 
 
-def _start(folder: Path, nodes: int, nats_tls: bool) -> subprocess.Popen[bytes]:
+def _start(folder: Path, nodes: int, nats_tls: bool, environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
     tls = "--nats-tls" if nats_tls else "--no-nats-tls"
     command = [CONSOLE, "up", "--data", str(folder), "--nodes", str(nodes), tls]
     with (folder.parent / "up.log").open("ab") as out:
-        return subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        return subprocess.Popen(command, stdout=out, stderr=out, env=environment, start_new_session=True)
 
 
 def _ended(process: subprocess.Popen[bytes]) -> None:

@@ -21,7 +21,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from cotenant.events.metrics import Usage
+from cotenant.events.node.metrics import Usage
 from cotenant_metrics_ingest.prediction.buckets import Floats
 from cotenant_metrics_ingest.prediction.forecast_choice import Accuracy, ForecastChoice
 from cotenant_metrics_ingest.prediction.histogram import Histograms

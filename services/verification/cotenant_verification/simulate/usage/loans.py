@@ -22,6 +22,7 @@ import math
 import msgspec
 import numpy as np
 
+from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, margin_of
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, CalculatePolicy, HighPriorityNeed, reclaimable
 from cotenant_batch_resource_calculator.formulas.evaluation import (
@@ -31,12 +32,12 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
 )
 from cotenant_batch_resource_calculator.formulas.mid import MidStrategy, calculate_mid
 from cotenant_batch_resource_calculator.formulas.risk_budget import (
-    RiskBudget,
     RiskHistory,
     RiskPool,
-    choose_threshold,
+    choose_margin,
     observed,
     pooled,
+    threshold_of,
     unit_of,
 )
 from cotenant_batch_resource_calculator.formulas.synchronise import differs
@@ -149,7 +150,8 @@ def _decide(
         used, largest = max(used, expected), max(largest, expected)
     percent = plan.percent
     if plan.budget is not None:
-        percent = choose_threshold(plan.budget, pool, capacity, unit_of(capacity, request)).percent
+        margin = choose_margin(plan.budget, pool).permille
+        percent = threshold_of(plan.budget, margin, capacity, unit_of(capacity, request))
     amounts = reclaimable(
         Amounts(capacity),
         margin_of(Amounts(capacity), percent, 0),

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
-from cotenant_batch_resource_calculator.formulas.risk_budget import RiskBudget
 from cotenant_metrics_ingest.prediction.forecast_choice import Accuracy
 from cotenant_verification.simulate.usage.figures import Figures, figures_of
 from cotenant_verification.simulate.usage.forecasts import HISTOGRAM, NONE, PREDICTIONS, SEASON, forecasts_of

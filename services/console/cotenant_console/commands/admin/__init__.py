@@ -1,0 +1,1 @@
+"""`cotenant admin`: what services leave to a person."""

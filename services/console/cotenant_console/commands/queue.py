@@ -1,0 +1,124 @@
+"""`cotenant get queue`: the jobs that wait for nodes, in the order in which the scheduler tries them.
+
+In: pods without a node and PodGroups as the API shows them. Out: a table. A job is a gang group, or a pod that is in no gang;
+its tenant is the quota of its first pod. Jobs stand in the order of their first pods: by priority, then creation time, then
+namespace and name. Those behind a job that does not fit are tried too, so a position is a turn, not a barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from cotenant.api.objects.pod_group import PodGroup
+from cotenant.domain.gangs import GangError, GangSpec, gang_id, gang_name, of_pod, of_pod_group
+from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant_console.ages import age
+from cotenant_console.api.client import Document, list_at, mapping_at, text_at, value_at
+from cotenant_console.tables import Table
+
+NAME = "queue"
+HEADINGS = ("POSITION", "JOB", "PODS", "QUOTA", "PRIORITY", "AGE", "WAITS FOR")
+NOTHING = "No job waits for nodes."
+
+Order = tuple[int, str, str, str]
+
+
+@dataclass
+class Job:
+    """Pods that are placed together. `spec`: what their gang requires, None for a pod in no gang."""
+
+    name: str
+    spec: GangSpec | None
+    pods: list[tuple[Order, Document]] = field(default_factory=list)
+
+    @property
+    def first(self) -> tuple[Order, Document]:
+        """The pod by which the job stands in the queue."""
+        return min(self.pods, key=lambda pod: pod[0])
+
+
+def waits(pod: Document) -> bool:
+    """Whether a pod waits for the scheduler: it has no node, and is neither over nor ending, nor held by a gate."""
+    return (
+        not text_at(pod, "spec", "nodeName")
+        and not list_at(pod, "spec", "schedulingGates")
+        and value_at(pod, "metadata", "deletionTimestamp") is None
+        and text_at(pod, "status", "phase", default="Pending") == "Pending"
+    )
+
+
+def jobs(pods: Iterable[Document], pod_groups: Iterable[Document]) -> list[Job]:
+    """Return the jobs that wait, in queue order. PodGroups that cannot be read are as if they were not there."""
+    stated = {identity: spec for identity, spec in map(_of_pod_group, pod_groups) if spec is not None}
+    found: dict[str, Job] = {}
+    for pod in filter(waits, pods):
+        namespace, name = text_at(pod, "metadata", "namespace"), text_at(pod, "metadata", "name")
+        labels, annotations = _texts(pod, "labels"), _texts(pod, "annotations")
+        gang = gang_name(labels, annotations)
+        identity = gang_id(namespace, gang) if gang else ""
+        spec = (stated.get(identity) or _of_pod(identity, labels, annotations)) if gang else None
+        key = (spec.group_id if spec is not None else identity) or f"pod {namespace}/{name}"
+        job = found.setdefault(key, Job(key.removeprefix("pod "), spec))
+        priority = int(text_at(pod, "spec", "priority", default="0"))
+        job.pods.append(((-priority, text_at(pod, "metadata", "creationTimestamp"), namespace, name), pod))
+    return sorted(found.values(), key=lambda job: job.first[0])
+
+
+def queue_table(pods: Iterable[Document], pod_groups: Iterable[Document], now: datetime) -> Table:
+    """Return the table."""
+    table = Table(HEADINGS)
+    for position, job in enumerate(jobs(pods, pod_groups), 1):
+        (priority, *_), pod = job.first
+        least = f"/{job.spec.min_member}" if job.spec is not None else ""
+        table.rows.append(
+            (
+                str(position),
+                job.name,
+                f"{len(job.pods)}{least}",
+                _texts(pod, "labels").get(LABEL_QUOTA) or "<none>",
+                str(-priority),
+                age(text_at(pod, "metadata", "creationTimestamp"), now),
+                _reason(pod),
+            )
+        )
+    return table
+
+
+def _reason(pod: Document) -> str:
+    """Why a pod waits, in the scheduler's words."""
+    nominated = text_at(pod, "status", "nominatedNodeName")
+    for message in _messages(pod):
+        return f"{message} (room is held on {nominated})" if nominated else message
+    return "its turn"
+
+
+def _messages(pod: Document) -> Iterator[str]:
+    for condition in list_at(pod, "status", "conditions"):
+        if text_at(condition, "type") == "PodScheduled" and text_at(condition, "message"):
+            yield text_at(condition, "message")
+
+
+def _texts(document: Document, *path: str) -> dict[str, str]:
+    return {name: str(value) for name, value in mapping_at(document, "metadata", *path).items()}
+
+
+def _of_pod(identity: str, labels: dict[str, str], annotations: dict[str, str]) -> GangSpec | None:
+    try:
+        return of_pod(identity, labels, annotations)
+    except GangError:
+        return None
+
+
+def _of_pod_group(document: Document) -> tuple[str, GangSpec | None]:
+    identity = gang_id(text_at(document, "metadata", "namespace"), text_at(document, "metadata", "name"))
+    try:
+        group = msgspec.convert(document, PodGroup, strict=False)
+    except msgspec.ValidationError:
+        return identity, None
+    return identity, of_pod_group(
+        identity, group.spec.min_member, group.spec.schedule_timeout_seconds, group.metadata.annotations
+    )

@@ -1,0 +1,1 @@
+"""Admission of the ConfigMap `slo-controller-config`: sections, ranges, values."""

@@ -1,0 +1,221 @@
+"""The ConfigMap `koordinator-system/slo-controller-config` when it is written.
+
+In: the ConfigMap, as it is, and the nodes. Out: field errors for the sections that are set and that change: text that is no
+JSON object, values that are not what they must be (`ranges`), node entries without a selector or with one
+that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
+(`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
+Koordinator's webhook: batch-resource-calculator then goes on with the last section that was right, and the writer is told in
+warnings what would have been refused. Policies that are taken and do nothing are warned of as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from math import lcm
+
+import msgspec
+
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.objects.policies import ConfigMap
+from cotenant.api.objects.selectors import selector_holds
+from cotenant.api.validation.fields import FieldError, forbidden, invalid, required
+from cotenant.api.validation.metadata import selector_errors
+from cotenant.kinds.nodes import NODES
+from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
+from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
+from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, Section, section_errors
+from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION
+from cotenant_gateway.admission.node_configuration.values import Json, member, shown
+from cotenant_gateway.admission.review import Review
+
+LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"
+MAX_SAMPLE_NODES = 1_000
+"""Sets of labels that are tried for one entry; the values of its expressions have too many combinations."""
+MAX_TRIES = 500_000
+"""Selectors that are held against made labels, for one section."""
+MAX_ERRORS = 50
+"""Errors that are told of one section."""
+QOS_SECTION, SYSTEM_SECTION = "resource-qos-config", "system-config"
+_POLICIES = {
+    "cpuCalculatePolicy": ("usage", "maxUsageRequest"),
+    "memoryCalculatePolicy": ("usage", "request", "maxUsageRequest"),
+    "midReclaimMode": ("static",),
+}
+"""Values of `colocation-config` that do something; any other counts as the first, or as absent."""
+
+
+class ConfigurationError(ValueError):
+    """The text of a section cannot be read; says why."""
+
+
+def node_configuration_is_valid(review: Review) -> list[FieldError]:
+    """Check the sections that change."""
+    config = review.view
+    if not isinstance(config, ConfigMap) or not is_node_configuration(config) or not _asks_for_checks(config):
+        return []
+    return _changed_sections(review, config)
+
+
+def node_configuration_warnings(review: Review) -> list[str]:
+    """What is wrong where the label does not ask for a refusal, and what does nothing."""
+    config = review.view
+    if not isinstance(config, ConfigMap) or not is_node_configuration(config):
+        return []
+    found: list[str] = []
+    if not _asks_for_checks(config):
+        found += [str(error) for error in _changed_sections(review, config)]
+        if found:
+            found.append(
+                f"a section that is wrong leaves the last right one in force; with the label {LABEL_CONFIG_MAP_TYPE}: "
+                f"{SLO_CONFIG_NAME} the ConfigMap would have been refused"
+            )
+    return [*found, *_without_effect(config)]
+
+
+def is_node_configuration(config: ConfigMap) -> bool:
+    """Return whether this is the ConfigMap that nodes are configured by."""
+    return (config.metadata.namespace, config.metadata.name) == (SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME)
+
+
+def _asks_for_checks(config: ConfigMap) -> bool:
+    return config.metadata.labels.get(LABEL_CONFIG_MAP_TYPE) == SLO_CONFIG_NAME
+
+
+def decoded_section(text: str) -> Json:
+    """Return a section's text as JSON values. Raises ConfigurationError."""
+    try:
+        config: Json = json.loads(text, parse_constant=_no_constant)
+        json.dumps(config, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError("has half of a surrogate pair, which is no text") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(str(error)) from error
+    return config
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _changed_sections(review: Review, config: ConfigMap) -> list[FieldError]:
+    old = review.old_view(ConfigMap)
+    before = old.data if old is not None else {}
+    found: list[FieldError] = []
+    for key, section in SECTIONS.items():
+        text = config.data.get(key, "")
+        if text and before.get(key) != text:
+            of_section = _section(review, f"data[{key}]", section, text)
+            if len(of_section) > MAX_ERRORS:
+                more = f"has {len(of_section) - MAX_ERRORS} more errors than are told here"
+                of_section = [*of_section[:MAX_ERRORS], forbidden(f"data[{key}]", more)]
+            found += of_section
+    qos, system = (config.data.get(key, "") for key in (QOS_SECTION, SYSTEM_SECTION))
+    if not found and qos and (before.get(QOS_SECTION), before.get(SYSTEM_SECTION)) != (qos, system):
+        found += _network_shares(qos, system)
+    return found
+
+
+def _network_shares(qos: str, system: str) -> list[FieldError]:
+    try:
+        system_config = decoded_section(system) if system else None
+        return network_share_errors(f"data[{QOS_SECTION}]", decoded_section(qos), system_config)[:MAX_ERRORS]
+    except ConfigurationError:
+        # A section that did not change and cannot be read is not in force.
+        return []
+
+
+def _section(review: Review, path: str, section: Section, text: str) -> list[FieldError]:
+    try:
+        config = decoded_section(text)
+    except ConfigurationError as error:
+        return [invalid(path, text.encode("utf-8", "replace").decode()[:100], f"is no JSON: {error}")]
+    found = section_errors(path, section, config)
+    entries = member(config, section.entries)
+    if not isinstance(entries, list) or len(entries) > MAX_ENTRIES:
+        return found
+    where = f"{path}.{section.entries}"
+    selectors: list[LabelSelector] = []
+    for index, entry in enumerate(entries):
+        selector, errors = _selector(f"{where}[{index}].nodeSelector", member(entry, "nodeSelector"))
+        found += errors
+        if selector is not None:
+            selectors.append(selector)
+    if found or len(entries) < 2 or not section.by_node:
+        return found
+    pair = overlap(selectors)
+    if pair is not None:
+        return [forbidden(where, f"entries {pair[0]} and {pair[1]} can select the same node; let one of them exclude it")]
+    return _nodes_selected_twice(review, where, selectors)
+
+
+def _selector(path: str, value: Json) -> tuple[LabelSelector | None, list[FieldError]]:
+    try:
+        selector = LabelSelector() if value is None else msgspec.convert(value, LabelSelector)
+    except msgspec.ValidationError as error:
+        return None, [invalid(path, shown(value), str(error))]
+    if not selector.match_labels and not selector.match_expressions:
+        return None, [required(path, "names the nodes that the entry is for")]
+    return selector, selector_errors(path, selector)
+
+
+def _nodes_selected_twice(review: Review, where: str, selectors: Sequence[LabelSelector]) -> list[FieldError]:
+    for node in review.objects.objects(NODES):
+        selecting = selecting_entries(selectors, node.labels)
+        if len(selecting) > 1:
+            return [forbidden(where, f"node {node.address.name} is selected by the entries {selecting}; one may select it")]
+    return []
+
+
+def selecting_entries(selectors: Sequence[LabelSelector], labels: Mapping[str, str]) -> list[int]:
+    """Return the places of the entries that select a node with these labels."""
+    return [index for index, selector in enumerate(selectors) if selector_holds(selector, labels)]
+
+
+def overlap(selectors: Sequence[LabelSelector]) -> tuple[int, int] | None:
+    """Return two entries that select a node together, tried on nodes made from each entry's own labels and values.
+
+    Koordinator's rule: such a node has the entry's labels and, of each expression with values, the next value in turn.
+    """
+    left = MAX_TRIES
+    for selector in selectors:
+        for labels in _sample_nodes(selector):
+            left -= len(selectors)
+            if left < 0:
+                return None
+            selecting = selecting_entries(selectors, labels)
+            if len(selecting) > 1:
+                return selecting[0], selecting[1]
+    return None
+
+
+def _sample_nodes(selector: LabelSelector) -> Iterator[Mapping[str, str]]:
+    expressions = [expression for expression in selector.match_expressions if expression.values]
+    # The values are taken in turn, so after their least common multiple the same nodes come again.
+    count = min(lcm(*(len(expression.values) for expression in expressions)), MAX_SAMPLE_NODES)
+    for number in range(count):
+        taken = {expression.key: expression.values[number % len(expression.values)] for expression in expressions}
+        yield {**selector.match_labels, **taken}
+
+
+def _without_effect(config: ConfigMap) -> Iterator[str]:
+    """Yield what `colocation-config` takes and does nothing: unknown policies, a risk budget of another spelling."""
+    key = "colocation-config"
+    try:
+        section = decoded_section(config.data.get(key) or "{}")
+    except ConfigurationError:
+        return
+    entries = member(section, "nodeConfigs")
+    given = [("", section)]
+    if isinstance(entries, list):
+        given += [(f".nodeConfigs[{index}]", entry) for index, entry in enumerate(entries[:MAX_ENTRIES])]
+    for where, strategy in given:
+        given_extensions = member(strategy, "extensions")
+        for name in given_extensions if isinstance(given_extensions, dict) else ():
+            if name != EXTENSION and name.lower() == EXTENSION.lower():
+                yield f"data[{key}]{where}.extensions[{shown(name)}] does nothing: the name of a risk budget is {EXTENSION}"
+        for name, known in _POLICIES.items():
+            value = member(strategy, name)
+            if isinstance(value, str) and value and value not in known:
+                counts = "is ignored" if name == "midReclaimMode" else f"counts as {known[0]}"
+                yield f'data[{key}]{where}.{name}: "{shown(value)}" {counts}; known: {", ".join(known)}'

@@ -1,0 +1,1 @@
+"""cotenant's own endpoints: events, explain, dead letters, status."""

@@ -1,0 +1,135 @@
+"""`events`: LOG's events as JSON lines, those of EXECUTION beside them in order of time, and with `follow` what comes.
+
+In: the query `since=SEQ&for=KIND/NAME&follow=1&namespace=NS`. Out: one line an event, until the client is gone.
+Of EXECUTION the last EXECUTION_SHOWN events are shown; a followed stream holds at most FOLLOW_BYTES.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+from aiohttp import web
+
+from cotenant.events.envelope import Event
+from cotenant.explain.causes import (
+    concerns,
+    event_line,
+)
+from cotenant.log.contract import EXECUTION, LOG
+from cotenant.log.nats.log import NatsLog
+from cotenant.log.nats.reader import NatsReader
+from cotenant_gateway.http.clients.limits import MIB
+from cotenant_gateway.http.clients.streams import OpenStream
+from cotenant_gateway.statuses import bad_request
+
+SILENT_SECONDS = 1.5
+PULL = 500
+EXECUTION_SHOWN = 2000
+FOLLOW_BYTES = 2 * MIB
+"""That a reader of a followed stream holds; a message is at most 1 MiB."""
+EXECUTION_FILTERS = ("execution.>", "deadletter.>")
+
+
+class EventStream:
+    """Answers with what is on the log."""
+
+    def __init__(self, log: NatsLog, stopping: asyncio.Event) -> None:
+        self._log = log
+        self._stopping = stopping
+
+    async def answer(self, request: web.BaseRequest, stream: OpenStream) -> web.StreamResponse:
+        """Answer with events, as the query asks for."""
+        query = request.query
+        since = query.get("since", "")
+        if since and not (since.isascii() and since.isdigit() and len(since) < 20):
+            raise bad_request(f"since: Invalid value: {since[:20]!r}: must be a sequence of LOG")
+        about, slash, name = query.get("for", "").partition("/")
+        if about and not (slash and name):
+            raise bad_request(f"for: Invalid value: {query['for'][:80]!r}: must be KIND/NAME")
+        wanted = (about.lower(), query.get("namespace", ""), name)
+        follow = query.get("follow", "").lower() in ("1", "true")
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson", "Cache-Control": "no-cache"})
+        begins = await self._log.first_sequence(LOG) if since else 0
+        if since and int(since) + 1 < begins:
+            response.headers["Warning"] = f'299 - "{since} is older than what LOG keeps, which begins at {LOG}:{begins}"'
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError):
+            async with contextlib.aclosing(self._stream(stream, int(since or "0"), follow=follow)) as found:
+                async for events in found:
+                    lines = [event_line(event) for event in events if concerns(event, *wanted)]
+                    if lines:
+                        await response.write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+            await response.write_eof()
+        return response
+
+    async def _stream(self, stream: OpenStream, since: int, *, follow: bool) -> AsyncGenerator[Sequence[Event]]:
+        """LOG from a sequence on with EXECUTION beside it, in order of time; and with `follow` what comes, until the client is
+        gone."""
+        end, execution_end = await self._log.last_sequence(LOG), await self._log.last_sequence(EXECUTION)
+        beside = deque(await self._last_of_execution(execution_end))
+        log = await self._log.follow(LOG, (">",), after=since)
+        log.loaded()
+        log.max_behind = 0
+        log.hold_at_most(FOLLOW_BYTES)
+        execution: NatsReader | None = None
+        try:
+            began: datetime | None = None
+            while log.position < end and not stream.gone:
+                events = await log.pull(PULL, SILENT_SECONDS)
+                if not events:
+                    break
+                if began is None:
+                    began = events[0].time
+                yield list(_merged(events, beside, began if since else None))
+            yield [event for event in beside if not since or began is None or _is_since(event, began)]
+            if not follow or stream.gone:
+                return
+            execution = await self._log.follow(EXECUTION, EXECUTION_FILTERS, after=execution_end)
+            execution.loaded()
+            execution.hold_at_most(FOLLOW_BYTES)
+            while not self._stopping.is_set() and not stream.gone:
+                pulls = await asyncio.gather(log.pull(PULL, 0.5), execution.pull(PULL, 0.5))
+                for events in pulls:
+                    if events:
+                        yield events
+        finally:
+            await log.close()
+            if execution is not None:
+                await execution.close()
+
+    async def _last_of_execution(self, end: int) -> list[Event]:
+        """The last events of EXECUTION, at most EXECUTION_SHOWN."""
+        found: list[Event] = []
+        if not end:
+            return found
+        reader = await self._log.follow(EXECUTION, EXECUTION_FILTERS, after=max(0, end - EXECUTION_SHOWN))
+        reader.loaded()
+        try:
+            while reader.position < end:
+                events = await reader.pull(PULL, SILENT_SECONDS)
+                if not events:
+                    break
+                found += events
+        finally:
+            await reader.close()
+        return found
+
+
+def _is_since(event: Event, began: datetime | None) -> bool:
+    return began is None or event.time is None or event.time >= began
+
+
+def _merged(events: Sequence[Event], beside: deque[Event], began: datetime | None) -> Iterator[Event]:
+    """Yield the events of LOG with those of EXECUTION before each that were earlier; takes them from `beside`."""
+    for event in events:
+        while beside and event.time is not None and (beside[0].time is None or beside[0].time <= event.time):
+            earlier = beside.popleft()
+            if _is_since(earlier, began):
+                yield earlier
+        yield event

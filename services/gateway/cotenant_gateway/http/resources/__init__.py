@@ -1,0 +1,1 @@
+"""The verbs on resources, as an API server answers them."""

@@ -1,0 +1,172 @@
+"""Writing resources: create, replace, patch, delete, and the deletion of a collection.
+
+In: a request whose path is a `Target`. Out: a response with the object as it is afterwards, and what its writer is to be told;
+or an ApiError that the application turns into a Status.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from aiohttp import web
+
+from cotenant.api.definitions import Registry
+from cotenant.api.objects.rbac import RBAC_GROUP
+from cotenant.api.snapshots import Snapshot
+from cotenant.kinds.pods import PODS
+from cotenant_gateway.access.escalation import refuse_escalation
+from cotenant_gateway.access.pods import check_pod
+from cotenant_gateway.http.auth.access import actor_of, user_of
+from cotenant_gateway.http.bodies import (
+    check_json,
+    is_dry_run,
+    json_response,
+    read_body,
+    read_deletion,
+)
+from cotenant_gateway.http.openapi.unknown_fields import unknown_fields
+from cotenant_gateway.http.queries import read_query
+from cotenant_gateway.http.resources.reading import list_document
+from cotenant_gateway.http.routing import Target
+from cotenant_gateway.http.warning_headers import with_warnings
+from cotenant_gateway.loop.requests import Check, no_check
+from cotenant_gateway.planning.documents import existing
+from cotenant_gateway.planning.updates import PATCH_TYPES
+from cotenant_gateway.shell.gateway import Gateway
+from cotenant_gateway.statuses import (
+    ApiError,
+    StatusDetails,
+    bad_request,
+    method_not_allowed,
+    status_object,
+    unsupported_media,
+)
+
+IGNORE, WARN, STRICT = "Ignore", "Warn", "Strict"
+"""Values of the parameter `fieldValidation`; absent: Ignore."""
+
+
+class ResourceWriter:
+    """Answers what changes objects."""
+
+    def __init__(self, gateway: Gateway, *, root_pods: bool = False) -> None:
+        """`root_pods`: pods of the process runtime may run as root."""
+        self._gateway = gateway
+        self._root_pods = root_pods
+
+    @property
+    def _kinds(self) -> Registry:
+        return self._gateway.core.kinds
+
+    def _check(self, request: web.BaseRequest, target: Target) -> Check:
+        """Return what is to be checked of an object before it is stored: nobody gives rights or priority that is not theirs."""
+        core, user = self._gateway.core, user_of(request)
+        if target.kind is PODS and not target.subresource:
+            return lambda planned: check_pod(core, user, planned, root_pods=self._root_pods)
+        if target.kind.group == RBAC_GROUP:
+            return lambda planned: refuse_escalation(core, user, planned)
+        return no_check
+
+    async def create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Answer a POST."""
+        if target.kind.namespaced and not target.namespace:
+            raise bad_request(f"{target.kind.kind} is namespaced: create it below /namespaces/<namespace>/")
+        check_json(request)
+        body = await read_body(request)
+        warnings = self._unknown_fields(request, target, body)
+        shown = await self._gateway.create(
+            target.kind,
+            target.namespace,
+            body,
+            actor_of(request),
+            dry_run=is_dry_run(request),
+            check=self._check(request, target),
+        )
+        return with_warnings(json_response(shown.document, 201), warnings, shown.warnings)
+
+    def _unknown_fields(self, request: web.BaseRequest, target: Target, body: bytes) -> list[str]:
+        """Return what to warn of in a body, as `fieldValidation` asks. Raises ApiError (400) where it asks to refuse that."""
+        asked = request.query.get("fieldValidation", IGNORE) if request.query_string else IGNORE
+        if asked == IGNORE or request.content_type == "application/json-patch+json":
+            return []
+        if asked not in (STRICT, WARN):
+            supported = f"supported values: {IGNORE}, {WARN}, {STRICT}"
+            raise bad_request(f"fieldValidation: Unsupported value: {asked[:40]!r}: {supported}")
+        kind = target.kind
+        found = [f'unknown field "{path}"' for path in unknown_fields(self._kinds, kind, body)]
+        if found and asked == STRICT:
+            raise bad_request(
+                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict decoding error: '
+                + ", ".join(found)
+            )
+        return found
+
+    async def replace(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
+        """Answer a PUT of an object, or of its status."""
+        check_json(request)
+        body = await read_body(request)
+        warnings = self._unknown_fields(request, target, body)
+        shown = await self._gateway.replace(
+            target.kind,
+            target.namespace,
+            target.name,
+            body,
+            actor_of(request),
+            dry_run=is_dry_run(request),
+            status_only=status_only,
+            check=self._check(request, target),
+        )
+        return with_warnings(json_response(shown.document), warnings, shown.warnings)
+
+    async def patch(self, request: web.BaseRequest, target: Target, *, status_only: bool) -> web.StreamResponse:
+        """Answer a PATCH of an object, or of its status."""
+        if request.content_type not in PATCH_TYPES:
+            raise unsupported_media(request.content_type, PATCH_TYPES)
+        body = await read_body(request)
+        warnings = self._unknown_fields(request, target, body)
+        shown = await self._gateway.patch(
+            target.kind,
+            target.namespace,
+            target.name,
+            request.content_type,
+            body,
+            actor_of(request),
+            dry_run=is_dry_run(request),
+            status_only=status_only,
+            check=self._check(request, target),
+        )
+        return with_warnings(json_response(shown.document), warnings, shown.warnings)
+
+    async def delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Answer a DELETE of one object."""
+        deletion, dry_run = await read_deletion(request)
+        snapshot = existing(self._gateway.core, target.kind, target.namespace, target.name)
+        document, ended = await self._gateway.delete(
+            target.kind, target.namespace, target.name, deletion, actor_of(request), dry_run=dry_run
+        )
+        if not ended:
+            return json_response(document)
+        details = StatusDetails(name=target.name, group=target.kind.group, kind=target.kind.plural, uid=snapshot.uid)
+        return json_response(msgspec.json.encode(status_object(200, "", "", details, status="Success")))
+
+    async def delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Answer a DELETE of a selection: each object by itself."""
+        query = read_query(self._kinds.of(target.kind), request.query)
+        deletion, dry_run = await read_deletion(request)
+        if target.kind.namespaced and not target.namespace:
+            raise method_not_allowed("a collection is deleted in one namespace at a time")
+        core = self._gateway.core
+        found, _ = core.select(target.kind, target.namespace, query.predicate(target), 0, ("", ""))
+        ended: list[Snapshot] = []
+        for snapshot in found:
+            if snapshot.stored is None:
+                continue
+            try:
+                await self._gateway.delete(
+                    target.kind, snapshot.address.namespace, snapshot.address.name, deletion, actor_of(request), dry_run=dry_run
+                )
+            except ApiError as error:
+                # Objects that ended in the meantime need no deletion.
+                if error.code != 404:
+                    raise
+            ended.append(snapshot)
+        return json_response(list_document(target.kind, ended, {"resourceVersion": str(self._gateway.core.folded)}))

@@ -1,0 +1,20 @@
+"""Takes times for whoever plans: the pure parts of the gateway have no clock of their own.
+
+In: durations by series. Out: nothing that a decision reads.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+SeriesKey = tuple[str, ...]
+
+
+class Stopwatch(Protocol):
+    """What the shell gives the read model, for admission."""
+
+    def now(self) -> float:
+        """Return seconds, of any epoch."""
+
+    def took(self, series: SeriesKey, seconds: float) -> None:
+        """Take one duration."""

@@ -1,0 +1,67 @@
+"""The samples of a message as one table, for means and training alike.
+
+In: a usage message. Out: int64 (2, series, samples), milli-cores and bytes; the series are the node, the system, pods and host
+applications, in the message's order. Most messages are regular: all series have as many samples as there are times, and all
+values are possible. Others have no table and are taken series by series.
+
+A table is kept as bytes: 8 a sample, and nothing that the garbage collector looks through.
+"""
+
+import struct
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from cotenant.events.node.usage import UsageSample
+from cotenant_metrics_ingest.varints import packed
+
+LARGEST_VALUE = 2**44
+"""Maximum of one sample, in milli-cores or bytes (16 TiB): sums of one sample per millisecond stay below 2^63 for minutes."""
+
+Table = npt.NDArray[np.int64]
+
+
+class Samples(msgspec.Struct, frozen=True, gc=False):
+    """A regular message's samples. `size`: how many of each series."""
+
+    data: bytes
+    size: int
+
+    def table(self) -> Table:
+        """int64 (2, series, size)."""
+        return np.frombuffer(self.data, dtype=np.int64).reshape(2, -1, self.size)
+
+    def sums(self, start: int, stop: int) -> Table:
+        """The sums of each series' samples from `start` to before `stop`, int64 (2, series)."""
+        if stop - start < self.size:
+            sums: Table = self.table()[:, :, start:stop].sum(axis=2)
+            return sums
+        values = np.frombuffer(self.data, dtype=np.int64)
+        return np.add.reduceat(values, _begins(len(values), self.size)).reshape(2, -1)
+
+
+@lru_cache(maxsize=4096)
+def _begins(values: int, size: int) -> Table:
+    return np.arange(0, values, size)
+
+
+def samples_of(sample: UsageSample) -> Samples | None:
+    """The samples of a regular message; None for another."""
+    size = len(sample.offsets_ms)
+    series = [sample.node_usage, sample.system_usage]
+    series += [pod.series for pod in sample.pods]
+    series += [host.series for host in sample.host_applications]
+    parts = [each.cpu_milli for each in series]
+    parts += [each.memory_bytes for each in series]
+    if not size or list(map(len, parts)) != [size] * len(parts):
+        return None
+    try:
+        data = packed(parts)
+    except struct.error:
+        return None
+    # Negative values are the largest ones of unsigned integers.
+    if np.frombuffer(data, dtype=np.uint64).max() > LARGEST_VALUE:
+        return None
+    return Samples(data, size)

@@ -1,0 +1,260 @@
+"""What is ordered and reported for each pod of the node: one step a pod, computed again when something about it changes.
+
+In: the pods placed here, their last reports, the states of their containers, evictions. Out: orders for the runtime, and the
+reports that are not on LOG yet. Pods whose reports are up to date are left alone.
+
+A pod whose step raises is set aside by itself: it gets no orders until its placement or its report is another one; `findings`
+says so once. Processes without a placement (orphans) are ended, unless LOG is not the one that placed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from cotenant.engine.quarantine import Finding
+from cotenant.events.envelope import Event
+from cotenant.events.node.runs import RunStatus
+from cotenant.events.placements import Placement
+from cotenant.log.contract import ending, replaces
+from cotenant.model.subjects import placement_subject, run_subject
+from cotenant_node_executor.core.admission import RunState
+from cotenant_node_executor.core.evictions import Evictions
+from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.placed import DecodedPlacement, Key, refused_report, sequence_of
+from cotenant_node_executor.core.placed_pods import PlacedPods
+from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_unfinished, pod_step
+from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Start, Stop
+
+START = timedelta(milliseconds=500)
+"""A pod is reported as pending once its start takes longer."""
+ORPHAN_GRACE_SECONDS = 30
+_NO_STATES: States = {}
+
+
+class _Report(Struct, frozen=True, gc=False):
+    status: RunStatus
+    sequence: int
+    time: datetime | None
+
+
+class PodSteps:
+    """Bound: the placed pods, those reported on, and those on the machine."""
+
+    def __init__(self, node: str, pods: PlacedPods, evictions: Evictions) -> None:
+        self._node = node
+        self._pods = pods
+        self._evictions = evictions
+        self._runs: dict[Key, _Report] = {}
+        self._backoffs: dict[Key, list[datetime]] = {}
+        """When each container in back-off may start, by pod; only reports with such containers."""
+        self.open: set[Key] = set()
+        """Pods that may need an order or a report; the reports of all others are up to date."""
+        self._orphans: tuple[str, ...] | None = None
+        """Pods on the machine without a placement; None: to be looked up."""
+        self.keeps_orphans = False
+        """Pods without a placement run on: LOG is not the one that placed them."""
+        self._set_aside: set[Key] = set()
+        """Pods whose step raised, until a fact of the pod comes."""
+        self.findings: list[Finding] = []
+        """What was set aside and is not published yet."""
+        self._starting: dict[Key, tuple[str, datetime]] = {}
+        """Uids of pods whose first report is held back, and when their containers were first ordered to start. Bound: pods."""
+        self.holds_reports = False
+        """The last decision began to hold a report back: the next cycle, which should follow at once, sees what became of the
+        start."""
+        self._steps: dict[Key, PodStep] = {}
+        """Steps computed from the newest observation at `_stepped_at`; an event of a pod drops its entry."""
+        self._stepped_at: datetime | None = None
+
+    # -- what changes --------------------------------------------------------------------------------------------------
+
+    def touch(self, key: Key) -> None:
+        """Something about this pod changed."""
+        self.open.add(key)
+        self._steps.pop(key, None)
+        self._set_aside.discard(key)
+
+    def placement_changed(self, key: Key, *, gone: bool) -> None:
+        """A placement of this name arrived, or ended."""
+        self.touch(key)
+        if self._orphans or key in self._pods.by_name:
+            self._orphans = None
+        if gone:
+            self._starting.pop(key, None)
+
+    def apply_run(self, data: RunStatus, event: Event) -> bool:
+        """Fold a report. Return whether it may change a decision."""
+        key = (data.namespace, data.name)
+        if self._backoffs:
+            self._backoffs.pop(key, None)
+        if event.tombstone:
+            self.touch(key)
+            self._runs.pop(key, None)
+            return True
+        step = self._steps.get(key)
+        expected = step is not None and step.steady and step.report == data
+        if expected:
+            self.open.discard(key)
+        else:
+            self.touch(key)
+        self._runs[key] = _Report(data, event.sequence, event.time)
+        for container in data.containers:
+            if container.reason == REASON_BACKOFF and container.finished_at is not None:
+                ends = container.finished_at + timedelta(seconds=container.backoff_seconds)
+                self._backoffs.setdefault(key, []).append(ends)
+        return not expected
+
+    def observe(self, before: Observation | None, seen: Observation, changed: Set[str] | None) -> None:
+        """Take the newest observation. `changed`: uids of pods whose states may differ from the last one; None: unknown."""
+        self._steps.clear()
+        if before is None:
+            changed = seen.states.keys()
+        elif changed is None:
+            changed = _differing(before.states, seen.states)
+        for uid in changed:
+            key = self._pods.name_of(uid)
+            if key is not None:
+                self.open.add(key)
+            else:
+                self._orphans = None
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def orders_due(self) -> bool:
+        """Whether a pod, or what runs without one, may need an order."""
+        return bool(self.open) or self._orphans != ()
+
+    def run_state(self, key: Key, uid: str, seen: Observation) -> RunState:
+        """How far a pod has come, for the admission of others."""
+        report = self._report_of(key, uid)
+        if report is None:
+            return RunState.BEGUN if uid in seen.states else RunState.NEW
+        return RunState.OVER if report.phase.terminal else RunState.BEGUN
+
+    def runs(self) -> dict[str, RunStatus]:
+        """The last reports by pod uid."""
+        return {report.status.uid: report.status for _, report in sorted(self._runs.items())}
+
+    def next_start(self, now: datetime) -> datetime | None:
+        """When the next back-off ends, from the last reports; None without a container in back-off."""
+        if not self._backoffs:
+            return None
+        return min((time for times in self._backoffs.values() for time in times if time > now), default=None)
+
+    # -- orders --------------------------------------------------------------------------------------------------------
+
+    def orders(self, seen: Observation, now: datetime) -> list[Order]:
+        """Orders for open pods, then for orphaned ones."""
+        orders: list[Order] = []
+        self._stepped_at = now
+        for key in sorted(self.open):
+            placed = self._pods.by_name.get(key)
+            step = self._step(key, placed, seen, now) if placed is not None else None
+            if step is not None:
+                for order in step.orders:
+                    if not isinstance(order, Collect) or self._has_groups(key, seen):
+                        orders.append(order)
+        if self._orphans != ():
+            orders += self._orphan_orders(seen)
+        return orders
+
+    def _has_groups(self, key: Key, seen: Observation) -> bool:
+        view = self._pods.by_name[key].view
+        return view is not None and view.group in seen.groups
+
+    def _orphan_orders(self, seen: Observation) -> list[Order]:
+        """End orphaned pods: their placement was removed while the executor was down, or was replaced."""
+        if self._orphans is None:
+            self._orphans = () if self.keeps_orphans else self._pods.unplaced(seen.states.keys())
+        orders: list[Order] = []
+        for uid in self._orphans:
+            orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if any_unfinished(seen.states[uid]) else Forget(uid))
+        return orders
+
+    def _step(self, key: Key, placed: DecodedPlacement, seen: Observation, now: datetime) -> PodStep | None:
+        """Compute a placed pod's orders and report; None where it cannot run here, or is set aside."""
+        if placed.to_run is None or placed.refusal or key in self._set_aside:
+            return None
+        try:
+            return self._compute(key, placed.to_run, placed.placement, seen, now)
+        except Exception as error:  # noqa: BLE001 - whatever a pod makes a rule raise, the node goes on without it
+            self._set_aside.add(key)
+            subject, sequence = placement_subject(self._node, *key), sequence_of(placed.ref)
+            about = Event(subject=subject, data=placed.placement, sequence=sequence)
+            self.findings.append(Finding(about, f"{type(error).__name__}: {error}"))
+            return None
+
+    def _compute(self, key: Key, to_run: PodToRun, placement: Placement, seen: Observation, now: datetime) -> PodStep:
+        uid = placement.uid
+        last = self._report_of(key, uid)
+        states = seen.states.get(uid, _NO_STATES)
+        step = self._steps[key] = pod_step(to_run, placement, last, states, now, self._evictions.of(uid))
+        return step
+
+    def _report_of(self, key: Key, uid: str) -> RunStatus | None:
+        report = self._runs.get(key)
+        return report.status if report is not None and report.status.uid == uid else None
+
+    # -- reports -------------------------------------------------------------------------------------------------------
+
+    def reports(self, seen: Observation, now: datetime) -> list[Event]:
+        """Reports that are not on the log yet, by namespace and name, then tombstones for pods that are gone."""
+        if self._stepped_at is not now:
+            self._steps.clear()
+            self._stepped_at = now
+        events: list[Event] = []
+        ends: list[Event] = []
+        for key in sorted(self.open):
+            placed, known = self._pods.by_name.get(key), self._runs.get(key)
+            if placed is None:
+                if known is None:
+                    self.open.discard(key)
+                else:
+                    ends.append(self._end(key, known, now))
+                continue
+            step = self._steps.get(key) or self._step(key, placed, seen, now)
+            if key in self._set_aside:
+                self.open.discard(key)
+                continue
+            report = step.report if step is not None else refused_report(placed)
+            if step is not None and self._is_starting(key, step, known, now):
+                continue
+            if known is None or known.status != report:
+                last = known.time if known is not None and report.phase.terminal else None
+                events.append(
+                    Event(
+                        subject=run_subject(self._node, *key),
+                        data=report,
+                        causes=(placed.ref,),
+                        time=now,
+                        replaces=replaces(last, now),
+                    )
+                )
+            elif step is None or step.steady:
+                self.open.discard(key)
+        return events + ends
+
+    def _is_starting(self, key: Key, step: PodStep, known: _Report | None, now: datetime) -> bool:
+        """Tell whether a pod's containers were ordered to start less than START ago. That it is pending is reported
+        only if the start takes longer: most often they run by then, and one report says all."""
+        uid = step.report.uid
+        if (known is not None and known.status.uid == uid) or not any(isinstance(order, Start) for order in step.orders):
+            return False
+        started = self._starting.get(key)
+        if started is None or started[0] != uid:
+            self._starting[key] = (uid, now)
+            self.holds_reports = True
+            return True
+        return now < started[1] + START
+
+    def _end(self, key: Key, known: _Report, now: datetime) -> Event:
+        return ending(run_subject(self._node, *key), known.status, (f"LOG:{known.sequence}",), time=now)
+
+
+def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:
+    """The pods whose states differ between two observations."""
+    return {uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)}

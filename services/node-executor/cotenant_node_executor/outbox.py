@@ -1,0 +1,132 @@
+"""Usage messages and execution events on their way to the server.
+
+In: what a cycle publishes on USAGE and EXECUTION. Out: the same on the log, in the order in which it was made. Usage is stored
+by itself, as its reference is a cause of later events; what was executed is gathered for GATHER_SECONDS and sent together:
+nobody waits for it.
+
+Bounds: MAX_OUTBOX events wait, MAX_TOGETHER are sent at a time, each is tried PUBLISH_TRIES times; beyond that the oldest are
+dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from cotenant.events.envelope import Event
+from cotenant.log.contract import EXECUTION, USAGE, Log
+from cotenant.log.traces import about
+from cotenant.model.trace_context import traceparent_of
+from cotenant_node_executor.core.node import ExecutorNode
+from cotenant_node_executor.tracing import NodeTracing
+
+logger = logging.getLogger(__name__)
+
+MAX_OUTBOX = 1000
+GATHER_SECONDS = 0.5
+"""How long the first of several execution events waits for the others."""
+MAX_TOGETHER = 100
+PUBLISH_TRIES = 20
+PUBLISH_PAUSE_SECONDS = 0.5
+
+
+class Outbox:
+    """One node's events under way. `node` returns the node, which a reload replaces."""
+
+    def __init__(self, log: Log, cell: str, node: Callable[[], ExecutorNode], tracing: NodeTracing | None) -> None:
+        self._log = log
+        self._cell = cell
+        self._node = node
+        self._tracing = tracing
+        self.dropped_of = {USAGE: 0, EXECUTION: 0}
+        """Events that were given up, by stream."""
+        self._events: deque[tuple[Event, int, int]] = deque()
+        """Events, and when the cycle that they are about began and ended (ns since the epoch)."""
+        self._sending = 0
+        """So many events are being sent."""
+        self._sending_since_ns: int | None = None
+        """When the event was made that is being published."""
+        self._wake = asyncio.Event()
+
+    @property
+    def dropped(self) -> int:
+        """Events that were given up."""
+        return sum(self.dropped_of.values())
+
+    @property
+    def waiting(self) -> int:
+        """Events that wait for the server."""
+        return len(self._events) + self._sending
+
+    @property
+    def waiting_since_ns(self) -> int | None:
+        """When the oldest of them was made (ns of the epoch), None where none waits."""
+        if self._sending_since_ns is not None:
+            return self._sending_since_ns
+        return self._events[0][2] if self._events else None
+
+    def post(self, events: Sequence[Event], began_ns: int) -> None:
+        """Add what a cycle published that began then."""
+        for event in events:
+            if len(self._events) >= MAX_OUTBOX:
+                self.dropped_of[self._events.popleft()[0].stream] += 1
+            self._events.append((event, began_ns, time.time_ns()))
+            self._wake.set()
+
+    async def send(self) -> None:
+        """Send what is posted, until cancelled."""
+        while True:
+            while not self._events:
+                self._wake.clear()
+                await self._wake.wait()
+            if self._events[0][0].stream != USAGE:
+                await asyncio.sleep(GATHER_SECONDS)
+            together = [self._events.popleft()]
+            while (
+                self._events
+                and len(together) < MAX_TOGETHER
+                and USAGE not in (together[0][0].stream, self._events[0][0].stream)
+            ):
+                together.append(self._events.popleft())
+            self._sending, self._sending_since_ns = len(together), together[0][2]
+            await self._send_together(together)
+            self._sending, self._sending_since_ns = 0, None
+
+    async def _send_together(self, together: Sequence[tuple[Event, int, int]]) -> None:
+        node = self._node()
+        events = [self._traced(node.identified(node.refer(event), self._cell)) for event, _, _ in together]
+        sequences = await asyncio.gather(*map(self._publish, events))
+        node = self._node()
+        for event, sequence, (_, began_ns, ended_ns) in zip(events, sequences, together, strict=True):
+            if sequence is None:
+                self.dropped_of[event.stream] += 1
+                said = f"{event.subject} was not confirmed in {PUBLISH_TRIES} tries"
+                logger.warning("node %s: %s", node.name, said, extra=about(event))
+                continue
+            stored = msgspec.structs.replace(event, sequence=sequence)
+            if stored.stream == USAGE:
+                node.usage_stored(stored.ref)
+                node.note(stored)
+            if self._tracing is not None:
+                self._tracing.published(stored, began_ns, ended_ns)
+
+    def _traced(self, event: Event) -> Event:
+        """Return the event with the trace that it begins, where it continues none: others continue it."""
+        if event.traceparent or event.causes:
+            return event
+        trace = self._tracing.root(event) if self._tracing is not None else traceparent_of((), event.id)
+        return msgspec.structs.replace(event, traceparent=trace)
+
+    async def _publish(self, event: Event) -> int | None:
+        """Publish until acknowledged, a bounded number of times; a server restart takes seconds."""
+        for _ in range(PUBLISH_TRIES):
+            sequence = await self._log.publish(event)
+            if sequence is not None:
+                return sequence
+            await asyncio.sleep(PUBLISH_PAUSE_SECONDS)
+        return None

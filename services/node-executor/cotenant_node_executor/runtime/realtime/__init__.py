@@ -1,0 +1,1 @@
+"""The real-time class of latency-sensitive pods, and the process that guards it."""

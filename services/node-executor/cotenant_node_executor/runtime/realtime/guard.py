@@ -1,0 +1,237 @@
+"""The guard of the real-time class: it gives threads their class, and takes it away before they do harm.
+
+In: on standard input one line of JSON for each of the executor's cycles, at least one in HUNG_SECONDS:
+
+    {groups: {name: [directory]}, usage: {name: file}, cpus, share, budgets: {name: share}, procs: [file]}
+
+the groups whose threads shall be SCHED_FIFO; the file that counts each group's CPU time; how many CPUs there are; the share
+of their time that real-time threads may have (1 without budgets), and each group's own. Out: on standard output `{ready:
+true}` or `{refused: why}` once, then `{demoted: {name: why}}` whenever it takes the class away. A group that was demoted
+stays in the fair class until the executor leaves it out of a line and names it again.
+
+The class is taken away from all groups when together they used OVERLOAD of the CPU time that they may have over the last
+second; from one group when it used SPENT of its own budget; from all when the executor is silent for HUNG_SECONDS, and for good
+when it ends. Threads that the groups start meanwhile are looked for until none is left.
+
+It runs as SCHED_FIFO above the threads that it guards, in a control group and with a budget of its own, and every TICK_SECONDS.
+Standard library only; run as `python -I -S guard.py`, or imported for `demote`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+PRIORITY, GUARD_PRIORITY = 10, 20
+TICK_SECONDS = 0.01
+PROMOTE_SECONDS = 0.2
+"""How soon new threads get the class."""
+WINDOW_NS = 1_000_000_000
+BUDGET_NS = 10_000_000_000
+OVERLOAD, SPENT = 0.95, 0.8
+HUNG_SECONDS = 5.0
+ROUNDS = 50
+"""Of looking for threads that were started while their group was being demoted."""
+LARGEST_LINE = 1 << 20
+
+
+def threads_below(directories: Iterable[str]) -> Iterator[int]:
+    """The threads in these directories and below: `tasks` on cgroup v1, `cgroup.threads` on v2."""
+    for top in directories:
+        for directory, _, files in os.walk(top):
+            name = "tasks" if "tasks" in files else "cgroup.threads"
+            with contextlib.suppress(OSError), open(f"{directory}/{name}", encoding="ascii") as file:
+                yield from (int(tid) for tid in file.read().split())
+
+
+def promote(directories: Iterable[str]) -> str:
+    """Give every thread the class; why the kernel refuses, or ""."""
+    for tid in threads_below(directories):
+        try:
+            if os.sched_getscheduler(tid) & ~os.SCHED_RESET_ON_FORK != os.SCHED_FIFO:
+                os.sched_setscheduler(tid, os.SCHED_FIFO, os.sched_param(PRIORITY))
+        except ProcessLookupError:
+            continue
+        except OSError as error:
+            return f"SCHED_FIFO: {error.strerror}"
+    return ""
+
+
+def demote(directories: Iterable[str]) -> bool:
+    """Take the class away from every thread; whether none has it afterwards."""
+    tops = [*directories]
+    for _ in range(ROUNDS):
+        left = False
+        for tid in threads_below(tops):
+            with contextlib.suppress(OSError):
+                if os.sched_getscheduler(tid) & ~os.SCHED_RESET_ON_FORK in (os.SCHED_FIFO, os.SCHED_RR):
+                    left = True
+                    os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
+        if not left:
+            return True
+    return False
+
+
+class Meter:
+    """The CPU time of one group over a sliding window. Bound: the readings of the window."""
+
+    def __init__(self, window_ns: int) -> None:
+        self._window_ns = window_ns
+        self._readings: deque[tuple[int, int]] = deque()
+
+    def add(self, now_ns: int, used_ns: int) -> None:
+        """Take a reading; keep one that is as old as the window."""
+        self._readings.append((now_ns, used_ns))
+        while len(self._readings) > 1 and now_ns - self._readings[1][0] >= self._window_ns:
+            self._readings.popleft()
+
+    @property
+    def used(self) -> float:
+        """CPUs used over the window; 0 before it is full."""
+        (since, before), (now, last) = self._readings[0], self._readings[-1]
+        return (last - before) / (now - since) if now - since >= self._window_ns else 0.0
+
+
+def usage_ns(file: str) -> int | None:
+    """The CPU time of a group in nanoseconds, from cpuacct.usage (v1) or cpu.stat (v2); None where it is gone."""
+    try:
+        with open(file, encoding="ascii") as opened:
+            text = opened.read()
+    except OSError:
+        return None
+    if text.startswith("usage_usec"):
+        return int(text.split(None, 2)[1]) * 1000
+    return int(text)
+
+
+class Guard:
+    """The state of one guard; `tick` is called every TICK_SECONDS."""
+
+    def __init__(self, now: float) -> None:
+        self.wanted: dict[str, list[str]] = {}
+        self.demoted: dict[str, str] = {}
+        self._usage: dict[str, str] = {}
+        self._cpus, self._share = 1, 1.0
+        self._budgets: dict[str, float] = {}
+        self._seconds: dict[str, Meter] = {}
+        self._periods: dict[str, Meter] = {}
+        self._heard = now
+        self._promoted_at = self._measured_at = 0.0
+
+    def take(self, line: dict[str, object], now: float) -> None:
+        """Take the executor's newest line: what is not wanted any more is demoted at once."""
+        groups, usage, budgets = line["groups"], line["usage"], line["budgets"]
+        assert isinstance(groups, dict)
+        assert isinstance(usage, dict)
+        assert isinstance(budgets, dict)
+        self._heard = now
+        for name in [name for name in self.wanted if name not in groups]:
+            demote(self.wanted.pop(name))
+            for table in (self.demoted, self._seconds, self._periods):
+                table.pop(name, None)
+        self.wanted, self._usage, self._budgets = groups, usage, budgets
+        self._cpus, self._share = int(str(line["cpus"])), float(str(line["share"]))
+
+    def tick(self, now: float) -> dict[str, str]:
+        """Look at everything that is due; the groups that were demoted now, with the reason."""
+        on = [name for name in self.wanted if name not in self.demoted]
+        if not on:
+            return {}
+        if now - self._heard > HUNG_SECONDS:
+            return self._take_away(on, f"the executor is silent for {HUNG_SECONDS:.0f} s")
+        now_ns = int(now * 1e9)
+        slow = now - self._measured_at >= PROMOTE_SECONDS
+        for name in on:
+            used = usage_ns(self._usage.get(name, ""))
+            if used is not None:
+                self._seconds.setdefault(name, Meter(WINDOW_NS)).add(now_ns, used)
+                if slow:
+                    self._periods.setdefault(name, Meter(BUDGET_NS)).add(now_ns, used)
+        if slow:
+            self._measured_at = now
+        together = sum(self._seconds[name].used for name in on if name in self._seconds)
+        allowed = self._cpus * self._share
+        if together >= OVERLOAD * allowed:
+            text = f"real-time threads used {together:.2f} of the {allowed:.2f} CPUs that they may use, for a second"
+            return self._take_away(on, text)
+        found: dict[str, str] = {}
+        for name in on:
+            own = self._budgets.get(name, 1.0)
+            if own < 1 and name in self._periods and self._periods[name].used >= SPENT * own:
+                text = f"used {self._periods[name].used:.2f} CPUs over 10 s; its budget is {own:.2f} of each"
+                found |= self._take_away([name], text)
+        if now - self._promoted_at >= PROMOTE_SECONDS:
+            self._promoted_at = now
+            for name in on:
+                if name not in found and (why := promote(self.wanted[name])):
+                    found |= self._take_away([name], why)
+        return found
+
+    def _take_away(self, names: list[str], why: str) -> dict[str, str]:
+        began = time.monotonic()
+        for name in names:
+            demote(self.wanted[name])
+        text = f"{why}; the last thread was fair after {1e3 * (time.monotonic() - began):.1f} ms"
+        found = dict.fromkeys(names, text)
+        self.demoted |= found
+        return found
+
+    def end(self) -> None:
+        """Take the class away from everything."""
+        for directories in self.wanted.values():
+            demote(directories)
+
+
+def say(**members: object) -> None:
+    """One line to the executor, if it still reads."""
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(members).encode() + b"\n")
+
+
+def take_own_class(procs: Iterable[str]) -> str:
+    """Join the guard's own group, and run above what it guards; why the kernel refuses, or ""."""
+    try:
+        for file in procs:
+            with open(file, "a", encoding="ascii") as opened:
+                opened.write(f"{os.getpid()}\n")
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(GUARD_PRIORITY))
+    except OSError as error:
+        return f"the guard cannot be SCHED_FIFO: {error.strerror}"
+    return ""
+
+
+def main() -> None:
+    """Guard until standard input ends."""
+    os.set_blocking(0, False)
+    guard, waiting, ready = Guard(time.monotonic()), b"", False
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    try:
+        while True:
+            if poll.poll(TICK_SECONDS * 1000):
+                read = os.read(0, LARGEST_LINE)
+                if not read:
+                    return
+                *lines, waiting = (waiting + read).split(b"\n")
+                if lines:
+                    newest = json.loads(lines[-1])
+                    if not ready:
+                        if why := take_own_class(newest["procs"]):
+                            say(refused=why)
+                            return
+                        ready = True
+                        say(ready=True)
+                    guard.take(newest, time.monotonic())
+            if ready and (found := guard.tick(time.monotonic())):
+                say(demoted=found)
+    finally:
+        guard.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""The executor's end of the guard: it starts the guard, tells it every cycle what to guard, and puts all back if it dies.
+
+In: the groups that shall be real-time (`targets.other.realtime`). Out: `RealtimeState`: what the guard took away, why it
+refuses. The guard runs while a group is wanted. It is killed, and every group is put back into the fair class, where it does
+not read for HUNG_LINES cycles or has ended; strategies learn that as a reason like any other.
+
+The directory around all nodes' subtrees gets the budget that the subtree needs, and its own back at the end.
+
+Bound: MOST_BYTES of an answer that is not complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from cotenant_node_executor.runtime.realtime.guard import demote
+from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Knob, Stat
+from cotenant_node_executor.targets.other.realtime import (
+    FAIR,
+    GUARD_US,
+    REALTIME,
+    SECOND_US,
+    SERVICES_US,
+    SUBTREE_US,
+    RealtimeState,
+    pod_share_us,
+)
+
+logger = logging.getLogger(__name__)
+
+GROUP = "guard"
+PROGRAM = Path(__file__).with_name("guard.py")
+HUNG_LINES = 5
+MOST_BYTES = 1 << 20
+END_SECONDS = 5.0
+
+
+class _Answer(msgspec.Struct):
+    ready: bool = False
+    refused: str = ""
+    demoted: dict[str, str] = {}
+
+
+class GuardLink:
+    """Of one executor."""
+
+    def __init__(self, driver: CgroupDriver, cpus: int, *, program: Path = PROGRAM) -> None:
+        self._driver = driver
+        self._cpus = cpus
+        self._program = program
+        self._wanted: dict[str, None] = {}
+        """Groups whose class was last asked to be real-time."""
+        self._taken: dict[str, str] = {}
+        self._refused = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._unread = 0
+        self._answer = b""
+        self._family_us: str | None = None
+        """The budget of the directory around the subtrees before it was raised; None: as it was."""
+
+    @property
+    def state(self) -> RealtimeState:
+        """What the guard took away, and why it refuses."""
+        return RealtimeState(dict(self._taken), self._refused)
+
+    @property
+    def guard_pid(self) -> int:
+        """The guard's process; 0 while there is none."""
+        return self._process.pid if self._process is not None else 0
+
+    def class_of(self, group: str) -> str | None:
+        """The class that was last asked for; None where the group is gone."""
+        if not self._driver.exists(group):
+            self._wanted.pop(group, None)
+            self._taken.pop(group, None)
+            return None
+        return REALTIME if group in self._wanted else FAIR
+
+    def give(self, group: str) -> None:
+        """Have the group's threads be real-time."""
+        self._refused = ""
+        self._taken.pop(group, None)
+        self._wanted[group] = None
+        if self._process is None:
+            self._start()
+        self._tell()
+
+    def take(self, group: str) -> None:
+        """Have them be fair, before this returns."""
+        self._wanted.pop(group, None)
+        self._taken.pop(group, None)
+        self._tell()
+        demote(self._directories(group))
+
+    def before_budgets(self, kept: set[str]) -> None:
+        """Before budgets are written: no thread of a group that is not kept is real-time, so that budgets can be lowered; the
+        directories above give enough to those that are kept. The class that was asked for stays on record until somebody asks
+        for another."""
+        leaving = [group for group in self._wanted if group not in kept and group not in self._taken]
+        if leaving:
+            self._taken.update(dict.fromkeys(leaving, "not asked for any more"))
+            self._tell()
+            for group in leaving:
+                demote(self._directories(group))
+        if kept:
+            self._raise_family()
+        elif self._process is not None:
+            self._stop()
+
+    def _raise_family(self) -> None:
+        """Give the directory around the subtrees the budget of this one."""
+        path = self._driver.path(ROOT_GROUP, Knob.CPU_RT_RUNTIME)
+        if path is None or self._family_us is not None:
+            return
+        family = path.parent.parent / path.name
+        try:
+            present = family.read_text(encoding="ascii").strip()
+            if int(present) < SUBTREE_US:
+                family.write_text(str(SUBTREE_US), encoding="ascii")
+                self._family_us = present
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._refused = f"{family} is not {SUBTREE_US} us of a second ({error.strerror}): the directories above give less"
+
+    def beat(self) -> None:
+        """Once a cycle: tell the guard what to guard, and read what it did."""
+        if self._process is None:
+            if not self._wanted:
+                self._lower_family()
+            return
+        self._read()
+        if self._process.poll() is not None:
+            self._put_back(self._refused or "the guard ended")
+        elif not self._tell():
+            self._put_back(f"the guard does not read for {HUNG_LINES} cycles")
+
+    def close(self) -> None:
+        """End the guard, which puts everything back, and make sure of it."""
+        groups = [*self._wanted]
+        self._stop()
+        for group in groups:
+            demote(self._directories(group))
+        self._wanted.clear()
+        self._lower_family()
+
+    def _directories(self, group: str) -> list[str]:
+        path = self._driver.path(group, Knob.CPU_SHARES)
+        return [] if path is None else [str(path.parent)]
+
+    def _start(self) -> None:
+        """Start the guard in a group and with a budget of its own."""
+        try:
+            self._driver.create(GROUP)
+            if self._budgeted:
+                self._driver.write(GROUP, Knob.CPU_RT_RUNTIME, str(GUARD_US))
+            command = [sys.executable, "-I", "-S", str(self._program)]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env={}
+            )
+        except OSError as error:
+            self._put_back(f"the guard cannot be started: {error.strerror or error}")
+            return
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdin.fileno(), False)
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._unread, self._answer = 0, b""
+
+    @property
+    def _budgeted(self) -> bool:
+        path = self._driver.path(ROOT_GROUP, Knob.CPU_RT_RUNTIME)
+        return path is not None and path.exists()
+
+    def _tell(self) -> bool:
+        """Send the groups; False where the guard has not read for too long."""
+        if self._process is None or self._process.stdin is None:
+            return True
+        guarded = [group for group in self._wanted if self._taken.get(group) is None]
+        share = pod_share_us(len(self._wanted)) / SECOND_US
+        usage = {group: str(self._driver.stat_path(group, Stat.CPU_USAGE) or "") for group in guarded}
+        line = {
+            "groups": {group: self._directories(group) for group in guarded},
+            "usage": usage,
+            "cpus": self._cpus,
+            "share": SERVICES_US / SECOND_US if self._budgeted else 1.0,
+            "budgets": dict.fromkeys(guarded, share) if self._budgeted else {},
+            "procs": [str(path) for path in self._driver.procs_paths(GROUP)],
+        }
+        try:
+            os.write(self._process.stdin.fileno(), json.dumps(line).encode() + b"\n")
+            self._unread = 0
+        except BlockingIOError:
+            self._unread += 1
+        except OSError:
+            return True  # it has ended: the next cycle sees that
+        return self._unread < HUNG_LINES
+
+    def _read(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BlockingIOError):
+            while read := os.read(self._process.stdout.fileno(), MOST_BYTES):
+                self._answer += read
+        *lines, self._answer = self._answer.split(b"\n")
+        for line in lines:
+            answer = msgspec.json.decode(line, type=_Answer)
+            self._refused = answer.refused or self._refused
+            self._taken.update({group: why for group, why in answer.demoted.items() if group in self._wanted})
+        self._answer = self._answer[:MOST_BYTES]
+
+    def _put_back(self, why: str) -> None:
+        """The guard is gone, or is made to go: nobody may be real-time without one."""
+        logger.warning("the real-time class ends: %s", why)
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._forget_process()
+        for group in self._wanted:
+            demote(self._directories(group))
+            self._taken[group] = why
+
+    def _stop(self) -> None:
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._forget_process()
+        with contextlib.suppress(OSError):
+            if self._budgeted:
+                # A removed group's budget counts for a moment more, and the one around it cannot be lowered meanwhile.
+                self._driver.write(GROUP, Knob.CPU_RT_RUNTIME, "0")
+            self._driver.remove(GROUP)
+
+    def _forget_process(self) -> None:
+        assert self._process is not None
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        self._process = None
+
+    def _lower_family(self) -> None:
+        path = self._driver.path(ROOT_GROUP, Knob.CPU_RT_RUNTIME)
+        if path is None or self._family_us is None:
+            return
+        with contextlib.suppress(OSError):  # another node's subtree needs it: that one lowers it
+            path.write_text("0", encoding="ascii")
+            (path.parent.parent / path.name).write_text(self._family_us, encoding="ascii")
+        self._family_us = None

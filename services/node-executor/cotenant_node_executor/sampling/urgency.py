@@ -1,0 +1,97 @@
+"""What cannot wait for the next sample: services that wait for CPU, a node that stalls for memory.
+
+In: samples, and PSI triggers on the pressure files of services (the burstable group, each guaranteed pod) and of the node's
+memory. Out: a spike of the services' CPU, measured at once (`spikes`), again and again for FOLLOWED_NS after the last sign;
+that a sample is wanted now. Where there are no pressure files, and where no best-effort pod runs beside services, nothing is
+urgent, and samples come every second as ever.
+
+Bounds: one measurement under way; an early sample at most every SAMPLE_AFTER_NS.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from cotenant_node_executor.sampling.pressure_triggers import PressureTriggers, Trigger
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.spikes import BESTEFFORT, BURSTABLE, Spikes
+from cotenant_node_executor.targets.interface import CgroupDriver, Stat
+
+WINDOW_US = 500_000
+"""The shortest that the kernel takes; it looks every tenth of it."""
+FOLLOWED_NS = WINDOW_US * 1000 + 100_000_000
+"""By then a trigger has fired again if services still wait."""
+CPU_TRIGGER = Trigger(stall_us=5_000, window_us=WINDOW_US)
+MEMORY_TRIGGER = Trigger(stall_us=25_000, window_us=WINDOW_US)
+NODE_MEMORY = Path("/proc/pressure/memory")
+SAMPLE_AFTER_NS = 200_000_000
+
+
+class Look(Struct, frozen=True):
+    """`cycle`: a cycle should run now. `again`: seconds until the next look, None: when something fires."""
+
+    cycle: bool = False
+    again: float | None = None
+
+
+class Urgency:
+    """Of one node. `group_pressure`: whether groups have pressure files (the capability "psi.group")."""
+
+    def __init__(self, driver: CgroupDriver, *, group_pressure: bool, node_memory: Path = NODE_MEMORY) -> None:
+        self._driver = driver
+        self._group_pressure = group_pressure
+        self._memory = str(node_memory)
+        self._triggers = PressureTriggers()
+        self._spikes = Spikes(driver)
+        self._sample: Snapshot | None = None
+        self._groups: tuple[str, ...] | None = None
+        self._followed_until_ns = 0
+        self.wants_sample = False
+        """The node stalls for memory, and the last sample is not quite new."""
+        self.spike: Snapshot | None = None
+        """The last sample with the services' CPU as measured since; None where it did not rise."""
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when something became urgent."""
+        return self._triggers.fileno()
+
+    def close(self) -> None:
+        """Have no triggers any more."""
+        self._triggers.close()
+
+    def sampled(self, sample: Snapshot) -> None:
+        """Take a sample: what was urgent before is in it."""
+        self._sample, self.spike, self.wants_sample = sample, None, False
+        groups: tuple[str, ...] = ()
+        if any(pod.tier == BESTEFFORT for pod in sample.pods.values()):
+            groups = (BURSTABLE, *(pod.usage.group for pod in sample.pods.values() if "/" not in pod.usage.group))
+        if groups != self._groups:
+            self._groups = groups
+            self._watch(groups)
+
+    def look(self, now_ns: int) -> Look:
+        """See what has fired; begin or end a measurement."""
+        fired, sample = self._triggers.fired(), self._sample
+        if sample is None:
+            return Look()
+        if self._memory in fired and now_ns - sample.monotonic_ns >= SAMPLE_AFTER_NS:
+            self.wants_sample = True
+        if fired - {self._memory}:
+            self._followed_until_ns = now_ns + FOLLOWED_NS
+        rose = ended = False
+        if self._spikes.due_ns is not None and now_ns >= self._spikes.due_ns:
+            ended = True
+            found = self._spikes.finish(self.spike or sample, now_ns)
+            rose = found is not None
+            self.spike = found or self.spike
+        if self._spikes.due_ns is None and now_ns < self._followed_until_ns:
+            self._spikes.begin(sample, now_ns, again=ended)
+        due = self._spikes.due_ns
+        return Look(rose or self.wants_sample, None if due is None else max(0.0, (due - now_ns) / 1e9))
+
+    def _watch(self, groups: tuple[str, ...]) -> None:
+        files = [self._driver.stat_path(group, Stat.CPU_PRESSURE) for group in groups] if self._group_pressure else []
+        wanted = {str(path): CPU_TRIGGER for path in files if path is not None}
+        self._triggers.watch({**wanted, self._memory: MEMORY_TRIGGER})

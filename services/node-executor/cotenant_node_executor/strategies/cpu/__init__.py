@@ -1,0 +1,1 @@
+"""CPU: identity, suppression, sets, burst, core scheduling, eviction."""

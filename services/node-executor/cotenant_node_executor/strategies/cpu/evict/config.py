@@ -1,0 +1,91 @@
+"""What the NodeSLO says about eviction for CPU.
+
+In: section `resourceUsedThresholdWithBE`. Out: the features that are on. `enable` of the section and the fields of a feature
+switch it on: both satisfaction percents; threshold and priority bound of usage; both percents and the priority bound of
+allocatable.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.model.bounds import Int32
+from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.strategies.cpu.evict.satisfaction import SatisfactionConfig
+from cotenant_node_executor.strategies.sections import THRESHOLD, readable_section
+
+ALLOCATABLE_PRIORITY_LIMIT = 7999
+"""Pods of a higher priority are never evicted for what the node offers."""
+
+
+class ByUsage(Struct, frozen=True):
+    """CPUEvict, in percent of the node's capacity."""
+
+    threshold_percent: int
+    lower_percent: int | None
+    up_to_priority: int
+
+
+class ByAllocatable(Struct, frozen=True):
+    """CPUAllocatableEvict, in percent of what the node offers."""
+
+    threshold_percent: int
+    lower_percent: int
+    up_to_priority: int
+
+
+class EvictConfig(Struct, frozen=True):
+    """The features that are on; None for one that is off."""
+
+    window: SatisfactionConfig
+    """The section's window counts for all features."""
+    satisfaction: SatisfactionConfig | None
+    usage: ByUsage | None
+    allocatable: ByAllocatable | None
+
+
+class _Section(Struct, frozen=True, rename="camel"):
+    enable: bool | None = None
+    upper: Int32 | None = field(default=None, name="cpuEvictBESatisfactionUpperPercent")
+    lower: Int32 | None = field(default=None, name="cpuEvictBESatisfactionLowerPercent")
+    usage_threshold: Int32 | None = field(default=None, name="cpuEvictBEUsageThresholdPercent")
+    cpu_evict_time_window_seconds: Int32 | None = None
+    cpu_evict_policy: str = "evictByRealLimit"
+    cpu_evict_threshold_percent: Int32 | None = None
+    cpu_evict_lower_percent: Int32 | None = None
+    evict_enabled_priority_threshold: Int32 | None = None
+    cpu_allocatable_evict_threshold_percent: Int32 | None = None
+    cpu_allocatable_evict_lower_percent: Int32 | None = None
+    allocatable_evict_priority_threshold: Int32 | None = None
+
+
+_section = readable_section(THRESHOLD, _Section)
+
+
+@by_identity
+def evict_config(slo: NodeSLORendered) -> EvictConfig | None:
+    """The configuration where some feature is on; None elsewhere."""
+    found = _section(slo)
+    if found is None or found.enable is not True:
+        return None
+    window = SatisfactionConfig(
+        found.upper, found.lower, found.usage_threshold, found.cpu_evict_time_window_seconds, found.cpu_evict_policy
+    )
+    config = EvictConfig(window, window if window.valid else None, _by_usage(found), _by_allocatable(found))
+    return config if config.satisfaction or config.usage or config.allocatable else None
+
+
+def _by_usage(found: _Section) -> ByUsage | None:
+    threshold, up_to = found.cpu_evict_threshold_percent, found.evict_enabled_priority_threshold
+    if threshold is None or up_to is None:
+        return None
+    return ByUsage(threshold, found.cpu_evict_lower_percent, up_to)
+
+
+def _by_allocatable(found: _Section) -> ByAllocatable | None:
+    threshold, lower = found.cpu_allocatable_evict_threshold_percent, found.cpu_allocatable_evict_lower_percent
+    up_to = found.allocatable_evict_priority_threshold
+    if threshold is None or lower is None or up_to is None or lower >= threshold or up_to > ALLOCATABLE_PRIORITY_LIMIT:
+        return None
+    return ByAllocatable(threshold, lower, up_to)

@@ -1,0 +1,262 @@
+"""Eviction for CPU: of batch pods that get too little, and of pods that allow it while the node uses or promises too much.
+
+In: the situation; the memory holds the samples of the window. Out: orders.
+
+| feature | asks for | victims | releases |
+|---|---|---|---|
+| BECPUEvict | satisfaction of batch pods (`satisfaction`) | batch pods | batch-cpu requests |
+| CPUAllocatableEvict | requests above a percentage of the batch-cpu, or mid-cpu, that the node offers | by priority | requests
+|
+| CPUEvict | usage of the node above a percentage | by priority | usage |
+
+The features share what leaves: a pod that one of them evicts counts for the next, and a pod that was ordered to go counts
+until it is gone. The evictor keeps the cool-down, COOL_DOWN_SECONDS after the start and after an eviction. What the node offers
+is not believed while the figures behind it are too old. Source: CPU eviction, koordlet rules (v1.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence, Set
+
+from msgspec import Struct
+
+from cotenant.domain.qos import QoSClass
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.usage import best_effort_real_limit_milli, best_effort_request_milli
+from cotenant_node_executor.strategies.cpu.evict.config import ByAllocatable, ByUsage, EvictConfig, evict_config
+from cotenant_node_executor.strategies.cpu.evict.satisfaction import BestEffort, SatisfactionConfig, release_milli
+from cotenant_node_executor.strategies.cpu.evict.thresholds import allocatable_release_milli, usage_release_milli
+from cotenant_node_executor.strategies.cpu.evict.victims import Candidate, by_priority, by_satisfaction, evictable, taken
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.strategies.readings import best_effort_cpu_milli, pod_cpu_milli
+from cotenant_node_executor.strategies.sections import THRESHOLD
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Cause, Decision, Evict, Input, Policy, Strategy
+from cotenant_node_executor.targets.convert import PERIOD_US
+from cotenant_node_executor.targets.cpulist import smallest_cpu_list
+from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+
+NAME = "cpu-evict"
+SECOND_NS = 1_000_000_000
+INTERVAL_SECONDS = 1.0
+"""The collection interval that windows are compared with."""
+COOL_DOWN_SECONDS = 20.0
+MOST_SAMPLES = 600
+"""A window of more samples is shortened."""
+SATISFACTION, ALLOCATABLE, USAGE = "BECPUEvict", "CPUAllocatableEvict", "CPUEvict"
+
+
+class Sample(Struct, frozen=True):
+    """One sample, in milli-CPU."""
+
+    at_ns: int
+    node_milli: int
+    best_effort: BestEffort
+
+
+class EvictMemory(Struct, frozen=True):
+    """The last decision."""
+
+    samples: tuple[Sample, ...] = ()
+    figures: Mapping[str, int] = {}
+
+
+class Demand(Struct, frozen=True):
+    """What one feature wants to go: candidates in order, and how much of their amounts."""
+
+    feature: str
+    candidates: Sequence[Candidate]
+    release_milli: int
+    amount: Callable[[Candidate], int]
+    why: str
+
+
+def decide(situation: Situation, memory: Struct | None) -> Decision:
+    """The evictions that the last sample asks for, beside the pods that are being ended."""
+    snapshot, slo = situation.snapshot, situation.slo
+    config = evict_config(slo) if slo is not None else None
+    if config is None:
+        return Decision()
+    if snapshot is None or snapshot.node.cpu_milli is None:
+        return Decision(memory=memory)
+    before = memory if isinstance(memory, EvictMemory) else EvictMemory()
+    samples = _with_sample(situation, before.samples, config, snapshot, snapshot.node.cpu_milli)
+    demands = _demands(situation, config, samples, snapshot)
+    chosen = _chosen(demands, situation.evicting)
+    figures = _figures_of(samples[-1].best_effort, demands) if chosen else before.figures
+    orders = tuple([Evict(uid, why) for uid, why in chosen.items()])
+    return Decision(orders=orders, memory=EvictMemory(samples, figures))
+
+
+def _with_sample(
+    situation: Situation, samples: tuple[Sample, ...], config: EvictConfig, snapshot: Snapshot, node_milli: int
+) -> tuple[Sample, ...]:
+    """The samples of the window with this one, which counts once however often it is looked at."""
+    now_ns = snapshot.monotonic_ns
+    if samples and samples[-1].at_ns == now_ns:
+        return samples
+    since_ns = now_ns - int(config.window.window_of(INTERVAL_SECONDS) * SECOND_NS)
+    recent = [each for each in samples if since_ns < each.at_ns < now_ns]
+    pods = situation.pods.values()
+    best_effort = BestEffort(
+        used_milli=best_effort_cpu_milli(snapshot),
+        request_milli=best_effort_request_milli((pod.qos.value, (_batch_milli(pod),)) for pod in pods),
+        real_limit_milli=_real_limit_milli(situation),
+    )
+    return (*recent[1 - MOST_SAMPLES :], Sample(now_ns, node_milli, best_effort))
+
+
+def _real_limit_milli(situation: Situation) -> int:
+    """What best-effort work may use, by the files as they are; containers have the CPUs of the best-effort group here."""
+    quota = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED)
+    text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
+    cpus = len(smallest_cpu_list(text, ())) if text else len(situation.node.processors)
+    return best_effort_real_limit_milli(cpus, int(quota), PERIOD_US)
+
+
+def _average(samples: Sequence[Sample]) -> BestEffort:
+    found, count = [each.best_effort for each in samples], len(samples)
+    return BestEffort(
+        used_milli=sum(each.used_milli for each in found) / count,
+        request_milli=sum(each.request_milli for each in found) / count,
+        real_limit_milli=sum(each.real_limit_milli for each in found) / count,
+        count=count,
+    )
+
+
+def _demands(situation: Situation, config: EvictConfig, samples: Sequence[Sample], snapshot: Snapshot) -> list[Demand]:
+    """What each feature wants to go, in a stated order."""
+    pods = [situation.pods[group] for group in sorted(situation.pods)]
+    found: list[Demand] = []
+    if config.satisfaction is not None:
+        found.append(_by_satisfaction(situation, config.satisfaction, samples, snapshot, pods))
+    if config.allocatable is not None:
+        found += _by_allocatable(situation, config.allocatable, snapshot, pods)
+    if config.usage is not None:
+        found.append(_by_usage(situation, config.usage, samples, snapshot, pods))
+    return [demand for demand in found if demand.release_milli > 0]
+
+
+def _by_satisfaction(
+    situation: Situation,
+    config: SatisfactionConfig,
+    samples: Sequence[Sample],
+    snapshot: Snapshot,
+    pods: Sequence[PodView],
+) -> Demand:
+    current = samples[-1].best_effort
+    offered = _offered(situation)
+    batch = None if offered is None else offered[0]
+    release = release_milli(config, INTERVAL_SECONDS, batch, _average(samples), current)
+    candidates = [_candidate(pod, _batch_milli(pod), snapshot) for pod in pods if pod.qos is QoSClass.BE]
+    why = (
+        f"best-effort uses {int(current.used_milli)}m of {int(current.real_limit_milli)}m for {int(current.request_milli)}m "
+        f"requested, satisfaction at or below {config.lower_percent}%: release {release}m"
+    )
+    return Demand(SATISFACTION, by_satisfaction(candidates), release, _request, why)
+
+
+def _by_allocatable(
+    situation: Situation, config: ByAllocatable, snapshot: Snapshot, pods: Sequence[PodView]
+) -> list[Demand]:
+    offered = _offered(situation)
+    if offered is None:
+        return []
+    found: list[Demand] = []
+    for name, amount, of_pod in (("batch-cpu", offered[0], _batch_milli), ("mid-cpu", offered[1], _mid_milli)):
+        asking = [_candidate(pod, of_pod(pod), snapshot) for pod in pods if of_pod(pod) > 0]
+        requested = sum(pod.request_milli for pod in asking if (pod.priority or 0) <= config.up_to_priority)
+        release = allocatable_release_milli(requested, amount, config.threshold_percent, config.lower_percent)
+        candidates = [pod for pod in asking if evictable(pod, ALLOCATABLE, config.up_to_priority) and pod.uid in snapshot.pods]
+        why = f"{requested}m of {name} requested, {amount}m offered, above {config.threshold_percent}%: release {release}m"
+        found.append(Demand(ALLOCATABLE, by_priority(candidates, then_usage=False), release, _request, why))
+    return found
+
+
+def _by_usage(
+    situation: Situation, config: ByUsage, samples: Sequence[Sample], snapshot: Snapshot, pods: Sequence[PodView]
+) -> Demand:
+    used = sum(each.node_milli for each in samples) / len(samples)
+    capacity = situation.node.capacity_milli
+    release = usage_release_milli(capacity, used, config.threshold_percent, config.lower_percent)
+    measured = [_candidate(pod, 0, snapshot) for pod in pods if pod_cpu_milli(snapshot, pod.uid) is not None]
+    candidates = [pod for pod in measured if evictable(pod, USAGE, config.up_to_priority)]
+    why = f"the node uses {int(used)}m of {capacity}m, {config.threshold_percent}% or more: release {release}m"
+    return Demand(USAGE, by_priority(candidates, then_usage=True), release, _used, why)
+
+
+def _chosen(demands: Sequence[Demand], going: Set[str]) -> dict[str, str]:
+    """New victims and why, in the order in which they were chosen."""
+    chosen: dict[str, str] = {}
+    for demand in demands:
+        leaves = [pod.uid in going or pod.uid in chosen for pod in demand.candidates]
+        released = sum(demand.amount(pod) for pod, gone in zip(demand.candidates, leaves, strict=True) if gone)
+        staying = [pod for pod, gone in zip(demand.candidates, leaves, strict=True) if not gone]
+        for pod in taken(staying, demand.release_milli, demand.amount, released):
+            chosen[pod.uid] = f"{demand.feature}: {demand.why}"
+    return chosen
+
+
+def _candidate(pod: PodView, request_milli: int, snapshot: Snapshot) -> Candidate:
+    used = pod_cpu_milli(snapshot, pod.uid) or 0
+    return Candidate(pod.uid, pod.priority, request_milli, used, pod.labels, pod.annotations)
+
+
+def _request(pod: Candidate) -> int:
+    return pod.request_milli
+
+
+def _used(pod: Candidate) -> int:
+    return pod.used_milli
+
+
+def _batch_milli(pod: PodView) -> int:
+    """A pod's request of batch-cpu."""
+    amounts = (each.batch.request_cpu_milli or 0 for each in pod.shape.containers if each.batch is not None)
+    return sum(max(amount, 0) for amount in amounts)
+
+
+def _mid_milli(pod: PodView) -> int:
+    """A pod's request of mid-cpu."""
+    return pod.mid_cpu_milli
+
+
+def _offered(situation: Situation) -> tuple[int, int] | None:
+    """Batch-cpu and mid-cpu that the node offers; None where nothing is known, or only from figures that are too old."""
+    resources = situation.resources
+    if resources is None or resources.degraded:
+        return None
+    return (0, 0) if resources.withdrawn else (resources.batch_cpu_milli, resources.mid_cpu_milli)
+
+
+def _figures_of(best_effort: BestEffort, demands: Sequence[Demand]) -> dict[str, int]:
+    figures = {
+        "best-effort.limit.cpu-milli": int(best_effort.real_limit_milli),
+        "best-effort.request.cpu-milli": int(best_effort.request_milli),
+        "best-effort.used.cpu-milli": int(best_effort.used_milli),
+    }
+    return figures | {f"{demand.feature}.release.cpu-milli": demand.release_milli for demand in demands}
+
+
+def _inputs(policy: Policy) -> frozenset[Input]:
+    if policy.slo is None or evict_config(policy.slo) is None:
+        return frozenset()
+    return frozenset((Input.PODS, Input.CYCLE))
+
+
+def _figures(memory: Struct | None) -> dict[str, int]:
+    return dict(memory.figures) if isinstance(memory, EvictMemory) else {}
+
+
+STRATEGY = Strategy(
+    name=NAME,
+    topic="cpu-evict",
+    sets=(),
+    decide=decide,
+    inputs=_inputs,
+    cause=Cause.USAGE,
+    figures=_figures,
+    cool_down_seconds=COOL_DOWN_SECONDS,
+    cools_down_first=True,
+    section=THRESHOLD,
+)

@@ -1,0 +1,1 @@
+"""Latency-sensitive groups go first, batch groups give way."""

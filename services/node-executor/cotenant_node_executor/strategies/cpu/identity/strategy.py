@@ -1,0 +1,97 @@
+"""CPU identity as desired values: `cpu.bvt_warp_ns` of the QoS directories, of pods and of their containers.
+
+In: the situation. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off.
+Children inherit a value only at creation, so every container gets its own value. A group without a manifest gets that of its
+QoS directory. Source: group identity hook, koordlet rule.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from cotenant.domain.qos import KubeQoS, QoSClass
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.strategies.cpu.identity.group_identity import (
+    ClassIdentity,
+    IdentityRule,
+    identity_active,
+    identity_rule,
+    kube_qos_of_path,
+    parsed_identity,
+    pod_identity,
+)
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodShape
+from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities, Knob
+
+NAME = "group-identity"
+
+
+def rule_of(slo: NodeSLORendered | None) -> IdentityRule | None:
+    """The rule that a node SLO states; None before there is one."""
+    return _rule(slo) if slo is not None else None
+
+
+@by_identity
+def _rule(slo: NodeSLORendered) -> IdentityRule:
+    lsr, ls, be = (
+        ClassIdentity(entry.enable, entry.group_identity)
+        for entry in (slo.lsr_identity, slo.ls_identity, slo.be_identity)
+    )
+    return identity_rule(slo.cpu_policy, lsr, ls, be)
+
+
+def bvt_rule(slo: NodeSLORendered | None, capabilities: Capabilities) -> IdentityRule | None:
+    """The rule; None on a kernel without group identity, where this strategy does not apply."""
+    return rule_of(slo) if capabilities.supports(Knob.CPU_BVT) else None
+
+
+def effective_identity(rule: IdentityRule, pod: PodShape) -> int:
+    """A pod's value; an LS pod's annotation overrides the rule, an unreadable one counts as absent."""
+    if pod.qos is QoSClass.LS and pod.identity is not None:
+        try:
+            asked = parsed_identity(pod.identity)
+        except ValueError:
+            asked = None
+        if asked is not None:
+            return asked
+    return pod_identity(rule, pod.qos.value, pod.kube_qos.value)
+
+
+def decide(situation: Situation, _memory: Struct | None) -> Decision:
+    """Values of every directory below the root that is or belongs to a QoS class or a pod."""
+    rule = bvt_rule(situation.slo, situation.capabilities)
+    if rule is None or not identity_active(rule, supported=True, sysctl=situation.identity_sysctl):
+        return Decision()
+    directories = {
+        ROOT_GROUP: rule.kube_qos_dir[KubeQoS.GUARANTEED],
+        BURSTABLE: rule.kube_qos_dir[KubeQoS.BURSTABLE],
+        BESTEFFORT: rule.kube_qos_dir[KubeQoS.BEST_EFFORT],
+    }
+    values: dict[str, int] = dict(directories)
+    pods = {group: effective_identity(rule, pod.shape) for group, pod in situation.pods.items()}
+    for group in situation.groups:
+        parts = group.split("/")
+        depth = 2 if parts[0] in (BURSTABLE, BESTEFFORT) else 1
+        if len(parts) < depth or group in directories:
+            continue
+        pod_group = "/".join(parts[:depth])
+        if pod_group in pods:
+            values[group] = pods[pod_group]
+        elif depth == 2 or parts[0].startswith("pod"):
+            values[group] = rule.kube_qos_dir[kube_qos_of_path(group)]
+    return Decision({
+        group: (Desired(Knob.CPU_BVT, str(values[group]), NAME, "identity of its class"),) for group in sorted(values)
+    })
+
+
+def _inputs(policy: Policy) -> frozenset[Input]:
+    return frozenset(() if bvt_rule(policy.slo, policy.capabilities) is None else (Input.PODS,))
+
+
+STRATEGY = Strategy(
+    name=NAME, topic="identity", sets=(Knob.CPU_BVT,), decide=decide, inputs=_inputs, section=QOS
+)

@@ -1,0 +1,1 @@
+"""Protection of latency-sensitive pods on mainline kernels: spread threads, long slices, the real-time class."""

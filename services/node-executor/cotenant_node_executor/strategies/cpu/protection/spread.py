@@ -1,0 +1,141 @@
+"""The fair class: latency-sensitive threads on CPUs of their own, with long slices, beside an idle best-effort group.
+
+In: the situation with the threads of pods; the memory: where threads are, how long nothing is spread. Out: cpu.idle 1 of the
+best-effort directory, so that its pods give way on every level of the hierarchy; one CPU for each busy thread of a pod of
+class `fair` (`placing`), and a slice of SLICE_NS where the kernel honours it. Threads that are let go get the CPUs of their
+pool and the default slice back, once.
+
+A thread is put on a CPU only while the system, that is everything outside of pods, uses little (at most SYSTEM_PERCENT of the
+node; from SYSTEM_AGAIN_PERCENT on again): the kernel moves a thread away from a CPU that others need, and a thread that is held
+there would wait. After that, and after there were more busy threads than CPUs, nothing is spread for REST_SAMPLES, so that
+threads do not move to and fro. Pods with CPUs of their own are spread enough.
+
+Source: measured on a mainline kernel (docs/colocation.md): cpu.idle alone leaves a p99 of 1.2 times that of an idle node;
+two latency-sensitive threads on one CPU, and best-effort work that gets a running thread's CPU for a tick, are the reasons.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from cotenant_node_executor.sampling.threads import ThreadUsage
+from cotenant_node_executor.strategies.cpu.cpusets import cpu_pools
+from cotenant_node_executor.strategies.cpu.protection.classes import protected
+from cotenant_node_executor.strategies.cpu.protection.placing import BUSY_MILLI, Put, placed, spread_order
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
+from cotenant_node_executor.strategies.sections import QOS
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.targets.address import Place, Thread, ThreadAttribute
+from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
+from cotenant_node_executor.targets.interface import SLICES, THREADS, Knob
+
+NAME = "spread"
+SLICE_NS = 100_000_000
+"""The longest that the kernel takes."""
+SYSTEM_PERCENT, SYSTEM_AGAIN_PERCENT = 25, 15
+REST_SAMPLES = 30
+
+
+class Spread(Struct, frozen=True):
+    """`put`: threads with a CPU of their own; `sliced`: threads with a long slice; `rest`: samples without spreading."""
+
+    put: dict[int, Put] = {}
+    sliced: frozenset[int] = frozenset()
+    rest: int = 0
+    sample: int = 0
+    """When the sample was taken that this was decided from, in monotonic ns: one sample counts once."""
+
+
+NOTHING = Spread()
+
+
+def decide(situation: Situation, memory: Struct | None) -> Decision:
+    """Spread the busy threads of this sample."""
+    before = memory if isinstance(memory, Spread) else NOTHING
+    found = protected(situation)
+    pods = () if found is None else tuple(pod for pod in found.fair if not pod.bound_cpus)
+    threads = {each.tid: each.milli for pod in pods for each in _of(situation, pod)}
+    cpus = shared_cpus(situation)
+    now = _next(situation, before, threads, spread_order(situation.node.processors, cpus))
+    desired: dict[Place, tuple[Desired, ...]] = {}
+    if found is not None and (found.fair or found.realtime):
+        why = "gives way to latency-sensitive pods as a whole"
+        desired[BESTEFFORT] = (Desired(Knob.CPU_IDLE, "1", NAME, why),)
+    everything = format_cpu_list(cpus)
+    for tid in sorted({*now.put, *now.sliced, *before.put, *before.sliced}):
+        own = _of_thread(tid, before, now, everything)
+        if own:
+            desired[Thread(tid)] = own
+    return Decision(desired, memory=now)
+
+
+def shared_cpus(situation: Situation) -> frozenset[int]:
+    """The CPUs that latency-sensitive pods share."""
+    return frozenset(cpu for pool in cpu_pools(situation).share for cpu in parse_cpu_list(pool.cpuset))
+
+
+def _of(situation: Situation, pod: PodView) -> tuple[ThreadUsage, ...]:
+    return situation.threads.get(pod.group, ())
+
+
+def _next(situation: Situation, before: Spread, threads: dict[int, int], cpus: tuple[int, ...]) -> Spread:
+    sample = situation.snapshot.monotonic_ns if situation.snapshot is not None else 0
+    if sample == before.sample:
+        # A pod came or went: those that are gone are forgotten, and the next sample says more.
+        put = {tid: each for tid, each in before.put.items() if tid in threads}
+        return Spread(put, before.sliced & threads.keys(), before.rest, sample)
+    sliced: frozenset[int] = frozenset()
+    if situation.capabilities.supports(SLICES):
+        sliced = frozenset(tid for tid, milli in threads.items() if milli >= BUSY_MILLI or tid in before.sliced)
+    rest = max(before.rest - 1, 0)
+    if _system_percent(situation) > (SYSTEM_PERCENT if before.rest == 0 else SYSTEM_AGAIN_PERCENT):
+        return Spread({}, sliced, REST_SAMPLES, sample)
+    if rest:
+        return Spread({}, sliced, rest, sample)
+    put = placed(threads, before.put, cpus)
+    busy = sum(milli >= BUSY_MILLI for milli in threads.values())
+    return Spread(put, sliced, REST_SAMPLES if busy > len(cpus) else 0, sample)
+
+
+def _system_percent(situation: Situation) -> float:
+    """What everything outside of pods uses of the node; all of it where that is unknown."""
+    used = situation.snapshot.system.cpu_milli if situation.snapshot is not None else None
+    return 100.0 if used is None else 100.0 * used / max(situation.node.capacity_milli, 1)
+
+
+def _of_thread(tid: int, before: Spread, now: Spread, everything: str) -> tuple[Desired, ...]:
+    found: list[Desired] = []
+    if tid in now.put:
+        why = "no two busy latency-sensitive threads share a CPU"
+        found.append(Desired(ThreadAttribute.AFFINITY, str(now.put[tid].cpu), NAME, why))
+    elif tid in before.put:
+        found.append(Desired(ThreadAttribute.AFFINITY, everything, NAME, "needs no CPU of its own"))
+    if tid in now.sliced:
+        found.append(Desired(ThreadAttribute.SLICE, str(SLICE_NS), NAME, "no best-effort tick within a request"))
+    elif tid in before.sliced:
+        found.append(Desired(ThreadAttribute.SLICE, "0", NAME, "protected no more"))
+    return tuple(found)
+
+
+def _figures(memory: Struct | None) -> dict[str, int]:
+    if not isinstance(memory, Spread):
+        return {}
+    return {"threads.spread": len(memory.put), "threads.long-slice": len(memory.sliced)}
+
+
+def _inputs(policy: Policy) -> frozenset[Input]:
+    # Also while it is off: threads that it held are let go.
+    return frozenset((Input.PODS, Input.USAGE) if policy.capabilities.supports(THREADS) else ())
+
+
+STRATEGY = Strategy(
+    name=NAME,
+    topic="protection",
+    sets=(Knob.CPU_IDLE, ThreadAttribute.AFFINITY, ThreadAttribute.SLICE),
+    decide=decide,
+    inputs=_inputs,
+    cause=Cause.USAGE,
+    figures=_figures,
+    section=QOS,
+)

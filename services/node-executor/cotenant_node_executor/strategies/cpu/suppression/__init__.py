@@ -1,0 +1,1 @@
+"""Batch work gets what services leave."""

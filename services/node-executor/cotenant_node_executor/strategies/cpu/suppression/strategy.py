@@ -1,0 +1,234 @@
+"""Suppression of batch work, one decision per cycle: the quantity, the active policy, the reset of the other policy's files.
+
+In: the situation. Out: the figures and the desired values of the best-effort tree, or None where nothing may be written (no
+node SLO or no usage yet).
+
+| node SLO | quota of the best-effort group | CPU sets of the best-effort tree |
+|---|---|---|
+| disabled | unlimited | widest |
+| enabled, and batch CPUs are managed by NUMA node | unlimited | widest, except pods that were given NUMA nodes |
+| policy cfsQuota | from the quantity | widest |
+| policy cpuset, or any other text | unlimited | from the quantity |
+
+Every decision sets both, so a change of policy, or a file written by another process, is corrected by the next one. On a
+kernel without CPU sets the cpuset policy works by quota. Source: CPU suppress, koordlet rule.
+
+A spike of the services, measured between two samples, is followed at once, and never lets batch work grow. Nor does a sample
+that covers the time before the spike, as its mean is not what services use now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+from cotenant.domain.qos import KubeQoS, QoSClass
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.wanted import wanted_by
+from cotenant_node_executor.strategies.cpu.suppression.cfs_quota import next_quota
+from cotenant_node_executor.strategies.cpu.suppression.cpu_set import (
+    cpuset_targets,
+    next_cpuset,
+    recover_cpuset,
+    with_dead_band,
+)
+from cotenant_node_executor.strategies.cpu.suppression.quantity import (
+    HostApplication,
+    PodClass,
+    UsageSplit,
+    reserved_milli,
+    split_usage,
+    suppress_milli,
+)
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT
+from cotenant_node_executor.strategies.pods.batch_values import CFS_QUOTA
+from cotenant_node_executor.strategies.sections import THRESHOLD
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, DesiredValues, Input, Policy, Strategy
+from cotenant_node_executor.targets.address import Place
+from cotenant_node_executor.targets.cpulist import parse_cpu_list
+from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+
+NAME = "suppress"
+CAPACITY, QUANTITY = "capacity.cpu-milli", "best-effort.cpu-milli"
+"""Figures of a decision: the node's CPU, and what of it batch may use."""
+OFF = "off"
+CPUSET = "cpuset"
+
+
+class Suppression(Struct, frozen=True):
+    """The decision and its figures (milli-CPU). `policy` is cfsQuota, cpuset or off."""
+
+    policy: str
+    values: DesiredValues
+    quantity_milli: int = 0
+    threshold_percent: int = 0
+    capacity_milli: int = 0
+    node_used_milli: int = 0
+    split: UsageSplit | None = None
+    spiked_ns: int = 0
+    """When services last used suddenly more (monotonic)."""
+
+    @property
+    def why(self) -> str:
+        """The decision as text."""
+        if self.split is None:
+            return "suppression is disabled: best-effort is unlimited"
+        return (
+            f"best-effort may use {self.quantity_milli}m = {self.capacity_milli}m x {self.threshold_percent}% - "
+            f"{int(self.split.pods_non_be_milli)}m services - {int(self.split.system_milli)}m system"
+            + (f" - {int(self.split.hosts_non_be_milli)}m host" if self.split.hosts_non_be_milli else "")
+        )
+
+
+def suppress(situation: Situation, spiked_ns: int = 0) -> Suppression | None:
+    """Decide this cycle's suppression; None for no change of any file. `spiked_ns`: of the last decision."""
+    slo = situation.slo
+    if slo is None:
+        return None
+    if not slo.enable or situation.node.manages_batch_cpus:
+        return Suppression(policy=OFF, values=_values(UNLIMITED, OFF, _widest(situation)))
+    snapshot = situation.spike or situation.snapshot
+    if snapshot is None or snapshot.node.cpu_milli is None:
+        return None
+    spiked_ns = snapshot.monotonic_ns if situation.spike is not None else spiked_ns
+    may_grow = situation.spike is None and snapshot.monotonic_ns - (snapshot.interval_ns or 0) >= spiked_ns
+    split = _split(situation, snapshot, snapshot.node.cpu_milli)
+    node = situation.node
+    quantity = suppress_milli(
+        node.capacity_milli, slo.cpu_suppress_threshold_percent, split, slo.cpu_suppress_min_percent or None
+    )
+    by_quota = slo.cpu_suppress_policy == CFS_QUOTA or not situation.capabilities.supports(Knob.CPUSET_CPUS)
+    decided = Suppression(
+        policy=CFS_QUOTA if by_quota else CPUSET,
+        values={},
+        quantity_milli=quantity,
+        threshold_percent=slo.cpu_suppress_threshold_percent,
+        capacity_milli=node.capacity_milli,
+        node_used_milli=snapshot.node.cpu_milli,
+        split=split,
+        spiked_ns=spiked_ns,
+    )
+    values = _by_quota(situation, decided, may_grow) if by_quota else _by_cpuset(situation, decided, may_grow)
+    return msgspec.structs.replace(decided, values=values)
+
+
+def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> UsageSplit:
+    used = {
+        uid: float(pod.usage.cpu_milli) for uid, pod in snapshot.pods.items() if pod.usage.cpu_milli is not None
+    }
+    annotated = situation.slo.reserved_cpu_milli if situation.slo is not None else 0
+    return split_usage(
+        float(node_used_milli),
+        float(reserved_milli(situation.node.capacity_milli, situation.node.allocatable_milli, annotated)),
+        [*(PodClass(pod.uid, pod.qos, pod.kube_qos) for pod in situation.pods.values()), *_ended_batch(situation, snapshot)],
+        used,
+        [HostApplication(each.name, each.qos, each.base) for each in wanted_by(situation.slo).host_applications],
+        {
+            name: float(each.usage.cpu_milli)
+            for name, each in snapshot.host_applications.items()
+            if each.usage.cpu_milli is not None
+        },
+    )
+
+
+def _ended_batch(situation: Situation, snapshot: Snapshot) -> list[PodClass]:
+    """Pods of the best-effort tree that ended since the sample: their usage counts as batch usage, not as service usage."""
+    known = {pod.uid for pod in situation.pods.values()}
+    return [
+        PodClass(uid, QoSClass.BE, KubeQoS.BEST_EFFORT)
+        for uid, pod in sorted(snapshot.pods.items())
+        if uid not in known and pod.tier == BESTEFFORT
+    ]
+
+
+def _by_quota(situation: Situation, decided: Suppression, may_grow: bool) -> DesiredValues:
+    text = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA))
+    current = int(text) if text is not None else int(UNLIMITED)
+    quota = next_quota(decided.quantity_milli, decided.capacity_milli, current)
+    if quota is not None and not may_grow and quota > current != int(UNLIMITED):
+        quota = None
+    return _values(str(current if quota is None else quota), decided.why, _widest(situation))
+
+
+def _by_cpuset(situation: Situation, decided: Suppression, may_grow: bool) -> DesiredValues:
+    processors = situation.node.processors
+    text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
+    current = frozenset(parse_cpu_list(text)) if text else frozenset(p.cpu for p in processors)
+    wanted = decided.quantity_milli if may_grow else min(decided.quantity_milli, 1000 * len(current))
+    quantity = with_dead_band(wanted, len(current), decided.capacity_milli)
+    chosen = next_cpuset(quantity, processors, current, situation.tree.owners, _excluded(situation))
+    return _values(UNLIMITED, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
+
+
+def _excluded(situation: Situation) -> frozenset[int]:
+    """The reserved CPUs; none if the list is unreadable."""
+    text = situation.slo.reserved_cpus if situation.slo is not None else ""
+    try:
+        return frozenset(parse_cpu_list(text))
+    except ValueError:
+        return frozenset()
+
+
+def _values(quota: str, why: str, sets: Mapping[str, Desired]) -> DesiredValues:
+    """The best-effort group's quota, together with the CPU sets of the tree."""
+    desired: dict[Place, tuple[Desired, ...]] = {group: (one,) for group, one in sets.items()}
+    desired[BESTEFFORT] = (Desired(Knob.CPU_QUOTA, quota, NAME, why), *desired.get(BESTEFFORT, ()))
+    return desired
+
+
+def _widest(situation: Situation) -> Mapping[str, Desired]:
+    if not situation.capabilities.supports(Knob.CPUSET_CPUS):
+        return {}
+    widest = recover_cpuset(situation.node.processors, situation.tree.owners, _excluded(situation))
+    return _sets(situation, widest, "not suppressed by CPU set") if widest else {}
+
+
+def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
+    """The same CPU list for the whole best-effort tree, except pods with exclusive CPUs, or bound to NUMA nodes."""
+    groups = situation.tree.groups
+    if situation.node.manages_batch_cpus:
+        groups = groups - {group for pod in situation.pods.values() if pod.cpu_nodes for group in pod.groups[1:]}
+    levels = [[group for group in groups if group.count("/") == depth] for depth in range(3)]
+    targets = cpuset_targets(cpus, cpus, False, levels)
+    return {group: Desired(Knob.CPUSET_CPUS, targets[group], NAME, why) for group in sorted(targets)}
+
+
+def decide(situation: Situation, memory: Struct | None) -> Decision:
+    """This cycle's suppression as a decision; its memory holds the figures for the events."""
+    decided = suppress(situation, memory.spiked_ns if isinstance(memory, Suppression) else 0)
+    return Decision(decided.values, memory=decided) if decided is not None else Decision(keep=True)
+
+
+def _inputs(policy: Policy) -> frozenset[Input]:
+    enabled = policy.slo is not None and policy.slo.enable
+    return frozenset((Input.TREE, Input.PODS, Input.USAGE, Input.SPIKE) if enabled else (Input.TREE,))
+
+
+def _figures(memory: Struct | None) -> dict[str, int]:
+    if not isinstance(memory, Suppression) or memory.split is None:
+        return {}
+    split = memory.split
+    return {
+        CAPACITY: memory.capacity_milli,
+        "threshold.percent": memory.threshold_percent,
+        "node.cpu-milli": memory.node_used_milli,
+        "services.cpu-milli": int(split.pods_non_be_milli),
+        "host.cpu-milli": int(split.hosts_non_be_milli),
+        "system.cpu-milli": int(split.system_milli),
+        QUANTITY: memory.quantity_milli,
+    }
+
+
+STRATEGY = Strategy(
+    name=NAME,
+    topic="suppress",
+    sets=(Knob.CPU_QUOTA, Knob.CPUSET_CPUS),
+    decide=decide,
+    inputs=_inputs,
+    cause=Cause.USAGE,
+    figures=_figures,
+    section=THRESHOLD,
+)

@@ -1,0 +1,59 @@
+"""What of the machine wakes the cycles between samples: a container ended, a look found something urgent.
+
+In: the machine's descriptors. Each is watched by the event loop until it is readable once, and again after the cycle that saw
+why (`arm`): a cycle that does not come, as while the node is loaded again, makes no busy loop. A look runs no cycle unless it
+found something, and says itself when it wants to look again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+
+from cotenant_node_executor.core.node import Machine
+
+
+class Wakes:
+    """`wake` has the next cycle run now. Bound: the machine's descriptors, one look that is due."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._armed: set[int] = set()
+        self._due: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Wakes:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        for descriptor in tuple(self._armed):
+            self._disarm(descriptor)
+        if self._due is not None:
+            self._due.cancel()
+
+    def arm(self, machine: Machine) -> None:
+        """Wake when something happens next."""
+        for descriptor in machine.wakes:
+            if descriptor not in self._armed:
+                self._armed.add(descriptor)
+                self._loop.add_reader(descriptor, self._readable, descriptor)
+        if machine.urgent is not None and machine.urgent not in self._armed:
+            self._armed.add(machine.urgent)
+            self._loop.add_reader(machine.urgent, self._look, machine)
+
+    def _readable(self, descriptor: int) -> None:
+        self._disarm(descriptor)
+        self._wake()
+
+    def _look(self, machine: Machine) -> None:
+        if self._due is not None:
+            self._due.cancel()
+        found = machine.look()
+        if found.cycle:
+            self._wake()
+        self._due = self._loop.call_later(found.again, self._look, machine) if found.again is not None else None
+
+    def _disarm(self, descriptor: int) -> None:
+        self._armed.discard(descriptor)
+        self._loop.remove_reader(descriptor)

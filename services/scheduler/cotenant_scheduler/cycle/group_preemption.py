@@ -1,0 +1,170 @@
+"""What happens to a group of pods that finds no room: its members are nominated to nodes that pods of lower priority leave, all
+of those that its rules ask for or none of them.
+
+In: the group, what became of the attempt to place it, the current nominations. Out: the waiting events of its members, each
+with the node that is held for it, in one batch; or nothing, and the reason in the template of the group. The rules:
+
+    who         groups of pods that may preempt, whose quotas admit all of them; others wait
+    one by one  members in queue order: one that fits is nominated without victims, so that its room is held; one that does not
+                gets the node that costs least (`cycle.preemption`), beside those chosen for the members before it. Pods that
+                leave for an earlier member cost nothing again, so a node that is cleared is filled first
+    whole       fewer members than the group needs: nobody is nominated, nobody is preempted
+    patience    the nominations of a group stand as long as each of its nodes does, no pod of a higher priority is nominated to
+                one, and victims have time left or are ending on any of them; then all are chosen again. They do not count for
+                the group itself, which is placed as soon as it fits, there or elsewhere
+descheduler-arbiter evicts the victims. Source: Koordinator's job-level preemption (CoschedulingArgs.enablePreemption), which
+does not ask disruption budgets; here they count as they do for single pods.
+
+Groups whose members attract or repel one another do not preempt: a room that is held does not count for affinity.
+Bounds: MEMBERS; a larger group does not preempt.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from cotenant.domain.quota.membership import Membership
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Nomination
+from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
+from cotenant_scheduler.cycle.preempting import Preempting, patience
+from cotenant_scheduler.cycle.preemption import Choice
+from cotenant_scheduler.cycle.queue import Entry, GroupClass, WaitingTemplate
+from cotenant_scheduler.cycle.waiting import WaitingPods
+from cotenant_scheduler.framework.results import CachedResults
+from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.nodes import NodeTable
+
+MEMBERS = 749
+"""As many nominations as a decision of usual size has room for."""
+
+
+class Trial(msgspec.Struct):
+    """An attempt to place a group: where it began in the journal and among the events, and what became of it."""
+
+    savepoint: int
+    begun: int
+    placed: list[PodKey] = []
+    refused: WaitingTemplate | None = None
+    """Why the first member was refused that was."""
+    by_quota: bool = False
+    """Whether a quota refused any."""
+
+
+class GroupPreemption:
+    """Nominates groups."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        results: CachedResults,
+        admission: QuotaAdmission,
+        nominations: Nominations,
+        preempting: Preempting,
+        waiting: WaitingPods,
+    ) -> None:
+        self._nodes = nodes
+        self._results = results
+        self._admission = admission
+        self._preemption = preempting.preemption
+        self._nominations = nominations
+        self._preempting = preempting
+        self._waiting = waiting
+
+    def refused(self, group: GroupClass, entry: Entry, trial: Trial, now: datetime) -> list[Event]:
+        """Return the waiting events of a group that is nominated now; none: it stays nominated, or just waits."""
+        before = {record.key: found for record in entry.records if (found := nomination_of(record)) is not None}
+        group.keeps_nominations = False
+        if trial.refused is None:
+            return []
+        if before and not trial.by_quota and self._stand(entry, before, now):
+            group.keeps_nominations = True
+            return []
+        chosen = {} if trial.by_quota or not self._may_preempt(group, entry) else self._choose(group, entry, now)
+        if not chosen:
+            for key in before:
+                self._nominations.end(key)
+            return []
+        attempts = 1 + max((found.attempts for found in before.values()), default=0)
+        trial.refused = self._waiting.of_preempting_group(
+            group,
+            trial.refused,
+            sum(len(choice.victims) for choice in chosen.values()),
+            len({choice.node for choice in chosen.values() if choice.victims}),
+        )
+        events = []
+        for record in entry.records:
+            choice = chosen.get(record.key)
+            if choice is None:
+                continue
+            nomination = Nomination(node=choice.node, at=now, attempts=attempts, victims=choice.victims)
+            self._preempting.note(record, nomination, group.charge_of(record).shape)
+            template = msgspec.structs.replace(trial.refused, causes=self._preempting.causes(choice))
+            events.append(self._waiting.event(record, template, nomination))
+        group.keeps_nominations = True
+        return events
+
+    def _may_preempt(self, group: GroupClass, entry: Entry) -> bool:
+        if len(entry.records) > MEMBERS:
+            return False
+        shapes = {group.charge_of(record).shape for record in entry.records}
+        selected = frozenset[int]().union(*(shape.selected_by for shape in shapes))
+        return all(shape.preempts and selected.isdisjoint(shape.wanted) for shape in shapes) and any(
+            self._preemption.may_help(shape) for shape in shapes
+        ) and self._is_admitted(group, entry)
+
+    def _is_admitted(self, group: GroupClass, entry: Entry) -> bool:
+        """Return whether the quotas admit all members."""
+        requests: dict[tuple[Membership, bool], dict[str, int]] = {}
+        for record in entry.records:
+            charge = group.charge_of(record)
+            if charge.membership is not None:
+                total = requests.setdefault((charge.membership, charge.preemptible), {})
+                for name, amount in charge.shape.requests.items():
+                    total[name] = total.get(name, 0) + amount
+        return all(
+            self._admission.admits(total, membership, preemptible)
+            for (membership, preemptible), total in requests.items()
+        )
+
+    def _stand(self, entry: Entry, before: dict[PodKey, Nomination], now: datetime) -> bool:
+        """Return whether the nominations that the members have are kept."""
+        nominated = [(record, before[record.key]) for record in entry.records if record.key in before]
+        if not all(self._preempting.may_keep(found.node, record) for record, found in nominated):
+            return False
+        if any(now < found.at + patience(found.attempts) for found in before.values()):
+            return True
+        nodes = {found.node: record for record, found in nominated}
+        return any(self._preempting.ends_on(node, record) for node, record in nodes.items())
+
+    def _choose(self, group: GroupClass, entry: Entry, now: datetime) -> dict[PodKey, Choice]:
+        """Return a node for as many members as the group needs, each with its victims; none if there are not so many."""
+        mark = self._nominations.mark()
+        members = [record.key for record in entry.records]
+        chosen: dict[PodKey, Choice] = {}
+        own = frozenset(members)
+        for record in entry.records:
+            shape = group.charge_of(record).shape
+            self._nominations.hold(shape.priority, own)
+            evaluation = self._results.evaluation(shape)
+            row = evaluation.best()
+            if row >= 0:
+                choice = Choice((0, 0, 0, 0, 0, ""), self._nodes.names[row], ())
+            else:
+                found = self._preemption.choose(evaluation)
+                if found is None:
+                    if group.together.gives_up(record.key):
+                        break
+                    continue
+                choice = found
+            chosen[record.key] = choice
+            own -= {record.key}
+            self._nominations.nominate(record.key, Nomination(node=choice.node, at=now, victims=choice.victims), shape)
+            self._nominations.hold_also(record.key, shape.priority, own)
+        if not any(choice.victims for choice in chosen.values()) or not group.together.enough(list(chosen), members):
+            self._nominations.restore(mark)
+            return {}
+        return chosen

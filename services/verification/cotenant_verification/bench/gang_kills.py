@@ -1,0 +1,136 @@
+"""`bench gang-kills`: the scheduler is killed while it places a gang, again and again, on the whole stack.
+
+In: how large the gangs are, how often. Each round submits a gang in one batch and kills the scheduler at a moment drawn from
+twice the time that the first gang took without a kill; then a new process has to place what is left. Out: how many batches were
+stored before the kill and how many after it, and what the independent check says: every gang is placed whole by one commit, and
+no node started a member of it before the commit was whole on LOG.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from cotenant.events.node.metrics import NodeMetricComputed
+from cotenant.events.node.runs import RunPhase, RunStatus
+from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.log.contract import LOG, Reader
+from cotenant.log.nats.jetstream import JetStream
+from cotenant_verification.bench.stack import fleets, start_stack
+from cotenant_verification.bench.testbed import BenchError, Testbed
+from cotenant_verification.bench.verification import AuditResult, verify
+from cotenant_verification.bench.workload import (
+    node_events,
+    pod_event,
+    pod_name,
+    pod_number,
+    quota_events,
+    stack_events,
+    synthetic,
+)
+
+WATCHED = ("node.*.placement.>", "node.*.run.>")
+ROUND_SECONDS = 180.0
+MIN_SPREAD_SECONDS = 0.1
+METRICS_EVERY_SECONDS = 60.0
+"""Nodes' metrics expire after 180 s."""
+
+
+class GangKills(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found. A round is `whole` if its gang was on LOG when the killed process had ended, else `absent`."""
+
+    rounds: int
+    whole: int
+    absent: int
+    placed: int
+    started: int
+    """Members that their nodes reported as running."""
+    verified: bool
+    wrong: tuple[str, ...] = ()
+    longest_round_seconds: float
+
+
+class _Log:
+    """What LOG says about members, in its order."""
+
+    def __init__(self, reader: Reader, size: int) -> None:
+        self._reader = reader
+        self._size = size
+        self.placed: dict[str, int] = {}
+        """By pod, the sequence of its first placement."""
+        self.started: set[str] = set()
+        self.wrong: list[str] = []
+
+    async def read(self, wait_seconds: float) -> None:
+        """Read what is there, or what comes within a while."""
+        for event in await self._reader.pull(1000, wait_seconds):
+            data = event.data
+            if isinstance(data, Placement) and data.phase is PlacementPhase.BOUND:
+                self.placed.setdefault(data.name, event.sequence)
+            elif isinstance(data, RunStatus) and data.phase is RunPhase.RUNNING and data.name not in self.started:
+                self.started.add(data.name)
+                gang = pod_number(data.name) // self._size * self._size
+                members = sum(pod_name(number) in self.placed for number in range(gang, gang + self._size))
+                if members < self._size:
+                    self.wrong.append(f"{data.name} runs while {members} of {self._size} members are placed ({event.ref})")
+
+
+async def run(nodes: int, gang: int, rounds: int, seed: int, say: Callable[[str], None]) -> GangKills:
+    """Carry out one run. Raises BenchError where a round does not end."""
+    workload = synthetic(nodes, gang * (rounds + 1), 1, gang=gang)
+    chance = random.Random(seed)
+    async with Testbed() as testbed:
+        await testbed.write(stack_events(datetime.now(UTC)))
+        await testbed.write([*node_events(workload, datetime.now(UTC), lent=False), *quota_events(workload, datetime.now(UTC))])
+        await start_stack(testbed, fleets(workload), say)
+        testbed.start_scheduler()
+        await testbed.scheduler_loaded()
+        reader = await testbed.log.follow(LOG, WATCHED)
+        reader.loaded()
+        reader.max_behind = 0
+        log, refreshed = _Log(reader, gang), time.monotonic()
+        spread, whole, longest = 0.0, 0, 0.0
+        for number in range(rounds + 1):
+            if time.monotonic() - refreshed > METRICS_EVERY_SECONDS:
+                refreshed = time.monotonic()
+                again = node_events(workload, datetime.now(UTC), lent=False)
+                await testbed.write(event for event in again if isinstance(event.data, NodeMetricComputed))
+            begun, done = time.monotonic(), number * gang
+            await testbed.write(pod_event(workload, i, datetime.now(UTC)) for i in range(done, done + gang))
+            if number:
+                await asyncio.sleep(chance.uniform(0, spread))
+                testbed.kill("scheduler")
+                placed = (await JetStream(testbed.log.client).subjects(LOG, WATCHED[0])).total - done
+                whole += placed == gang
+                if placed not in (0, gang):
+                    log.wrong.append(f"round {number}: {placed} of {gang} members are placed")
+                testbed.start_scheduler()
+            while len(log.placed) < done + gang:
+                await log.read(0.05)
+                if time.monotonic() - begun > ROUND_SECONDS:
+                    raise BenchError(f"round {number}: {len(log.placed) - done} members placed: {testbed.tail('scheduler')}")
+            took = time.monotonic() - begun
+            if not number:
+                spread = 2 * max(took, MIN_SPREAD_SECONDS)
+            longest = max(longest, took)
+            say(f"round {number}: {took:.1f} s, {len(log.started)} members run")
+        deadline = time.monotonic() + ROUND_SECONDS
+        while len(log.started) < workload.pods and time.monotonic() < deadline:
+            await log.read(1.0)
+        verdict: AuditResult = verify(await testbed.events())
+        wrong = (*log.wrong, *verdict.wrong)
+        return GangKills(
+            rounds=rounds,
+            whole=whole,
+            absent=rounds - whole,
+            placed=verdict.placed,
+            started=len(log.started),
+            verified=not wrong and verdict.placed == workload.pods,
+            wrong=wrong,
+            longest_round_seconds=round(longest, 1),
+        )

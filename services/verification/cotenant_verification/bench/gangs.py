@@ -1,0 +1,69 @@
+"""The independent check of gangs: a gang's pods are placed by one commit, all of them, or none is.
+
+In: the gang and the number of members that each pod's annotations name; the scheduler's messages in LOG's order. A commit is
+told from the next by its record, which lies between their messages, so that a run of messages without a hole is of one commit.
+Out: findings. What the check does not know (fewer than all members, groups of gangs, members that end) is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cotenant.api.objects.pod import Pod
+from cotenant.domain.gangs import ANNOTATION_GANG_MIN, ANNOTATION_GANG_NAME
+from cotenant.events.envelope import Event
+
+
+class GangCheck:
+    """Which run of messages placed each member."""
+
+    def __init__(self) -> None:
+        self._gang_of: dict[str, str] = {}
+        self._size: dict[str, int] = {}
+        self._members: dict[str, set[str]] = {}
+        self._placed: dict[str, dict[str, int]] = {}
+        """By gang and member, the number of the run."""
+        self._run = 0
+        self._last = 0
+
+    def submitted(self, pod: Pod) -> None:
+        """Take a pod; raises ValueError for a gang that the check does not support."""
+        annotations = pod.metadata.annotations
+        gang = annotations.get(ANNOTATION_GANG_NAME, "")
+        if not gang:
+            return
+        size = int(annotations[ANNOTATION_GANG_MIN])
+        if self._size.setdefault(gang, size) != size:
+            raise ValueError(f"the check does not know gangs of which pods state different sizes: {gang}")
+        self._gang_of[pod.metadata.name] = gang
+        self._members.setdefault(gang, set()).add(pod.metadata.name)
+
+    def decided(self, event: Event) -> None:
+        """Take note of a message of the scheduler."""
+        if event.sequence != self._last + 1:
+            self._run += 1
+        self._last = event.sequence
+
+    def placed(self, pod: str) -> None:
+        """The message noted last placed a pod."""
+        if gang := self._gang_of.get(pod):
+            self._placed.setdefault(gang, {})[pod] = self._run
+
+    def waits(self, pod: str) -> str:
+        """Return the gang of a pod if all of its members are there; empty for a pod that is in none."""
+        gang = self._gang_of.get(pod, "")
+        return gang if gang and len(self._members[gang]) >= self._size[gang] else ""
+
+    def is_short(self, pod: str) -> bool:
+        """Return whether a pod waits for members that nobody has submitted."""
+        gang = self._gang_of.get(pod, "")
+        return bool(gang) and len(self._members[gang]) < self._size[gang]
+
+    def findings(self) -> Iterator[str]:
+        """Yield what is wrong with the gangs of which any member is placed."""
+        for gang, runs in sorted(self._placed.items()):
+            size = self._size[gang]
+            if len(runs) < size:
+                yield f"gang {gang} has {len(runs)} of {size} members placed"
+            elif len(set(runs.values())) > 1:
+                yield f"gang {gang} of {size} is placed by {len(set(runs.values()))} commits"

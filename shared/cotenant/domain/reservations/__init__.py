@@ -1,0 +1,1 @@
+"""Reservations: rules by which they are matched, used, and ended."""

@@ -1,0 +1,1 @@
+"""The kinds of Koordinator's API groups."""

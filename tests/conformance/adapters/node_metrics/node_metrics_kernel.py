@@ -1,0 +1,256 @@
+"""node-metrics vectors of what a node's kernel says: cgroup files, directories, CPU and memory usage, pressure, cold memory,
+cycles and instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from posixpath import join, normpath
+from typing import Any
+
+import msgspec
+
+from cotenant.model.quantities import parse_value
+from cotenant_node_executor.sampling import idle_pages, proc, usage
+from cotenant_node_executor.sampling.slow import cpi as counters
+from cotenant_node_executor.targets import convert, parse
+from cotenant_node_executor.targets.cgroup import paths
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeQoS, Layout
+from cotenant_node_executor.targets.cpulist import parse_cpu_list, smallest_cpu_list
+from cotenant_node_executor.targets.interface import CgroupVersion
+from cotenant_node_executor.targets.psi import PressureLine, parse_pressure
+from tests.conformance.mended import mended
+
+Given = dict[str, Any]
+FAILED: dict[str, object] = {"value": None, "error": True}
+
+
+def _value(result: object) -> dict[str, object]:
+    return {"value": result, "error": False}
+
+
+def _attempt(function: Callable[[], object]) -> dict[str, object]:
+    try:
+        return _value(function())
+    except ValueError:
+        return FAILED
+
+
+def _version(given: Given) -> CgroupVersion:
+    return CgroupVersion.V2 if given.get("cgroup_version") == "v2" else CgroupVersion.V1
+
+
+def cgroup_parse(given: Given, *, name: str) -> object:
+    version, content = _version(given), given["content"]
+
+    def memory_stat() -> object:
+        stat = parse.parse_memory_stat(version, content)
+        return {field: getattr(stat, field) for field in stat.__struct_fields__}
+
+    def cpu_stat() -> object:
+        stat = parse.parse_cpu_stat(version, content)
+        return {field: getattr(stat, field) for field in stat.__struct_fields__}
+
+    def memory_limit() -> int:
+        return (convert.memory_limit_v1 if version is CgroupVersion.V1 else convert.memory_limit_v2)(content)
+
+    functions: dict[str, Callable[[], object]] = {
+        "proc_stat_ticks": lambda: proc.parse_busy_ticks(content),
+        "proc_stat_per_cpu_ticks": lambda: {str(k): v for k, v in proc.parse_busy_ticks_per_cpu(content).items()},
+        "cpu_stat": cpu_stat,
+        "cpuacct_usage": lambda: parse.parse_cpu_usage_ns(version, content),
+        "cpu_shares": lambda: parse.parse_cpu_shares(version, content),
+        "shares_to_weight": lambda: convert.shares_to_weight(convert.parse_int(content, "cpu.shares")),
+        "cpu_cfs_quota": lambda: parse.parse_cfs_quota(version, content),
+        "cpu_cfs_period": lambda: parse.parse_cfs_period(version, content),
+        "cpuset": lambda: list(parse_cpu_list(content)),
+        "memory_limit": memory_limit,
+        "memory_usage": lambda: parse.parse_unsigned(content, "memory usage"),
+        "memory_stat": memory_stat,
+        "memory_numa_stat": lambda: [
+            {"numa": each.numa, "pages": each.pages} for each in parse.parse_numa_stat(version, content)
+        ],
+        "kv_map": lambda: parse.parse_key_values(content),
+        "cgroup_procs": lambda: list(parse.parse_pids(content)),
+    }
+    return _attempt(functions[given["fn"]])
+
+
+def cgroup_paths(given: Given, *, name: str) -> object:
+    layout = Layout(given.get("driver", "systemd"))
+    qos = KubeQoS(given.get("kube_qos") or "Guaranteed")
+
+    def container_path() -> str:
+        return normpath(join(given["pod_dir"], paths.container_dir(layout, given["container_id"])))
+
+    def file() -> str:
+        # Files of every hierarchy (tasks, cgroup.procs) are looked for in that of cpu.
+        resource = given["resource"]
+        controller = "cpu" if resource in ("tasks", "cgroup.procs") else resource.partition(".")[0]
+        return paths.cgroup_file(_version(given), given["cgroup_root"], controller, container_path(), given["resource"])
+
+    def application() -> str:
+        app = given["app"]
+        if app is None:
+            return ""
+        path = app.get("cgroupPath")
+        where = path and HostApplicationPath(path.get("base", ""), path.get("parentDir", ""), path.get("relativePath", ""))
+        return paths.host_application_dir(layout, app["name"], app.get("qos") or "", where)
+
+    def absolute() -> str:
+        directory = paths.tier_dir(layout, qos)
+        return paths.cgroup_file(_version(given), given["cgroup_root"], given["subsystem"], directory)
+
+    def event() -> object:
+        found = paths.pod_life_event(layout, given["watch"], given["action"], given["path"])
+        if found is None:
+            return None
+        result = {"type": found.kind, "podID": found.pod_uid}
+        return result if found.container_id is None else result | {"containerID": found.container_id}
+
+    functions: dict[str, Callable[[], object]] = {
+        "pod_dir": lambda: paths.pod_dir(layout, qos, given["uid"]),
+        "kube_qos_of_dir": lambda: paths.kube_qos_of_dir(given["dir"]).value,
+        "container_dir": container_path,
+        "parse_pod_id": lambda: paths.pod_uid_of_dir(layout, given["basename"]),
+        "parse_container_id": lambda: paths.container_number_of_dir(layout, given["basename"]),
+        "absolute_dir": absolute,
+        "container_file": file,
+        "host_app_dir": application,
+        "detect_driver": lambda: paths.detect_layout(_version(given), given["existing_dirs"]).value,
+        "sandbox_id": lambda: paths.sandbox_container_id(
+            layout, given["container_dirs"], given["container_ids"], given["init_container_ids"]
+        ),
+        "pleg_event": event,
+        "be_current_cpuset": lambda: list(smallest_cpu_list(given["qos_dir"], given["container_dirs"])),
+    }
+    return _attempt(functions[given["fn"]])
+
+
+def _counter(reading: dict[str, int] | None, key: str, time: str, unit_ns: int = 1) -> usage.Counter | None:
+    return None if reading is None else usage.Counter(reading[key], reading[time] * unit_ns)
+
+
+def _point(given: dict[str, float] | None) -> usage.Point | None:
+    return None if given is None else usage.Point(given["cpu"], given["memory"], given["age_seconds"])
+
+
+def _batch_requests(pod: Given) -> tuple[str, list[int]]:
+    qos = pod.get("metadata", {}).get("labels", {}).get("koordinator.sh/qosClass", "")
+    requests = (each.get("resources", {}).get("requests", {}) for each in pod["spec"].get("containers", ()))
+    return qos, [parse_value(each["kubernetes.io/batch-cpu"]) for each in requests if "kubernetes.io/batch-cpu" in each]
+
+
+def cpu_usage(given: Given, *, name: str) -> object:
+    def rate(last: usage.Counter | None, current: usage.Counter | None) -> object:
+        assert current is not None
+        if given["fn"] == "node_cores":
+            return usage.node_cores(last, current, given["jiffy_ns"])
+        if given["fn"] == "cgroup_cores":
+            return usage.group_cores(last, current)
+        return usage.best_effort_usage_milli(last, current)
+
+    if given["fn"] in ("node_cores", "cgroup_cores", "be_usage_milli"):
+        key = "ticks" if given["fn"] == "node_cores" else "usage_ns"
+        time, unit = ("time_ms", 1_000_000) if given["fn"] == "be_usage_milli" else ("time_ns", 1)
+        return {"value": rate(*(_counter(given[which], key, time, unit) for which in ("last", "current")))}
+    if given["fn"] == "be_real_limit_milli":
+        cpus = len(parse_cpu_list(given["cpuset"]))
+        limit = usage.best_effort_real_limit_milli(cpus, given["cfs_quota_us"], given["cfs_period_us"])
+        return {"value": limit}
+    if given["fn"] == "be_request_milli":
+        return {"value": usage.best_effort_request_milli(_batch_requests(pod) for pod in given["pods"])}
+    if given["fn"] == "throttled_ratio":
+        last, current = (
+            None if given[which] is None else (given[which]["nr_periods"], given[which]["nr_throttled"])
+            for which in ("last", "current")
+        )
+        assert current is not None
+        return {"value": usage.throttled_ratio(last, current)}
+    pods = {collector: _point(point) for collector, point in given["pods"].items()}
+    host_applications = _point(given["host_apps"])
+    found = usage.system_usage(_point(given["node"]), pods, host_applications, given["outdated_seconds"])
+    return {"value": None if found is None else {"cpu": found.cpu, "memory": found.memory}}
+
+
+def mem_usage(given: Given, *, name: str) -> object:
+    def node() -> object:
+        found = proc.parse_node_meminfo(given["content"])
+        return {
+            "total_bytes": found.total_bytes,
+            "usage_bytes": found.usage_bytes,
+            "usage_with_page_cache_bytes": found.usage_with_page_cache_bytes,
+        }
+
+    def host_application() -> int:
+        if given["policy"] == "usageWithPageCache":
+            return parse.parse_unsigned(str(given["memory_usage_in_bytes"]), "memory usage")
+        return parse.parse_memory_stat(CgroupVersion.V1, given["memory_stat"]).without_page_cache
+
+    functions: dict[str, Callable[[], object]] = {
+        "node_meminfo": node,
+        "numa_meminfo_kb": lambda: proc.parse_numa_meminfo_kb(given["content"]),
+        "numa_usage": lambda: proc.numa_usage_bytes(proc.parse_numa_meminfo_kb(given["content"])),
+        "cgroup_usage": lambda: parse.parse_memory_stat(_version(given), given["content"]).without_page_cache,
+        "cgroup_usage_with_page_cache": lambda: parse.parse_memory_stat(_version(given), given["content"]).with_page_cache,
+        "host_app_shared_memory": host_application,
+        "hugepages_bytes": lambda: proc.hugepages_bytes(given["nr_hugepages"]),
+    }
+    return _attempt(functions[given["fn"]])
+
+
+def _pressure_line(line: PressureLine) -> dict[str, float]:
+    return {"avg10": line.avg10, "avg60": line.avg60, "avg300": line.avg300, "total": line.total_us}
+
+
+def psi_parse(given: Given, *, name: str) -> object:
+    def pressure() -> object:
+        found = parse_pressure(given["content"])
+        return {
+            "some": _pressure_line(found.some),
+            "full": _pressure_line(found.full),
+            "full_supported": found.full_supported,
+        }
+
+    return _attempt(pressure)
+
+
+def _with_page_cache(given: Given) -> int:
+    if given["fn"] == "node_hot_usage":
+        return proc.parse_node_meminfo(given["meminfo"]).usage_with_page_cache_bytes
+    return parse.parse_memory_stat(_version(given), given["memory_stat"]).with_page_cache
+
+
+def cold_memory(given: Given, *, name: str) -> object:
+    def stats() -> object:
+        found = idle_pages.parse_idle_page_stats(given["content"])
+        shown = msgspec.to_builtins(found)
+        return {**{key: value for key, value in shown.items() if key != "rows"}, **shown["rows"]}
+
+    def hot() -> object:
+        return idle_pages.hot_bytes(_with_page_cache(given), given["cold_bytes"])
+
+    def enablement() -> object:
+        supported = idle_pages.is_supported(given["scan_period_file_exists"], given["use_hierarchy_file_exists"])
+        return {"supported": supported, "enabled": supported and given["gate_ColdPageCollector"]}
+
+    functions: dict[str, Callable[[], object]] = {
+        "parse": stats,
+        "cold_bytes": lambda: idle_pages.parse_idle_page_stats(given["content"]).cold_bytes,
+        "node_hot_usage": hot,
+        "cgroup_hot_usage": hot,
+        "enablement": enablement,
+    }
+    result = _attempt(functions[given["fn"]])
+    measured = given["fn"] in ("node_hot_usage", "cgroup_hot_usage") and not result["error"]
+    if measured and given["cold_bytes"] > _with_page_cache(given):
+        return mended(result, "$.value", trap="9: cold above usage gives astronomically large values")
+    return result
+
+
+def cpi(given: Given, *, name: str) -> object:
+    counts = [
+        counters.CpuCount(each["time_enabled"], each["time_running"], each["cycles"], each["instructions"])
+        for each in given["per_cpu"]
+    ]
+    found = counters.summed(counts)
+    return {"cycles": found.cycles, "instructions": found.instructions, "cpi": found.cpi}

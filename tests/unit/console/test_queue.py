@@ -1,0 +1,81 @@
+"""The jobs that wait, in the order in which the scheduler tries them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cotenant_console.api.client import Document
+from cotenant_console.commands.queue import HEADINGS, jobs, queue_table
+
+NOW = datetime(2026, 1, 1, 12, 5, tzinfo=UTC)
+
+
+def pod(
+    name: str, *, gang: str = "", least: int = 0, priority: int = 0, created: str = "2026-01-01T12:00:00Z", **more: Any
+) -> dict[str, Any]:
+    prefix = "gang.scheduling.koordinator.sh/"
+    annotations = {f"{prefix}name": gang, f"{prefix}min-available": str(least)} if gang else {}
+    metadata = {"namespace": "default", "name": name, "creationTimestamp": created, "annotations": annotations}
+    metadata |= more.pop("metadata", {})
+    condition = {"type": "PodScheduled", "status": "False", "message": f"{name} does not fit"}
+    status = {"phase": "Pending", "conditions": [condition]} | more.pop("status", {})
+    return {"metadata": metadata, "spec": {"priority": priority, **more}, "status": status}
+
+
+def test_a_gang_is_one_job_at_the_place_of_its_first_pod() -> None:
+    found = jobs(
+        [
+            pod("late", created="2026-01-01T12:01:00Z"),
+            pod("g1", gang="g", least=2, created="2026-01-01T12:02:00Z"),
+            pod("g0", gang="g", least=2),
+            pod("high", priority=9000, created="2026-01-01T12:03:00Z"),
+        ],
+        [],
+    )
+    assert [(job.name, len(job.pods)) for job in found] == [("default/high", 1), ("default/g", 2), ("default/late", 1)]
+
+
+def test_gangs_that_wait_for_one_another_are_one_job() -> None:
+    group: Any = {"gang.scheduling.koordinator.sh/groups": '["default/a", "default/b"]'}
+    pod_groups: list[Document] = [
+        {"metadata": {"namespace": "default", "name": name, "annotations": group}, "spec": {"minMember": 1}} for name in "ab"
+    ]
+    labelled = [pod(f"{name}0", metadata={"labels": {"pod-group.scheduling.sigs.k8s.io": name}}) for name in "ab"]
+    assert [(job.name, len(job.pods)) for job in jobs(labelled, pod_groups)] == [("default/a,default/b", 2)]
+
+
+def test_what_has_a_node_is_over_ends_or_is_gated_does_not_wait() -> None:
+    others = [
+        pod("placed", nodeName="n"),
+        pod("over", status={"phase": "Succeeded"}),
+        pod("ending", metadata={"deletionTimestamp": "2026-01-01T12:00:00Z"}),
+        pod("gated", schedulingGates=[{"name": "later"}]),
+    ]
+    assert jobs(others, []) == []
+
+
+def test_the_table_says_who_waits_how_long_and_for_what() -> None:
+    labels = {"labels": {"quota.scheduling.koordinator.sh/name": "team"}}
+    table = queue_table(
+        [
+            pod("g0", gang="g", least=3, priority=100, metadata=labels),
+            pod("alone", status={"nominatedNodeName": "n1"}),
+            pod("new", created="2026-01-01T12:04:50Z", status={"conditions": []}),
+        ],
+        [],
+        NOW,
+    )
+    assert table.headings == HEADINGS
+    assert table.rows == [
+        ("1", "default/g", "1/3", "team", "100", "5m", "g0 does not fit"),
+        ("2", "default/alone", "1", "<none>", "0", "5m", "alone does not fit (room is held on n1)"),
+        ("3", "default/new", "1", "<none>", "0", "10s", "its turn"),
+    ]
+
+
+@pytest.mark.parametrize("document", [{}, {"metadata": None}, {"metadata": {"name": 3}, "spec": "x", "status": []}])
+def test_documents_of_another_shape_are_shown_as_far_as_they_go(document: Any) -> None:
+    assert len(jobs([document], [document])) == 1

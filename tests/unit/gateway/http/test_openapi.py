@@ -1,0 +1,105 @@
+"""The OpenAPI documents follow from the kinds; what a body holds beyond its schema is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cotenant.kinds.registry import REGISTRY
+from cotenant_gateway.http.openapi.documents import openapi_group, openapi_index, openapi_v2
+from cotenant_gateway.http.openapi.schemas import REF, schema_name, schemas_of
+from cotenant_gateway.http.openapi.unknown_fields import MAX_NAMED, unknown_fields
+from tests import kubernetes_schemas
+from tests.unit.gateway.builders_gateway import as_json, kind, manifest
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+
+def references(schema: Any) -> set[str]:
+    if isinstance(schema, list):
+        return {name for each in schema for name in references(each)}
+    if not isinstance(schema, dict):
+        return set()
+    own = {schema["$ref"].removeprefix(REF)} if isinstance(schema.get("$ref"), str) else set()
+    return own | {name for each in schema.values() for name in references(each)}
+
+
+def test_the_schemas_of_kubernetes_are_those_of_the_package() -> None:
+    assert json.loads(kubernetes_schemas.TARGET.read_text()) == kubernetes_schemas.schemas(), (
+        "run python -m tests.kubernetes_schemas"
+    )
+
+
+@pytest.mark.parametrize("group_version", [(each.kind.group, each.kind.version) for each in REGISTRY])
+def test_each_group_has_a_document_whose_references_are_in_it(group_version: tuple[str, str]) -> None:
+    document: Any = openapi_group(REGISTRY, *group_version)
+    json.dumps(document)
+    components = document["components"]["schemas"]
+    assert references(document) <= set(components)
+    served = [each for each in REGISTRY if (each.kind.group, each.kind.version) == group_version]
+    assert {schema_name(each.kind) for each in served} <= set(components)
+    patched = {
+        path["patch"]["x-kubernetes-group-version-kind"]["kind"] for path in document["paths"].values() if "patch" in path
+    }
+    assert patched == {each.kind.kind for each in served if "patch" in each.verbs}
+
+
+def test_the_index_names_every_group() -> None:
+    paths: Any = openapi_index(REGISTRY)["paths"]
+    assert set(paths) == {f"apis/{each.kind.api_version}" if each.kind.group else "api/v1" for each in REGISTRY}
+
+
+def test_v2_defines_every_kind() -> None:
+    definitions: Any = openapi_v2(REGISTRY)["definitions"]
+    assert {schema_name(each.kind) for each in REGISTRY} <= set(definitions)
+    assert REF not in json.dumps(definitions)
+
+
+def test_lists_say_the_key_that_the_server_merges_them_by() -> None:
+    container = schemas_of(REGISTRY)["io.k8s.api.core.v1.Container"]["properties"]
+    assert container["env"]["x-kubernetes-patch-merge-key"] == "name"
+    assert container["ports"]["x-kubernetes-patch-merge-key"] == "containerPort"
+    assert "x-kubernetes-patch-merge-key" not in container["command"]
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        ({"spec": {"containers": [{"name": "a", "imgae": "x"}]}}, ["spec.containers[0].imgae"]),
+        ({"spec": {"foo": 1}, "bar": {"a": 1}}, ["spec.foo", "bar"]),
+        ({"metadata": {"labels": {"any": "key"}, "lables": {}}}, ["metadata.lables"]),
+        ({"spec": {"nodeSelector": {"any": "key"}, "overhead": {"example.com/card": 1}}}, []),
+        ({"spec": {"$setElementOrder/containers": [], "containers": [{"$patch": "delete", "name": "a"}]}}, []),
+        ({"spec": {"volumes": [{"emptyDir": {"medium": "", "size": 1}}]}}, ["spec.volumes[0].emptyDir.size"]),
+        ({"spec": ["a"], "status": "text"}, []),
+        ({f"x{number}": 1 for number in range(100)}, [f"x{number}" for number in range(MAX_NAMED)]),
+    ],
+)
+def test_members_that_the_schema_does_not_know_are_named(document: dict[str, Any], named: list[str]) -> None:
+    assert unknown_fields(REGISTRY, kind("pods"), as_json(document)) == named
+
+
+def test_kinds_whose_schema_is_not_complete_have_no_unknown_members() -> None:
+    document = {"spec": {"min": {"cpu": 1}, "more": {"a": 1}}, "more": 1}
+    assert unknown_fields(REGISTRY, kind("elasticquotas"), as_json(document)) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b"[1]", b"[" * 2000, b'{"a":1e999}'])
+def test_what_is_no_object_is_left_to_those_who_read_it(body: bytes) -> None:
+    assert unknown_fields(REGISTRY, kind("pods"), body) == []
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.name)
+def test_the_examples_pass_the_strict_validation(path: Path) -> None:
+    for document in yaml.safe_load_all(path.read_text()):
+        found = REGISTRY.type(document.get("apiVersion", ""), document.get("kind", "")) if document else None
+        if found is not None:
+            assert unknown_fields(REGISTRY, found, as_json(document)) == []
+
+
+def test_a_manifest_of_the_tests_passes() -> None:
+    assert unknown_fields(REGISTRY, kind("pods"), as_json(manifest())) == []

@@ -1,0 +1,122 @@
+"""Metrics by koordlet's names: their values and labels, from a core."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+from msgspec.structs import replace
+
+from cotenant.events.node.resources import NodeResources
+from cotenant.model.subjects import resources_subject
+from cotenant_node_executor.koordlet_metrics import METRICS
+from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet
+from cotenant_node_executor.targets.psi import Pressure, PressureLine
+from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, pod, service, snapshot
+
+Shown = dict[frozenset[tuple[str, str]], float]
+
+
+def shown(bench: Bench, name: str) -> Shown:
+    """A metric's values by their labels."""
+    read = next(read for each, _, read in METRICS if each == name)
+    return {frozenset(labels.items()): value for value, labels in read(bench.core)}
+
+
+def labelled(**labels: str) -> frozenset[tuple[str, str]]:
+    return frozenset(labels.items())
+
+
+def node() -> Bench:
+    """A measured node with a service and a batch pod, suppressed by quota."""
+    bench = Bench().load()
+    spec = {"cpuBurstStrategy": {"policy": "auto"}}
+    bench.slo(
+        enable=True,
+        cpu_suppress_policy="cfsQuota",
+        cpu_suppress_threshold_percent=65,
+        spec=msgspec.Raw(json.dumps(spec).encode()),
+    )
+    for entry in (service("web"), batch("job", 500)):
+        bench.place(entry)
+    for group in ("burstable/poduid-web", "besteffort/poduid-job"):
+        bench.groups.update((group, f"{group}/main"))
+    reading = snapshot(4000, {"uid-web": 1500, "uid-job": 2000})
+    job = reading.pods["uid-job"]
+    tier = GroupUsage("besteffort", 2000, GIB, GIB, None, PressureSet())
+    pods = {**reading.pods, "uid-job": replace(job, tier="besteffort")}
+    bench.reading = replace(reading, pods=pods, tiers={"besteffort": tier})
+    bench.look(1).core.plan(bench.now)
+    return bench
+
+
+def test_nothing_is_shown_before_there_is_anything_to_show_but_counters_and_what_is_offered() -> None:
+    bench = Bench().load()
+    counting = {name for name, _, _ in METRICS if shown(bench, name)}
+    assert counting == {"pod_eviction", "node_resource_allocatable"}
+
+
+def test_usage_is_in_cores_and_bytes_by_node_services_and_batch() -> None:
+    bench = node()
+    assert shown(bench, "node_used_cpu_cores") == {labelled(): 4.0}
+    assert shown(bench, "be_suppress_ls_used_cpu_cores") == {labelled(): 1.5}
+    assert shown(bench, "be_suppress_be_used_cpu_cores") == {labelled(): 2.0}
+    assert shown(bench, "node_metric_node_usage")[labelled(resource="cpu", unit="core")] == 4.0
+    memory = shown(bench, "node_used_memory_bytes")[labelled()]
+    assert shown(bench, "node_metric_node_usage")[labelled(resource="memory", unit="byte")] == memory
+
+
+def test_what_suppression_leaves_has_the_policy_as_its_type() -> None:
+    # 8 CPUs x 65% - 1.5 of the service - 0.5 of the system.
+    assert shown(node(), "be_suppress_cpu_cores") == {labelled(type="cfsQuota"): 3.2}
+
+
+def test_batch_resources_are_shown_by_node_and_by_container() -> None:
+    bench = node()
+    bench.store(resources_subject(NODE), NodeResources(node=NODE, batch_cpu_milli=7000, batch_memory_bytes=GIB))
+    offered = shown(bench, "node_resource_allocatable")
+    assert offered[labelled(resource="kubernetes.io/batch-cpu", unit="integer")] == 7000
+    assert offered[labelled(resource="kubernetes.io/batch-memory", unit="byte")] == GIB
+    assert offered[labelled(resource="kubernetes.io/mid-cpu", unit="integer")] == 0
+    (requests,) = [
+        (dict(labels), value)
+        for labels, value in shown(bench, "container_resource_requests").items()
+        if dict(labels)["resource"] == "kubernetes.io/batch-cpu"
+    ]
+    assert requests[1] == 500
+    assert requests[0] == {
+        "resource": "kubernetes.io/batch-cpu",
+        "unit": "integer",
+        "pod_uid": "uid-job",
+        "pod_name": "job",
+        "pod_namespace": "default",
+        "container_id": "uid-job/main",
+        "container_name": "main",
+    }
+
+
+def test_a_pods_pressure_has_every_average_of_some_and_full() -> None:
+    bench = node()
+    stall = Pressure(PressureLine(12.5, 6.0, 1.0, 9), PressureLine(2.0, 1.0, 0.5, 3), full_supported=True)
+    assert bench.reading is not None
+    web = bench.reading.pods["uid-web"]
+    pressed = replace(web, usage=replace(web.usage, pressure=PressureSet(cpu=stall)))
+    bench.reading = replace(bench.reading, pods={**bench.reading.pods, "uid-web": pressed})
+    bench.look(1)
+    keys = "psi_degree", "psi_precision"
+    found = {tuple(dict(labels)[key] for key in keys): value for labels, value in shown(bench, "pod_psi").items()}
+    assert found == {
+        ("some", "avg10"): 12.5,
+        ("some", "avg60"): 6.0,
+        ("some", "avg300"): 1.0,
+        ("full", "avg10"): 2.0,
+        ("full", "avg60"): 1.0,
+        ("full", "avg300"): 0.5,
+    }
+
+
+def test_a_pods_absurd_amount_is_left_out() -> None:
+    bench = node()
+    bench.place(pod("bad", "BE", requests={"kubernetes.io/batch-cpu": "1e400000000"}))
+    bench.look(1)
+    assert {dict(labels)["pod_name"] for labels in shown(bench, "container_resource_requests")} == {"job"}

@@ -1,0 +1,122 @@
+"""Memory QoS: what is protected, what is slowed down, and what becomes of it when nothing asks for it any more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant_node_executor.strategies.memory.oom_scores import decide as decide_scores
+from cotenant_node_executor.strategies.memory.qos import Applied, decide, high_bytes, pod_memory
+from cotenant_node_executor.strategies.memory.qos_config import DEFAULTS, NEUTRAL, MemoryQOS, MemoryRule, effective, memory_rule
+from cotenant_node_executor.strategies.pod_view import pod_view
+from cotenant_node_executor.strategies.sections import fitted, lowered_object
+from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.targets.address import Knob, OomScore
+from tests.unit.node_executor.builders_node_executor import GIB, NODE, capabilities, pod, situation
+
+MEMORY = (Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_HIGH, Knob.MEMORY_OOM_GROUP)
+KERNEL = capabilities(also=MEMORY)
+ANNOTATION = "koordinator.sh/memoryQOS"
+
+percents = st.one_of(st.none(), st.integers(0, 100))
+
+
+def slo(qos: dict[str, Any] | None = None) -> NodeSLORendered:
+    spec = {"resourceQOSStrategy": qos} if qos is not None else {}
+    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
+
+
+def texts(decision: Decision, group: str) -> dict[Knob, str]:
+    return {each.attribute: each.value for each in decision.values.get(group, ())}  # type: ignore[misc]
+
+
+@given(st.builds(MemoryQOS, min_limit_percent=percents, low_limit_percent=percents, throttling_percent=percents))
+def test_low_and_high_are_never_below_min_and_high_never_above_what_bounds_it(config: MemoryQOS) -> None:
+    entry = pod("a", "LS", requests={"memory": "1Gi"}, limits={"memory": "2Gi"})
+    rule = MemoryRule(config, config, config, config, True)
+    for values in (pod_memory(pod_view(entry).shape, rule, 16 * GIB).containers[0],):
+        least = values.get(Knob.MEMORY_MIN, 0)
+        for knob in (Knob.MEMORY_LOW, Knob.MEMORY_HIGH):
+            assert values.get(knob, 0) in (0, -1) or values[knob] >= least
+        assert values.get(Knob.MEMORY_HIGH, 0) <= 2 * GIB
+
+
+@given(st.integers(0, 100), st.integers(0, 8 * GIB), st.integers(0, 8 * GIB))
+def test_high_lies_between_request_and_limit_by_whole_pages(percent: int, request: int, more: int) -> None:
+    limit = request + more
+    high = high_bytes(MemoryQOS(throttling_percent=percent), request, limit, 16 * GIB)
+    assert high is not None
+    if percent == 0:
+        assert high == -1
+    elif limit:
+        assert high % 4096 == 0
+        assert request - 4096 < high <= limit
+
+
+def test_a_container_without_a_limit_is_slowed_down_by_the_nodes_memory() -> None:
+    assert high_bytes(MemoryQOS(throttling_percent=50), 2 * GIB, 0, 16 * GIB) == 9 * GIB
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"policy": 3, "wmarkRatio": "x"}', "null"])
+def test_an_unreadable_annotation_counts_as_absent(text: str) -> None:
+    config = fitted(DEFAULTS["LS"], MemoryQOS, "test")
+    assert effective(config, "LS", text) == config
+
+
+def test_the_policy_none_ignores_the_annotations_other_fields() -> None:
+    config = fitted(DEFAULTS["LS"], MemoryQOS, "test")
+    assert effective(config, "LS", '{"policy": "none", "minLimitPercent": 50}') == fitted(NEUTRAL, MemoryQOS, "test")
+
+
+def test_a_disabled_class_is_neutral_and_names_may_have_any_case() -> None:
+    rule = memory_rule(lowered_object('{"LSClass": {"memoryqos": {"enable": false, "MinLimitPercent": 40}}}'))
+    assert (rule.ls.min_limit_percent, rule.ls.wmark_ratio, rule.stated) == (0, 0, True)
+    on = memory_rule(lowered_object('{"lsClass": {"memoryQOS": {"enable": true, "MinLimitPercent": 40}}}'))
+    assert (on.ls.min_limit_percent, on.ls.wmark_ratio) == (40, 95)
+
+
+def test_a_class_protects_its_pods_and_the_directories_above_have_the_sums() -> None:
+    strategy = {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}
+    pods = [pod(name, "LS", requests={"memory": "1Gi"}) for name in ("a", "b")]
+    decision = decide(situation(pods, node_slo=slo(strategy), kernel=KERNEL), Applied())
+    assert texts(decision, "burstable/poduid-a")[Knob.MEMORY_MIN] == str(GIB // 2)
+    assert texts(decision, "burstable")[Knob.MEMORY_MIN] == texts(decision, "")[Knob.MEMORY_MIN] == str(GIB)
+    assert Knob.MEMORY_MIN not in texts(decision, "besteffort")
+    assert Knob.MEMORY_WMARK_RATIO not in texts(decision, "burstable/poduid-a"), "this kernel has no such file"
+
+
+def test_what_was_set_becomes_neutral_once_and_nothing_is_written_where_nothing_is_asked() -> None:
+    there = situation([pod("a", "LS", requests={"memory": "1Gi"})], node_slo=slo(), kernel=KERNEL)
+    for left_over in (None, Applied(True)):
+        decision = decide(there, left_over)
+        assert texts(decision, "burstable/poduid-a/main")[Knob.MEMORY_HIGH] == "-1"
+        assert texts(decision, "burstable/poduid-a")[Knob.MEMORY_MIN] == "0"
+        assert decide(there, decision.memory).values == {}
+
+
+def test_a_kernel_without_these_files_gets_nothing() -> None:
+    asked = slo({"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}})
+    assert decide(situation([pod("a", "LS")], node_slo=asked), None).values == {}
+
+
+def scored(**annotations: str) -> Decision:
+    named = {f"koordinator.sh/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    return decide_scores(situation([pod("a", "LS", annotations=named)]), None)
+
+
+def test_annotations_give_oom_scores_by_container_or_for_all() -> None:
+    place = OomScore("besteffort/poduid-a/main")
+    assert [each.value for each in scored(oom_score_adj="-500").values[place]] == ["-500"]
+    spec = json.dumps({"main": 200})
+    assert [each.value for each in scored(oom_score_adj="-500", oom_score_adj_spec=spec).values[place]] == ["200"]
+
+
+@pytest.mark.parametrize("text", ["1001", "-1001", "many", "", "１"])
+def test_an_oom_score_out_of_range_counts_as_absent(text: str) -> None:
+    assert scored(oom_score_adj=text).values == {}

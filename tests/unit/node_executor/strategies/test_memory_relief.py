@@ -1,0 +1,201 @@
+"""The steps before an eviction: in order, without flutter, bounded, and taken back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cotenant.events.envelope import Event
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.events.node.runs import ExecutorStatus
+from cotenant.model.subjects import slo_subject
+from cotenant_node_executor.core.core import ExecutorCore
+from cotenant_node_executor.core.node import ExecutorNode, Periods
+from cotenant_node_executor.sampling.snapshot import PodUsage, PressureSet, Snapshot
+from cotenant_node_executor.simulated.machine import SimulatedMachine
+from cotenant_node_executor.strategies.memory.relief import Relief, holds_on, next_high, pressure_of, relief, strategy
+from cotenant_node_executor.strategies.registry import strategies_of
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Decision, Reclaim
+from cotenant_node_executor.targets.address import Knob
+from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupVersion, KnobSupport
+from cotenant_node_executor.targets.psi import Pressure, PressureLine
+from tests.unit.node_executor.builders_node_executor import (
+    GIB,
+    NODE,
+    START,
+    batch,
+    capabilities,
+    facts,
+    situation,
+    snapshot,
+    usage,
+)
+
+NODE_BYTES = 16 * GIB
+GATE = frozenset(("BEMemoryEvict",))
+MIB = 1024**2
+
+
+def slo(**threshold: Any) -> NodeSLORendered:
+    """Eviction at 70 %: placing stops at 65 %, relief begins at 67 %."""
+    spec = {"resourceUsedThresholdWithBE": {"enable": True, **threshold}}
+    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
+
+
+def reading(percent: float, best_effort: int = 4 * GIB, cache: int = 0, stalled: float = 0.0) -> Snapshot:
+    """The node's memory in percent; best-effort's working set and page cache in bytes."""
+    found = snapshot(1000, {})
+    line = PressureLine(avg10=stalled)
+    group = replace(
+        usage("besteffort", 100),
+        memory_bytes=best_effort,
+        memory_with_page_cache_bytes=best_effort + cache,
+        pressure=PressureSet(memory=Pressure(line, line, True)),
+    )
+    pod = PodUsage("uid-b", "besteffort", replace(group, group="besteffort/poduid-b"))
+    return replace(
+        found,
+        tiers={"besteffort": group},
+        pods={"uid-b": pod},
+        node=replace(found.node, memory_bytes=int(NODE_BYTES * percent / 100) + 1),
+    )
+
+
+def kernel(version: CgroupVersion = CgroupVersion.V2) -> Capabilities:
+    found = replace(capabilities(also=(Knob.MEMORY_HIGH,) if version is CgroupVersion.V2 else ()), version=version)
+    return replace(found, knobs={**found.knobs, RECLAIM: KnobSupport(True)})
+
+
+def there(sample: Snapshot | None, version: CgroupVersion = CgroupVersion.V2, **threshold: Any) -> Situation:
+    return situation([batch("b")], node_slo=slo(**threshold), reading=sample, kernel=kernel(version))
+
+
+def high(decision: Decision) -> int | None:
+    values = decision.values.get("besteffort", ())
+    return int(values[0].value) if values else None
+
+
+def stopped(decision: Decision) -> bool:
+    return bool(pressure_of(decision.memory))
+
+
+def test_the_steps_come_one_after_the_other_and_go_with_a_margin() -> None:
+    memory, seen = None, []
+    for percent in (60, 65, 66, 67, 69, 66, 65, 64, 63, 62):
+        decision = relief(there(reading(percent)), memory)
+        memory = decision.memory
+        seen.append((percent, stopped(decision), high(decision) != -1))
+    assert seen == [
+        (60, False, False),
+        (65, True, False),
+        (66, True, False),
+        (67, True, True),
+        (69, True, True),
+        (66, True, True),
+        (65, True, False),
+        (64, True, False),
+        (63, False, False),
+        (62, False, False),
+    ]
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=30), st.integers(2, 100))
+def test_a_step_changes_only_across_its_margin(percents: list[int], begins: int) -> None:
+    on = False
+    for percent in percents:
+        before, on = on, holds_on(percent, begins, on)
+        assert on is before or (percent >= begins if on else percent <= begins - 2)
+
+
+@given(st.integers(0, 1 << 40), st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 40)), max_size=20))
+def test_the_bound_falls_by_at_most_a_tenth_and_never_below_half_and_does_not_rise(
+    began: int, samples: list[tuple[int, int]]
+) -> None:
+    last = Relief()
+    for held, over in [(began, 0), *samples]:
+        bound = next_high(held, over, last)
+        assert bound % 4096 == 0
+        assert bound >= min(began // 2, last.high_bytes if last.relieving else began) - 4096
+        if last.relieving:
+            assert bound <= last.high_bytes
+        last = Relief(relieving=True, high_bytes=bound, began_bytes=began)
+
+
+def test_the_same_samples_give_the_same_bound_and_no_flutter() -> None:
+    first = relief(there(reading(68)), None)
+    second = relief(there(reading(68)), first.memory)
+    assert (high(first), high(second)) == (high(second), high(first))
+
+
+def test_under_the_bound_usage_converges_to_below_the_step() -> None:
+    memory, held, services = None, 8 * GIB, 4 * GIB
+    percents = []
+    for _ in range(20):
+        percent = (held + services) * 100 / NODE_BYTES
+        percents.append(int(percent))
+        decision = relief(there(reading(percent, held)), memory)
+        memory, bound = decision.memory, high(decision)
+        held = min(held, bound) if bound is not None and bound >= 0 else held
+    assert percents[0] == 75
+    assert percents[-1] <= 65
+    assert percents == sorted(percents, reverse=True)
+
+
+def test_what_is_over_is_reclaimed_from_best_effort_while_it_does_not_stall() -> None:
+    (order,) = relief(there(reading(68)), None).orders
+    assert order == Reclaim("besteffort", 256 * MIB, order.why)
+    assert relief(there(reading(68, stalled=5.0)), None).orders == ()
+    assert relief(there(reading(68, stalled=5.0), memoryReclaimPressurePercent=20), None).orders != ()
+
+
+def test_a_kernel_without_a_bound_empties_the_pod_with_the_most_page_cache() -> None:
+    on_v1 = relief(there(reading(68, GIB, 64 * MIB), CgroupVersion.V1), None)
+    assert [(each.group, each.memory_bytes) for each in on_v1.orders if isinstance(each, Reclaim)] == [
+        ("besteffort/poduid-b", 64 * MIB)
+    ]
+    assert on_v1.values == {}
+    assert relief(there(reading(68, GIB, MIB), CgroupVersion.V1), None).orders == ()
+
+
+@pytest.mark.parametrize("sample", [None, reading(68)])
+def test_disabled_or_without_a_sample_the_bound_is_taken_back_once(sample: Snapshot | None) -> None:
+    off = there(sample, enable=sample is None)
+    first = relief(off, Relief(relieving=True, high_bytes=GIB))
+    assert (high(first), stopped(first), first.orders) == (-1, False, ())
+    assert relief(off, first.memory).values == {}
+
+
+def test_without_the_gate_only_what_an_earlier_executor_left_is_taken_back() -> None:
+    ungated = strategy(frozenset())
+    assert ungated.decide is not None
+    first = ungated.decide(there(reading(90)), None)
+    assert (high(first), stopped(first)) == (-1, False)
+    assert ungated.decide(there(reading(90)), first.memory).values == {}
+
+
+def test_the_node_says_itself_that_its_memory_is_short_and_that_it_is_no_more() -> None:
+    core = ExecutorCore(facts(), capabilities(), "boot", plain_processes=False, strategies=strategies_of(GATE))
+    status = ExecutorStatus(node=NODE, boot="boot", taints=(("a", "", "NoSchedule"),))
+    node = ExecutorNode(core, SimulatedMachine(core.facts, 1), status, Periods())
+    node.apply(replace(node.start_marker(START), sequence=1))
+    said: list[ExecutorStatus] = []
+    # The machine's own memory is at 1 %: thresholds above and below that.
+    for sequence, stop in ((2, 1), (3, 90)):
+        rendered = slo(memoryStopPlacingPercent=stop)
+        node.apply(Event(subject=slo_subject(NODE), data=rendered, time=START, sequence=sequence * 10))
+        for _ in range(2):
+            for event in node.step(START):
+                if isinstance(event.data, ExecutorStatus):
+                    said.append(event.data)
+                    node.apply(replace(event, sequence=sequence * 10 + 1))
+    assert [(bool(each.memory_pressure), [key for key, _, _ in each.taints]) for each in said] == [
+        (True, ["a", "node.kubernetes.io/memory-pressure"]),
+        (False, ["a"]),
+    ]
+    assert said[0].memory_pressure == "node memory 1% used, no further best-effort pods from 1% on"
