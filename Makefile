@@ -25,8 +25,8 @@ $(VENV)/.installed: pyproject.toml uv.lock shared/pyproject.toml $(wildcard serv
 run: install  ## start everything here, with the demonstration (FOR=90s ends by itself)
 	@$(VENV)/bin/cotenant up --demo $(if $(FOR),--for $(FOR))
 
-test: install  ## all tests but those that boot a guest or Hadoop, two at a time (JOBS=2)
-	$(PYTEST) tests -n $(or $(JOBS),2) --dist loadgroup -m "not bench and not guest and not yarn" --ignore tests/conformance
+test: install  ## all tests but those that boot a guest or Hadoop, two at a time (JOBS=2 TESTS=tests/unit)
+	$(PYTEST) $(or $(TESTS),tests) -n $(or $(JOBS),2) --dist loadgroup -m "not bench and not guest and not yarn" --ignore tests/conformance
 
 conformance: install  ## the vectors, with a table by group (COTENANT_VECTORS names the folder)
 	$(PYTEST) tests/conformance -q -rfE --no-header -p no:warnings

@@ -19,7 +19,7 @@ import msgspec
 
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.interface import CgroupVersion
-from tests.bench.own_server import run_as_root
+from tests.benched_server import run_as_root
 from tests.builders import container, pod_document
 from tests.integration.node_executor.executor_harness import Harness
 

@@ -12,7 +12,7 @@ import asyncio
 import statistics
 import time
 
-from tests.bench.own_server import run_as_root
+from tests.benched_server import run_as_root
 from tests.integration.node_executor.executor_harness import Harness
 from tests.integration.node_executor.test_enforcement import CPUS, NODE_US, QUOTA, batch_pod, service_pod
 

@@ -157,11 +157,11 @@ def test_the_commit_record_says_how_long_the_decision_took() -> None:
 # -- how much fits -------------------------------------------------------------------------------------------------
 
 
-def test_999_events_fit_a_batch_and_1000_break_the_contract() -> None:
-    _, fitting = loaded(Many(999))
-    assert len(proposed(fitting).events) == 1000
-    _, breaking = loaded(Many(1000))
-    with pytest.raises(DecisionError, match="decided 1000 events at once; at most 999 fit a batch"):
+def test_7999_events_fit_a_batch_and_8000_break_the_contract() -> None:
+    _, fitting = loaded(Many(7999))
+    assert len(proposed(fitting).events) == 8000
+    _, breaking = loaded(Many(8000))
+    with pytest.raises(DecisionError, match="decided 8000 events at once; at most 7999 fit a batch"):
         breaking.propose(NOW)
 
 

@@ -78,32 +78,3 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, number: signal.Signal
     assert "Aborted" in errors
     assert list(tmp_path.iterdir()) == []
     assert processes_naming(str(tmp_path)) == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("schedule", "--core-only", "--stack"), "leave out --stack"),
-        (("schedule", "--rate", "1", "--pods", "1000"), "metrics are written once and expire"),
-        (("schedule", "--openb", "/nowhere"), "does not exist"),
-        (("schedule", "--mix", "101"), "0<=x<=100"),
-        (("schedule", "--stack", "--nodes", "4001"), "at most 4000 nodes"),
-        (("recover", "--pods", "1"), "10<=x"),
-    ],
-)
-def test_what_cannot_be_is_said(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    status, _, errors = outcome(bench(tmp_path, *arguments))
-    assert status in (1, 2)
-    assert said in errors
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_without_openbs_tables_is_named(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    status, _, errors = outcome(bench(tmp_path, "schedule", "--core-only", "--openb", str(tmp_path / "data")))
-    assert status == 1
-    assert "openb_node_list_all_node.csv cannot be read" in errors
-    (tmp_path / "data" / "openb_node_list_all_node.csv").write_text("sn,cpu_milli,memory_mib,gpu\nn1,many,1024,0\n")
-    status, _, errors = outcome(bench(tmp_path, "schedule", "--core-only", "--openb", str(tmp_path / "data")))
-    assert status == 1
-    assert "line 2: cpu_milli is 'many'" in errors

@@ -31,7 +31,8 @@ import numpy as np
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.events.placements import PlacementPhase, Victim
 from cotenant_scheduler.cycle.what_if import Asking, RowPod, victims
-from cotenant_scheduler.framework.evaluation import FEW_ROWS, Evaluation
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.framework.preemptibility import FEW_ASKED
 from cotenant_scheduler.state.columns import BoolArray, Changes, distinct
 from cotenant_scheduler.state.counting import PodKey, is_held
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
@@ -171,19 +172,27 @@ class Preemption:
         positions = (nodes.changes.position, nodes.static_changes.position, self._touched.position)
         if cached.stamp == stamp and cached.positions == positions:
             return cached
-        rows = self._rows_to_look_at(cached, stamp)
+        changed = self._changed_rows(cached)
+        rows: Sequence[int] = range(nodes.size)
+        if changed is not None and cached.stamp == stamp:
+            rows = changed
+            for row in rows:
+                cached.choices.pop(row, None)
+        else:
+            cached.choices.clear()
         self._forget_changed_lists()
         helpless = cached.helpless
-        if len(rows) <= FEW_ROWS and helpless.shape[0] == nodes.size:
-            for row in rows:
-                helpless[row] = evaluation.is_beyond_preemption(row)
+        same_rows = helpless.shape[0] == nodes.size and cached.stamp[:1] == stamp[:1]
+        if changed is not None and same_rows and len(changed) <= FEW_ASKED:
+            for row in changed:
+                helpless[row] = evaluation.preemptibility.is_beyond(row)
         else:
-            helpless = cached.helpless = evaluation.beyond_preemption(slice(0, nodes.size))
+            helpless = cached.helpless = evaluation.preemptibility.beyond(slice(0, nodes.size))
         cached.hopeless = int(np.count_nonzero(helpless & (nodes.declared[: nodes.size] > 0)))
         asking: Asking | None = None
-        for row in rows:
-            cached.choices.pop(row, None)
-            if helpless[row] or not any(self._lower(row, shape.priority)):
+        asked = np.asarray(rows, dtype=np.intp)
+        for row in asked[~helpless[asked]].tolist():
+            if not any(self._lower(row, shape.priority)):
                 continue
             if asking is None:
                 asking = Asking(nodes, evaluation)
@@ -193,22 +202,19 @@ class Preemption:
         cached.stamp, cached.positions = stamp, positions
         return cached
 
-    def _rows_to_look_at(self, cached: _CachedChoices, stamp: tuple[int, ...]) -> Sequence[int]:
-        """Return the rows, ascending, that may have changed since the choices were made; all where that is not known."""
-        nodes = self._nodes
-        logs = (nodes.changes, nodes.static_changes, self._touched)
-        if cached.stamp == stamp:
-            few = [log.few_since(position, FEW_ROWS) for log, position in zip(logs, cached.positions, strict=True)]
-            found = {row for rows in few if rows is not None for row in rows}
-            if None not in few:
-                return sorted(found)
-            changed = [log.since(position) for log, position in zip(logs, cached.positions, strict=True)]
-            known = [rows for rows in changed if rows is not None]
-            if len(known) == len(changed):
-                rows: list[int] = distinct(np.concatenate(known), nodes.size).tolist()
-                return rows
-        cached.choices.clear()
-        return range(nodes.size)
+    def _changed_rows(self, cached: _CachedChoices) -> Sequence[int] | None:
+        """Return the rows, ascending, that changed since the choices were made; None where that is not known."""
+        logs = (self._nodes.changes, self._nodes.static_changes, self._touched)
+        few = [log.few_since(position, FEW_ASKED) for log, position in zip(logs, cached.positions, strict=True)]
+        found = {row for rows in few if rows is not None for row in rows}
+        if None not in few:
+            return sorted(found)
+        changed = [log.since(position) for log, position in zip(logs, cached.positions, strict=True)]
+        known = [rows for rows in changed if rows is not None]
+        if len(known) < len(changed):
+            return None
+        rows: list[int] = distinct(np.concatenate(known), self._nodes.size).tolist()
+        return rows
 
     def _choice(self, asking: Asking, row: int, only: Set[PodKey] | None = None) -> Choice | None:
         ending, pods = self._lower(row, asking.shape.priority)

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
 
-import numpy as np
-
 from cotenant.domain.quota.preemption import Headroom, may_preempt
 from cotenant.model.amounts import Amounts, add_to
 from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
@@ -120,7 +118,8 @@ class QuotaPreemption:
             return None
         names = self._nodes.names
         order = sorted(rows, key=lambda row: (rows[row], names[row]))[:ROWS]
-        helpless = evaluation.beyond_preemption(np.asarray(order, dtype=np.intp)) if order else ()
+        useful = evaluation.preemptibility.within(order)
+        if not useful:
+            return None
         asking = _QuotaAsking(self._nodes, evaluation, left, maximum, victims)
-        useful = [row for row, hopeless in zip(order, helpless, strict=True) if not hopeless]
         return self._preemption.best_of(asking, useful, victims)

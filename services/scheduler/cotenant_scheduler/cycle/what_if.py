@@ -37,7 +37,7 @@ class Asking:
     def __init__(self, nodes: NodeTable, evaluation: Evaluation) -> None:
         self.nodes = nodes
         self.shape = evaluation.shape
-        self._sums, self.others = evaluation.liftable()
+        self._sums, self.others = evaluation.preemptibility.liftable()
         self._gives_back: dict[Shape, tuple[int, ...]] = {}
 
     def room(self, row: int) -> list[int]:

@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from cotenant_scheduler.framework.plugin import AmountFilter, RowFunction, filter_of_row, score_of_row
+from cotenant_scheduler.framework.plugin import RowFunction, filter_of_row, score_of_row
+from cotenant_scheduler.framework.preemptibility import Preemptibility
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER, NOT_DECLARED, Profile
 from cotenant_scheduler.framework.static_results import StaticResults, scaled
 from cotenant_scheduler.state.changed_columns import ChangedColumns
-from cotenant_scheduler.state.columns import BoolArray, Cells, CodeArray, IntArray, Rows, distinct
+from cotenant_scheduler.state.columns import Cells, CodeArray, IntArray, Rows, distinct
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 
-FEW_ROWS = 10
-"""Up to this many changed rows are computed one by one, more over arrays: about where both cost the same."""
-
-FEW_CHANGES = 64
-"""Up to this many changes are told apart by row first; more are too many for `FEW_ROWS` wherever nodes are many."""
+FEW_ROWS, FEW_CHANGES = 10, 64
+"""Up to so many changed rows and changes rows are computed one by one, more over arrays: about where both cost the same."""
 
 FEW_REPEATS = 512
 """Up to this many changes are taken as they are; among more, duplicates are removed first."""
@@ -57,10 +55,9 @@ class Evaluation:
         self._filters = tuple((base, f) for base, f in filters if not f.spanning)
         self._spanning_filters = tuple((base, f) for base, f in filters if f.spanning)
         """Evaluated over all rows at once, as a placement changes the scores of all nodes of its domains."""
-        liftable = [f for _, f in (*self._filters, *self._spanning_filters) if f.preemptible]
-        self._sums: list[AmountFilter] = [f for f in liftable if isinstance(f, AmountFilter)]
-        self._liftable_others = [f for f in liftable if not isinstance(f, AmountFilter)]
-        """Filters whose refusals ending pods can lift: of sums, and others."""
+        both = [plugin for _, plugin in self._filters], [plugin for _, plugin in self._spanning_filters]
+        self.preemptibility = Preemptibility(nodes, shape, static, *both)
+        """Which refusals ending pods can lift."""
         self.spanning = bool(self._spanning_filters) or any(score.concerns(shape) for score, _ in profile.spanning_scores)
         """Whether pods on other nodes matter to the shape."""
         self._spanning_scores = profile.spanning_scores if self.spanning else ()
@@ -69,8 +66,6 @@ class Evaluation:
         self.in_columns = all(f.in_columns for _, f in filters) and all(s.in_columns for _, _, s in self._scores)
         """Whether the plugins can be evaluated on copies of rows in place of the nodes."""
         self._filter_rows: list[tuple[int, RowFunction]] = []
-        self._lasting_rows: list[RowFunction] = []
-        """Those whose refusals preemption cannot lift."""
         self._score_rows: list[tuple[int, int, RowFunction]] = []
         self._known_scores: dict[int, dict[int, int]] = {}
         """By row, the weighted scores that placements change, as `_update_row` found them."""
@@ -92,10 +87,13 @@ class Evaluation:
         """The highest raw score among the feasible rows of each score that is normalised."""
         self._base: IntArray = self._keys
         self._cells: Cells = self._keys.data
-        self._own_cells: Cells = self._keys.data
-        self._base_cells: Cells = self._keys.data
-        self._codes: Cells = self._keys.data
-        """The codes of the static filters."""
+        self._own_cells = self._base_cells = self._codes = self._cells
+        """`_codes`: those of the static filters."""
+
+    @property
+    def keys(self) -> IntArray:
+        """The keys of all rows in use; valid until the next refresh."""
+        return self._in_use
 
     @property
     def codes(self) -> CodeArray:
@@ -156,19 +154,6 @@ class Evaluation:
         row = int(self._in_use.argmax())
         return row if self._cells[row] >= 0 else -1
 
-    def candidates(self, wanted: int) -> tuple[IntArray, int]:
-        """Return the `wanted` best rows in no order (fewer if fewer can take the shape), and the best key among the
-        others, -1 if there are none."""
-        keys = self._in_use
-        feasible: IntArray = np.flatnonzero(keys >= 0)
-        if feasible.shape[0] <= wanted:
-            return feasible, -1
-        first = feasible.shape[0] - wanted
-        values = keys[feasible]
-        order = np.argpartition(values, first)
-        best: IntArray = feasible[order[first:]]
-        return best, int(values[order[:first]].max())
-
     def worth(self, table: NodeTable) -> tuple[CodeArray, IntArray, IntArray]:
         """Return codes, weighted scores by plugin and their sums for all rows of another table, from the plugins that
         placements change."""
@@ -201,26 +186,9 @@ class Evaluation:
             if highest
         ]
 
-    def beyond_preemption(self, rows: Rows) -> BoolArray:
-        """Return for each row whether a filter refuses it whose refusal preemption cannot lift; a row without a node is
-        refused."""
-        beyond: BoolArray = self._static.codes[rows] != 0
-        for _, plugin in self._filters:
-            if not plugin.preemptible:
-                beyond |= plugin.filter(self.nodes, self.shape, rows) > 0
-        return beyond
-
-    def is_beyond_preemption(self, row: int) -> bool:
-        """As `beyond_preemption`, of one row."""
-        return self._codes[row] != 0 or any(refuses(row) for refuses in self._lasting_rows)
-
     def counted_version(self) -> int:
         """The version of what is counted on other rows, as far as it matters to the shape."""
         return sum(counter.version for counter in self.nodes.counters) if self.spanning else 0
-
-    def liftable(self) -> tuple[list[AmountFilter], list[RowFunction]]:
-        """Return the filters whose refusals ending pods can lift: filters of sums, and the others as functions of one row."""
-        return self._sums, [filter_of_row(plugin, self.nodes, self.shape) for plugin in self._liftable_others]
 
     def total(self, row: int) -> int:
         """The total score of a feasible row."""
@@ -245,8 +213,7 @@ class Evaluation:
         self._own = self._keys.copy() if self.spanning else self._keys
         self._known_scores.clear()
         self._filter_rows = [(base, filter_of_row(plugin, nodes, shape)) for base, plugin in self._filters]
-        both = zip(self._filters, self._filter_rows, strict=True)
-        self._lasting_rows = [refuses for (_, plugin), (_, refuses) in both if not plugin.preemptible]
+        self.preemptibility.take([refuses for _, refuses in self._filter_rows])
         self._score_rows = [(i, weight, score_of_row(plugin, nodes, shape)) for i, weight, plugin in self._scores]
         self._cells = self._keys.data
         self._own_cells, self._codes = self._own.data, self._static.codes.data

@@ -44,7 +44,7 @@ class Series:
 
     def __init__(self, evaluation: Evaluation, wanted: int) -> None:
         self._evaluation = evaluation
-        self._candidates, excluded = evaluation.candidates(wanted)
+        self._candidates, excluded = _candidates(evaluation.keys, wanted)
         self.rows: list[int] = []
         size = self._candidates.shape[0]
         if not size:
@@ -130,3 +130,16 @@ class Series:
         """Walk the figures of the picks."""
         order = self._order
         return figures.of_columns(self._totals[order], self._scores[:, order], self._load[:, order])
+
+
+def _candidates(keys: IntArray, wanted: int) -> tuple[IntArray, int]:
+    """Return the `wanted` best rows in no order (fewer if fewer can take the shape), and the best key among the others, -1 if
+    there are none."""
+    feasible: IntArray = np.flatnonzero(keys >= 0)
+    if feasible.shape[0] <= wanted:
+        return feasible, -1
+    first = feasible.shape[0] - wanted
+    values = keys[feasible]
+    order = np.argpartition(values, first)
+    best: IntArray = feasible[order[first:]]
+    return best, int(values[order[:first]].max())
