@@ -37,7 +37,7 @@ class Group:
 
 _CALCULATOR = "services/batch-resource-calculator/cotenant_batch_resource_calculator"
 _EXECUTOR = "services/node-executor/cotenant_node_executor"
-_QUOTA = "services/quota-tree/cotenant_quota_tree"
+_QUOTA_TREES = "shared/cotenant/domain/quota/trees"
 _ARBITER = "services/descheduler-arbiter/cotenant_descheduler_arbiter"
 _METRICS = "services/metrics-ingest/cotenant_metrics_ingest"
 _SCHEDULER = "services/scheduler/cotenant_scheduler"
@@ -61,7 +61,7 @@ GROUPS = (
     Group("executor-convert", (f"{_EXECUTOR}/targets/convert.py",), ("unit/node_executor",)),
     Group(
         "quota-formulas",
-        (f"{_QUOTA}/share.py", f"{_QUOTA}/scale_min.py", f"{_QUOTA}/runtime.py", f"{_QUOTA}/totals.py"),
+        tuple(f"{_QUOTA_TREES}/{name}.py" for name in ("share", "scale_min", "family", "tree", "totals")),
         ("unit/quota_tree",),
     ),
     Group(

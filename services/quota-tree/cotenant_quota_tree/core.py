@@ -1,10 +1,11 @@
 """The quota-tree service's core: computes every quota's runtime quota from quotas, nodes and pods.
 
-Folds ElasticQuota, ElasticQuotaProfile, Node and Pod objects, executors' reports, readiness and resources of nodes, placements,
-runs, the gateway's answers to evictions, and its own `quotas.>`. Decides one QuotaRuntime per quota, and one for the root,
-default and system quota while any quota is declared; each is published when it differs from its last event. A change of
-requests or usage alone is published once the quota's last event is `settle` old, because consumers decide on limits. Causes:
-the quota's own object, then, where newer than its last event, the newest quota object, node event and pod event of the tree.
+Folds ElasticQuota, ElasticQuotaProfile, Node and Pod objects, executors' reports, readiness and resources of nodes,
+placements, runs, the gateway's answers to evictions, and its own `quotas.>`. Decides one QuotaRuntime per quota, and one for
+the root, default and system quota while any quota is declared; each is published when it differs from its last event. A
+change of requests or usage alone is published once the quota's last event is `settle` old. Nobody waits for these events: the
+scheduler computes runtimes itself, by the same rules (`cotenant.domain.quota.trees`). Causes: the quota's own object, then,
+where newer than its last event, the newest quota object, node event and pod event of the tree.
 
 Decides one ProfiledQuota per profile (`profiles`). While over-use is taken back, QuotaRuntime carries its streak and the pods
 to evict, for which the gateway is asked (`revocation`, `revoking`). When an event is due: `publishing`.
@@ -22,10 +23,11 @@ from functools import partial
 import msgspec
 
 from cotenant.api.objects.pod import decode_pod
-from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex
-from cotenant.domain.quota.names import DEFAULT, SYSTEM
 from cotenant.domain.quota.profile import ProfileError, decode_profile
-from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, decode_quota
+from cotenant.domain.quota.trees.declared import DeclaredQuotas, with_built_in
+from cotenant.domain.quota.trees.node_totals import counted_node
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
 from cotenant.engine.agenda import Agenda
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, Request
 from cotenant.engine.last_sequences import LastSequences
@@ -40,14 +42,13 @@ from cotenant.log.contract import ending
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import quota_subject, tokens
 from cotenant.model.times import EPOCH, NEVER
-from cotenant_quota_tree.forest import Forest
-from cotenant_quota_tree.nodes import NodeOffers, counted_node, declared_ready
+from cotenant_quota_tree.nodes import NodeOffers, declared_ready
 from cotenant_quota_tree.pods import OnNode, PodDemands, PodKey
 from cotenant_quota_tree.profiles import QuotaProfiles
 from cotenant_quota_tree.publishing import Desired, Published, newest, publish_at, refs, runtime_of
+from cotenant_quota_tree.publishing_runtime import runtime_event
 from cotenant_quota_tree.revocation import Revocation
 from cotenant_quota_tree.revoking import Revoking
-from cotenant_quota_tree.solution import Rules
 
 FILTERS = (
     "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>",
@@ -80,17 +81,18 @@ class QuotaTreeCore:
         self.refused: dict[str, str] = {}
         """By subject, why its object is not used."""
         self._sequences = LastSequences()
-        self._declared: dict[str, dict[str, tuple[ElasticQuotaView, int]]] = {}
+        self._declared = DeclaredQuotas()
         self._nodes = NodeOffers()
-        self._pods = PodDemands(self.rules.terminating, ignore_overhead=self.rules.ignore_overhead)
+        self._pods = PodDemands(self.rules)
         self._profiles = QuotaProfiles(self._nodes.offers)
         self._revoking = Revoking()
         self._published: dict[str, Published] = {}
         self._newest_quota = 0
         self._newest_node = 0
         self._newest_pod = 0
-        self._quotas_changed = True
-        self._forest = Forest({}, {}, (), self.rules)
+        self._views: dict[str, ElasticQuotaView] = {}
+        self._duplicated: set[str] = set()
+        """As of the last decision: the quotas, and names that several of them have."""
         self._desired: dict[str, QuotaRuntime] = {}
         """Desired events by subject, as they follow from quotas, nodes and pods alone."""
         self._profiled: dict[str, ProfiledQuota] = {}
@@ -98,8 +100,8 @@ class QuotaTreeCore:
         """The version of the profiles from which this was computed."""
         self._charged_at: dict[tuple[str, str], int] = {}
         """By namespace and name, the version of the object into which admission wrote what its pods request."""
-        self._solved_for: tuple[int, dict[str, int]] | None = None
-        """The version of the pods and the nodes' total from which this was computed."""
+        self._solved_for = -1
+        """The version of the demands from which this was computed."""
         self._agenda = Agenda()
         """Subjects whose event may be outdated; all others are up to date."""
 
@@ -167,12 +169,8 @@ class QuotaTreeCore:
             self._end_quota(namespace, name)
             return
         given = decode_quota(event.data.object)
-        # What admission writes with every pod is no reason to solve the trees again.
-        view = msgspec.structs.replace(given, namespace=namespace, name=name, charged=None)
-        namesakes = self._declared.setdefault(name, {})
-        before = namesakes.get(namespace)
-        namesakes[namespace] = (view, event.sequence)
-        self._quotas_changed = self._quotas_changed or before is None or before[0] != view
+        view = msgspec.structs.replace(given, namespace=namespace, name=name)
+        self._declared.store(view, event.sequence)
         if given.charged is None:
             self._charged_at.pop((namespace, name), None)
         else:
@@ -180,12 +178,8 @@ class QuotaTreeCore:
         self._agenda.mark(quota_subject(view.tree, name))
 
     def _end_quota(self, namespace: str, name: str) -> None:
-        self._quotas_changed = True
         self._charged_at.pop((namespace, name), None)
-        namesakes = self._declared.get(name, {})
-        namesakes.pop(namespace, None)
-        if not namesakes:
-            self._declared.pop(name, None)
+        self._declared.drop(namespace, name)
 
     def _pod_object(self, event: Event, pod: PodKey) -> None:
         if event.sequence > self._newest_pod:
@@ -199,10 +193,16 @@ class QuotaTreeCore:
         self._newest_node = max(self._newest_node, event.sequence)
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self._nodes.declare(node, None)
-        else:
-            document = event.data.object
+            self._offer(node)
+            return
+        document = event.data.object
+        try:
             self._nodes.declare(node, counted_node(document), declared_ready(document))
-        self._offer(node)
+        except msgspec.DecodeError:
+            self._nodes.declare(node, None)
+            raise
+        finally:
+            self._offer(node)
 
     def _node_fact(self, event: Event, node: str) -> None:
         self._newest_node = max(self._newest_node, event.sequence)
@@ -237,9 +237,6 @@ class QuotaTreeCore:
                 self._end_quota(parts[3], parts[4])
             case "pods":
                 self._pods.drop_pod((parts[3], parts[4]))
-            case "nodes":
-                self._nodes.declare(parts[4], None)
-                self._offer(parts[4])
             case "elasticquotaprofiles":
                 self._profiles.declare((parts[3], parts[4]), None, 0)
 
@@ -294,11 +291,11 @@ class QuotaTreeCore:
         if isinstance(quota, ProfiledQuota):
             of_profile = self._profiles.sequence(quota.namespace, quota.profile)
             return refs((of_profile, self._newest_node if self._newest_node > since else 0))
-        own = self._declared.get(quota.quota, {}).get(quota.namespace)
+        own = self._declared.sequence(quota.quota, quota.namespace)
         # Scanning the quota's pods is needed only if some pod event is newer.
         own_pod = self._pods.newest(quota.quota) if self._newest_pod > since else 0
         candidates = (self._newest_quota, self._newest_node, own_pod, self._newest_pod)
-        return refs((own[1] if own is not None else 0, *(sequence for sequence in candidates if sequence > since)))
+        return refs((own, *(sequence for sequence in candidates if sequence > since)))
 
     def _solve(self) -> None:
         """Recompute the desired events from quotas, profiles, nodes and pods."""
@@ -306,27 +303,25 @@ class QuotaTreeCore:
             self._profiled_for = self._profiles.version
             ended, self._profiled = self._profiled, self._profiles.desired()
             self._agenda.mark_all((*ended, *self._profiled))
-        if self._quotas_changed:
+        if self._declared.changed:
             self._read_quotas()
-        facts = self._pods.version, self._nodes.total
-        if facts == self._solved_for:
+        demands = self._pods.demands
+        demands.offer(self._nodes.total)
+        if demands.version == self._solved_for:
             return
-        self._solved_for = facts
-        if not (self._declared or self._desired):
-            return  # nothing is published while no quota is declared
-        before, self._desired = self._desired, self._forest.runtimes(self._nodes.total, self._pods.own)
-        self._agenda.mark_all(subject for subject in before if subject not in self._desired)
-        self._agenda.mark_all(subject for subject, quota in self._desired.items() if quota is not before.get(subject))
+        self._solved_for = demands.version
+        for tree, solved in demands.forest.changed():
+            subject = quota_subject(tree, solved.name)
+            quota = runtime_event(tree, self._views.get(solved.name), solved.name in self._duplicated, solved)
+            if quota != self._desired.get(subject):
+                self._desired[subject] = quota
+                self._agenda.mark(subject)
 
     def _read_quotas(self) -> None:
-        quotas = {name: min(namesakes.items())[1][0] for name, namesakes in sorted(self._declared.items())}
-        built_in = {name: quotas.get(name) or built_in_quota(name) for name in (SYSTEM, DEFAULT)}
-        known = {**quotas, **built_in}
-        if quotas:
-            index = QuotaIndex(QuotaIdentity(q.name, q.namespace, q.tree, q.namespaces) for q in known.values())
-            self._pods.resolve(index, {name: view.max for name, view in known.items()})
-        else:
-            self._pods.resolve(None, {})
-        duplicated = {name for name, namesakes in self._declared.items() if len(namesakes) > 1}
-        self._forest = Forest(quotas, built_in, duplicated, self.rules)
-        self._quotas_changed, self._solved_for = False, None
+        """Begin with other trees: what is desired of each quota follows again."""
+        quotas = self._declared.quotas()
+        self._views, self._duplicated = {**quotas, **with_built_in(quotas)}, self._declared.duplicated()
+        self._pods.demands.declare(quotas)
+        self._declared.changed = False
+        self._agenda.mark_all(self._desired)
+        self._desired = {}

@@ -5,15 +5,17 @@ from typing import Annotated
 
 import msgspec
 
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.terminating import Terminating
 from cotenant.engine.definition import GATHERED, Definition
 from cotenant.model.bounds import MAX_SECONDS
 from cotenant_quota_tree.core import FILTERS, QuotaTreeCore
 from cotenant_quota_tree.gauges import GAUGES
 from cotenant_quota_tree.revocation import Revocation
-from cotenant_quota_tree.solution import Rules
-from cotenant_quota_tree.terminating import Terminating
 
-CORE_VERSION = "2"
+CORE_VERSION = "3"
+PACE = timedelta(seconds=1)
+"""No more than a batch in this time: the scheduler computes runtimes itself, and users can wait so long."""
 
 
 class QuotaTreeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,6 +58,7 @@ DEFINITION = Definition(
     make_core=make_core,
     traced=("objects.",),
     gauges=GAUGES,
+    pace=PACE,
     gather=GATHERED,
     summary="shares the cluster among elastic quotas: runtime quota, scaled mins, used, overuse",
 )

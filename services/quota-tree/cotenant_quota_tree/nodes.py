@@ -1,11 +1,8 @@
-"""The cluster's total: the fold over node objects, executors' reports and overcommitted resources.
+"""What the nodes offer: the fold over node objects, executors' reports and overcommitted resources.
 
-In: Node objects, ExecutorStatus, NodeResources and NodeCondition. Out: the cluster's total by resource, and what each node
-offers to quota profiles. A node counts with its allocatable by `cotenant.domain.node`, the same amounts that the scheduler
-uses. Cordoned and not-ready nodes count, as in Koordinator. A terminating node does not count, whatever is written to it
-afterwards; this depends on the last message of its object only, so the total is the same after a restart. For a profile a node
-is schedulable if it is not cordoned and ready: as the Ready condition in its object says, else as its condition event does,
-else it is.
+In: Node objects, ExecutorStatus, NodeResources and NodeCondition. Out: the cluster's total by resource
+(`cotenant.domain.quota.trees.node_totals`), and what each node offers to quota profiles. For a profile a node is schedulable
+if it is not cordoned and ready: as the Ready condition in its object says, else as its condition event does, else it is.
 """
 
 from __future__ import annotations
@@ -15,24 +12,15 @@ from collections.abc import Iterator
 import msgspec
 
 from cotenant.api.objects.metadata import View
-from cotenant.api.objects.node import Node, decode_node
+from cotenant.api.objects.node import Node
 from cotenant.domain.node import NodeSources
+from cotenant.domain.quota.trees.node_totals import NodeTotals
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
-from cotenant.model.amounts import minus, plus, without_zeros
-from cotenant.model.quantities import QuantityError
 from cotenant_quota_tree.profiles import NodeOffer
 
 _NOTHING = NodeSources()
-
-
-class _Marks(View, frozen=True, kw_only=True):
-    deletion_timestamp: object = None
-
-
-class _Marked(View, frozen=True, kw_only=True):
-    metadata: _Marks = _Marks()
 
 
 class _Condition(View, frozen=True, kw_only=True):
@@ -48,7 +36,6 @@ class _Reported(View, frozen=True, kw_only=True):
     status: _Conditions = _Conditions()
 
 
-_MARKED = msgspec.json.Decoder(_Marked)
 _REPORTED = msgspec.json.Decoder(_Reported)
 
 
@@ -58,27 +45,23 @@ def declared_ready(document: bytes | msgspec.Raw) -> bool | None:
     return next((condition.status == "True" for condition in conditions if condition.type == "Ready"), None)
 
 
-def counted_node(document: bytes | msgspec.Raw) -> Node | None:
-    """Return the typed view of a stored Node; None if it is terminating (with any form of the timestamp). Raises
-    msgspec.DecodeError."""
-    return None if _MARKED.decode(document).metadata.deletion_timestamp is not None else decode_node(document)
-
-
 class NodeOffers:
     """A mutable fold."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeSources] = {}
-        self._counted: dict[str, dict[str, int]] = {}
         self._ready: dict[str, bool] = {}
         """Nodes whose object says whether they are ready."""
-        self.total: dict[str, int] = {}
-        """The sum over all declared nodes, updated by adding and subtracting whole nodes; a new dictionary on every change.
-        Resources that no node offers are missing."""
+        self._totals = NodeTotals()
+
+    @property
+    def total(self) -> dict[str, int]:
+        """What all nodes offer; a new dictionary on every change."""
+        return self._totals.total
 
     def declare(self, name: str, node: Node | None, ready: bool | None = None) -> None:
-        """Fold the node's object; None once it is deleted or terminating. On QuantityError the node does not count. `ready`:
-        what its object says."""
+        """Fold the node's object; None once it is deleted or terminating. `ready`: what its object says. Raises QuantityError,
+        as all folds do, for a node that cannot be read: it does not count."""
         if ready is None:
             self._ready.pop(name, None)
         else:
@@ -105,7 +88,7 @@ class NodeOffers:
         ready = self._ready.get(name)
         if ready is None:
             ready = sources.condition is None or sources.condition.ready
-        return NodeOffer(sources.labels(), self._counted[name], ready and not sources.unschedulable())
+        return NodeOffer(sources.labels(), self._totals.counted.get(name, {}), ready and not sources.unschedulable())
 
     def offers(self) -> Iterator[tuple[str, NodeOffer]]:
         """Walk what all nodes offer."""
@@ -118,18 +101,10 @@ class NodeOffers:
         return self._nodes.get(name, _NOTHING)
 
     def _change(self, name: str, sources: NodeSources) -> None:
-        unreadable: QuantityError | None = None
-        try:
-            after = sources.allocatable()
-        except QuantityError as error:
-            unreadable, after, sources = error, {}, msgspec.structs.replace(sources, node=None)
-        before = self._counted.get(name, {})
         if sources == _NOTHING:
             self._nodes.pop(name, None)
-            self._counted.pop(name, None)
         else:
-            self._nodes[name], self._counted[name] = sources, after
-        if after != before:
-            self.total = without_zeros(minus(plus(self.total, after), before))
-        if unreadable is not None:
-            raise unreadable
+            self._nodes[name] = sources
+        error = self._totals.change(name, sources)
+        if error is not None:
+            raise error

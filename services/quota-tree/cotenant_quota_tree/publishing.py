@@ -1,8 +1,9 @@
 """When a quota's event is stored again, and what is asked of it.
 
-In: what is desired, the last event of its subject. Out: the earliest time of the next event. What other services decide on is
-published at once; what only describes the load on a quota once its last event is `settle` old; the figures of a profile's nodes
-once that is PROFILE_SETTLE old (Koordinator's profile controller looks every 10 s).
+In: what is desired, the last event of its subject. Out: the earliest time of the next event. Limits are published at once
+(the service stores a batch a second, `definition.PACE`); what only describes the load on a quota once its last event is
+`settle` old; the figures of a profile's nodes once that is PROFILE_SETTLE old (Koordinator's profile controller looks every
+10 s).
 """
 
 from __future__ import annotations

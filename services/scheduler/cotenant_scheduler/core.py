@@ -21,7 +21,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.domain.gangs import gang_name
-from cotenant.domain.quota.membership import is_preemptible
+from cotenant.domain.quota.membership import Membership, is_preemptible
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
@@ -53,6 +53,7 @@ from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reservations.cache import ReservationCache
 
@@ -71,7 +72,8 @@ class SchedulerCore:
         """Subject to why its message is not used."""
         self._sequences = LastSequences()
         self.nodes = NodeTable(args, self.profile.counters)
-        self._quotas = Quotas()
+        rules = self.config.quota_rules()
+        self._quotas = Quotas(rules)
         self.ledger = self._quotas.ledger
         self._node_cache = NodeCache(self.nodes, args, self._look_at_pods_of)
         self.gangs = GangCache(self.config.coscheduling)
@@ -89,6 +91,7 @@ class SchedulerCore:
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
         self._budgets = DisruptionBudgets()
         self._pod_groups = PodGroups(self.gangs, self.pods.records)
+        self._demands = QuotaDemands(self.ledger.demands, rules)
         self._state = StateFolding(
             self.pods,
             self._node_cache,
@@ -176,7 +179,9 @@ class SchedulerCore:
             self._changed[record.key] = record
 
     def _pod_changed(self, record: PodRecord) -> None:
-        """Put the pod into the queue or take it out, and have it looked at."""
+        """Count the pod in its quota, put it into the queue or take it out, and have it looked at."""
+        if self._demands.counting:
+            self._demands.note(record)
         facts = record.facts
         if facts is not None and facts.shape is not None and self._endings.wants_node(record):
             self._enqueue(record).reported = None
@@ -230,6 +235,9 @@ class SchedulerCore:
         if not self.queue.classes:
             self._owners_version = self.reservations.index.version
         self.pods.forget_selectors()
+        self._quotas.settle()
+        if self._quotas.regroup and not self._demands.counting:
+            self._demands.begin(self.pods.records.values())
         for record in self._changed.values():
             self._note_gang(record)
         for key in self.gangs.settle():
@@ -242,12 +250,14 @@ class SchedulerCore:
             self._changed.clear()
         if self._node_cache.undescribed:
             self.refused.update(self._node_cache.settle())
+        self.ledger.demands.offer(self._node_cache.totals.total)
         self.pods.settle()
         self.nodes.settle()
 
     def decide(self, now: datetime) -> Sequence[Event]:
         """Return what follows from the state at a moment."""
         self.settle()
+        self._demands.expire(now)
         self.take_back()
         if self._quotas.regroup or self._owners_version != self.reservations.index.version:
             self._regroup_pods()
@@ -258,6 +268,13 @@ class SchedulerCore:
         endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses))
         bound, waiting = self._placing.decide(now, left - len(endings))
         return [*bound, *endings, *statuses, *waiting]
+
+    def runtimes(self, now: datetime) -> dict[Membership, dict[str, int]]:
+        """Return what each quota may use, as of what is folded: what a decision at this moment rests on."""
+        self.settle()
+        self._demands.expire(now)
+        forest = self.ledger.demands.forest
+        return {Membership(name, tree): forest.runtime(name) for name, tree in sorted(forest.tree_ids.items())}
 
     def take_back(self) -> None:
         """Undo what the last decision assumed and what was not stored since."""

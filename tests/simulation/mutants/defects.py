@@ -27,13 +27,13 @@ import cotenant_node_executor.simulated.sampler as sampler
 import cotenant_node_executor.strategies.cpu.suppression.strategy as suppression
 import cotenant_node_executor.strategies.pods.batch_pods as batch_pods
 import cotenant_quota_tree.core as quota_core
-import cotenant_quota_tree.runtime as quota_runtime
 import cotenant_scheduler.cycle.waiting as waiting
 import cotenant_scheduler.plugins.quota as quota_plugin
 import cotenant_scheduler.plugins.taints as taints
 import cotenant_scheduler.state.reading.pod_reader as pod_reader
 import cotenant_verification.harness.gateways as chaos_gateways
 import cotenant_verification.harness.harness as harness
+from cotenant.domain.quota.trees.family import Line
 from cotenant.engine.ahead import DecidedAhead
 from cotenant.engine.commit import Batch
 from cotenant.engine.last_sequences import LastSequences
@@ -62,7 +62,9 @@ from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.relation_counts import RelationCounts
 from cotenant_verification.workload.schedule import Entry
@@ -118,20 +120,27 @@ def never_ends(right: Function) -> Function:
 def rounded_up(right: Function) -> Function:
     """A share is rounded up to whole thousands."""
 
-    def wrong(*args: Any) -> Any:
-        shared = right(*args)
-        return msgspec.structs.replace(
-            shared, runtime={name: -(-amount // 1000) * 1000 for name, amount in shared.runtime.items()}
-        )
+    def wrong(self: Line, total: int) -> Any:
+        right(self, total)
+        self.runtime = [-(-amount // 1000) * 1000 for amount in self.runtime]
+        return range(len(self.runtime))
 
     return wrong
 
 
 def weights_ignored(right: Function) -> Function:
     """What is left is shared equally."""
-    return lambda total, siblings: right(
-        total, [msgspec.structs.replace(sibling, weight=min(sibling.weight, 1)) for sibling in siblings]
-    )
+    return lambda self, weights, floors, lends: right(self, [min(weight, 1) for weight in weights], floors, lends)
+
+
+def placed_ones_alone(right: Function) -> Function:
+    """A pod requests of its quota once it is placed."""
+
+    def wrong(self: QuotaDemands, record: PodRecord) -> Any:
+        kind, held = right(self, record)
+        return (kind, held) if held else (None, False)
+
+    return wrong
 
 
 def counted_as_published(right: Function) -> Function:
@@ -808,8 +817,9 @@ MUTANTS = (
     Mutant("a_placement_stored_again_is_charged_again", ((PodCache, "store_placement", charged_again),), (10, 15)),
     Mutant("the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "decide", never_ends),), (2, 12)),
-    Mutant("shares_are_rounded_up", ((quota_runtime, "share", rounded_up),), (3,)),
-    Mutant("weights_are_ignored", ((quota_runtime, "share", weights_ignored),), (3,), faults=HUNGRY),
+    Mutant("the_scheduler_overlooks_what_waiting_pods_request", ((QuotaDemands, "_counted", placed_ones_alone),), (3, 12)),
+    Mutant("shares_are_rounded_up", ((Line, "share", rounded_up),), (3,)),
+    Mutant("weights_are_ignored", ((Line, "__init__", weights_ignored),), (3,), faults=HUNGRY),
     Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "decide", without_causes),), (11,)),
     Mutant("a_quota_is_published_with_every_decision", ((quota_core, "publish_at", said_again),), (11, 12)),
     Mutant("the_batch_formula_forgets_services", ((batch_evaluation, "sum_need", services_forgotten),), (4,)),

@@ -12,7 +12,6 @@ from cotenant.events.envelope import Event
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
-from cotenant.events.quotas import QuotaRuntime
 from cotenant_verification.bench.constraints import DEDICATED, KINDS, ZONE
 from cotenant_verification.bench.core_only import START, decided_log
 from cotenant_verification.bench.verification import verify
@@ -51,7 +50,7 @@ def moved(log: list[Event], number: int, node: str) -> list[Event]:
         if (isinstance(event.data, ObjectStored) and event.subject.endswith(f".{node}"))
         or (not isinstance(event.data, Placement | ObjectStored | Waiting) and getattr(event.data, "node", "") == node)
     ]
-    of_quota = [f"LOG:{event.sequence}" for event in log if isinstance(event.data, QuotaRuntime)]
+    of_quota = [f"LOG:{event.sequence}" for event in log if ".elasticquotas." in event.subject]
     found = []
     for event in log:
         if isinstance(event.data, Placement) and event.data.name == pod_name(number):
@@ -63,9 +62,14 @@ def moved(log: list[Event], number: int, node: str) -> list[Event]:
 
 def with_node(log: list[Event], node: str, change: Callable[[dict[str, object]], None]) -> list[Event]:
     """The log as if a node had been declared otherwise."""
+    return with_object(log, f".{node}", change)
+
+
+def with_object(log: list[Event], end: str, change: Callable[[dict[str, object]], None]) -> list[Event]:
+    """The log as if an object, whose subject ends so, had been declared otherwise."""
     found = []
     for event in log:
-        if isinstance(event.data, ObjectStored) and event.subject.endswith(f".{node}"):
+        if isinstance(event.data, ObjectStored) and event.subject.endswith(end):
             document = msgspec.json.decode(event.data.object)
             change(document)
             event = msgspec.structs.replace(event, data=ObjectStored(object=msgspec.Raw(msgspec.json.encode(document))))
@@ -168,12 +172,11 @@ def test_a_domain_with_too_many_pods(mixed: list[Event]) -> None:
 
 
 def test_a_quota_that_is_exceeded(mixed: list[Event]) -> None:
-    tight = [
-        msgspec.structs.replace(event, data=msgspec.structs.replace(event.data, runtime={"cpu": 300, "memory": 1 << 50}))
-        if isinstance(event.data, QuotaRuntime) and event.data.quota == "bench-tight"
-        else event
-        for event in mixed
-    ]
+
+    def shrink(document: dict[str, object]) -> None:
+        document["spec"]["max"]["cpu"] = "300m"  # type: ignore[index]
+
+    tight = with_object(mixed, ".bench-tight", shrink)
     assert "quota bench-tight: cpu 400 > 300" in findings(tight)
 
 

@@ -1,17 +1,23 @@
 """Facts for the quota-tree core, and a log that gives them sequences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from cotenant.domain.quota.sums import OwnPods, QuotaNode
+from cotenant.domain.quota.trees.hierarchy import Tree
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
+from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
+from cotenant.model.amounts import minus
 from cotenant.model.subjects import (
     node_subject,
     object_subject,
@@ -64,6 +70,30 @@ def quota_document(
         },
         "spec": {"min": dict(minimum or {}), "max": dict(maximum or {})},
     }
+
+
+def count(tree: QuotaTree, own: Mapping[str, OwnPods], times: int = 1) -> None:
+    """Give quotas pods with these sums; -1 takes them away."""
+    for name, pods in own.items():
+        tree.ask(name, minus(pods.request, pods.non_preemptible_request), True, times)
+        tree.ask(name, pods.non_preemptible_request, False, times)
+        tree.hold(name, minus(pods.used, pods.non_preemptible_used), True, times)
+        tree.hold(name, pods.non_preemptible_used, False, times)
+
+
+def solved(
+    nodes: Sequence[QuotaNode],
+    own: Mapping[str, OwnPods],
+    total: Mapping[str, int],
+    rules: Rules | None = None,
+    built_in: Mapping[str, ElasticQuotaView] | None = None,
+) -> dict[str, SolvedQuota]:
+    """All quotas of a tree with these pods."""
+    tree = QuotaTree(Tree(nodes=tuple(nodes), reasons={}), built_in or {}, rules or Rules())
+    tree.set_total(total)
+    count(tree, own)
+    tree.changed()
+    return {name: tree.solved(name) for name in tree.names()}
 
 
 class QuotaLog:

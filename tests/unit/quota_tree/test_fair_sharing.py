@@ -1,18 +1,25 @@
 """Fair sharing and min scaling as properties, with examples."""
 
 from collections.abc import Sequence
+from random import Random
 
+import msgspec
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
-from cotenant.domain.quota.sums import OwnPods, QuotaNode, TreeSums
+from cotenant.domain.quota.sums import OwnPods, QuotaNode
+from cotenant.domain.quota.trees.hierarchy import Tree
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
+from cotenant.domain.quota.trees.share import MANY, Sibling, share, share_out, split, split_array
+from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
 from cotenant.domain.quota.view import built_in_quota
-from cotenant_quota_tree.hierarchy import Tree
-from cotenant_quota_tree.runtime import TreeShares
-from cotenant_quota_tree.scale_min import MinOf, scale_mins
-from cotenant_quota_tree.share import Sibling, share, split
-from cotenant_quota_tree.solution import Rules, TreeSolution
+from cotenant.model.amounts import without_zeros
+from tests.unit.quota_tree.builders_quota_tree import count, solved
+from tests.unit.quota_tree.plain_share import plain_share
+from tests.unit.quota_tree.plain_tree import plain_tree
 
 AMOUNT = st.integers(0, 2**50)
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
@@ -55,10 +62,13 @@ def trees(draw: st.DrawFn) -> tuple[list[QuotaNode], dict[str, OwnPods], dict[st
 @given(st.integers(0, 2**53), st.lists(st.integers(1, 2**60), min_size=1, max_size=30))
 def test_a_split_sums_to_the_rest_and_is_off_by_less_than_one_unit(rest: int, weights: list[int]) -> None:
     whole = sum(weights)
-    parts = split(rest, [(f"q{index}", weight) for index, weight in enumerate(weights)])
-    assert sum(parts.values()) == rest
-    for index, weight in enumerate(weights):
-        assert abs(parts[f"q{index}"] * whole - weight * rest) < whole
+    splits = [split(rest, weights)]
+    if whole < 2**62:
+        splits.append(split_array(rest, np.array(weights)).tolist())
+    for parts in splits:
+        assert sum(parts) == rest
+        for part, weight in zip(parts, weights, strict=True):
+            assert abs(part * whole - weight * rest) < whole
 
 
 @given(AMOUNT, contenders())
@@ -128,32 +138,73 @@ def test_scaled_mins_fit_and_are_never_above_the_min(
         assert given_out <= max(amount - fixed, 0)
 
 
+@given(
+    st.sampled_from([1, 3, 8, MANY, 3 * MANY]),
+    st.sampled_from([3, 1_000, 2**40, 2**54, 2**62]),
+    st.integers(-5, 2**62),
+    st.randoms(use_true_random=False),
+)
+def test_sharing_is_what_the_plain_formula_gives(number: int, largest: int, far: int, random: Random) -> None:
+    """Few or many siblings, of small amounts (with ties) or large ones."""
+    weights, requests, floors = ([random.randint(0, largest) for _ in range(number)] for _ in range(3))
+    floors = [floor if random.random() < 0.5 else 0 for floor in floors]
+    lends = [random.random() < 0.8 for _ in range(number)]
+    for total in (random.randint(0, sum(requests) + 1), far):
+        assert share_out(total, weights, requests, floors, lends)[0] == plain_share(total, weights, requests, floors, lends)
+
+
 @given(trees(), st.booleans(), st.booleans(), st.data())
-def test_an_incrementally_solved_tree_equals_one_solved_from_scratch(
+def test_a_tree_kept_current_equals_one_solved_from_scratch(
     tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]], scale_min: bool, guarantee: bool, data: st.DataObject
 ) -> None:
     nodes, own, total = tree
     built_in = {name: built_in_quota(name) for name in (DEFAULT, SYSTEM)}
+    of_tree, rules = Tree(nodes=tuple(nodes), reasons={}), Rules(scale_min=scale_min, guarantee_usage=guarantee)
     amounts = st.dictionaries(st.sampled_from(RESOURCES), st.integers(1, 20_000))
-    changes = st.one_of(
-        st.tuples(st.sampled_from([DEFAULT, SYSTEM, *own]), st.builds(OwnPods, request=amounts, used=amounts)),
-        st.tuples(st.none(), amounts),
+    pods = st.builds(
+        lambda request, used, preemptible: OwnPods(
+            request=request,
+            used=used,
+            non_preemptible_request={} if preemptible else request,
+            non_preemptible_used={} if preemptible else used,
+        ),
+        amounts,
+        amounts,
+        st.booleans(),
     )
-    rules = Rules(scale_min=scale_min, guarantee_usage=guarantee)
-
-    def fresh() -> TreeSolution:
-        return TreeSolution(Tree(nodes=tuple(nodes), reasons={}), built_in, rules)
-
-    kept = fresh()
-    assert kept.solve(total, own) == fresh().solve(total, own)
-    for quota, change in data.draw(st.lists(changes, max_size=5)):
+    changes = st.one_of(st.tuples(st.sampled_from([DEFAULT, SYSTEM, *own]), pods), st.tuples(st.none(), amounts))
+    kept = QuotaTree(of_tree, built_in, rules)
+    kept.set_total(total)
+    count(kept, own)
+    seen: dict[str, SolvedQuota] = {}
+    for quota, change in data.draw(st.lists(changes, max_size=8)):
         if isinstance(change, OwnPods):
+            count(kept, {str(quota): own.get(str(quota), OwnPods())}, -1)
+            count(kept, {str(quota): change})
             own = {**own, str(quota): change}
         else:
             total = change
-        assert kept.solve(total, own) == fresh().solve(total, own)
-        again = kept.solve(dict(total), dict(own))
-        assert all(quota is kept.solve(total, own)[name] for name, quota in again.items())
+            kept.set_total(total)
+        plain = plain_tree(of_tree, built_in, rules, total, own)
+        asked = data.draw(st.sampled_from([node.name for node in nodes]))
+        assert kept.runtime(asked) == plain[asked].runtime
+        if data.draw(st.booleans()):
+            seen |= {name: kept.solved(name) for name in kept.changed()}
+            assert {name: comparable(quota) for name, quota in seen.items()} == {
+                name: comparable(quota) for name, quota in plain.items()
+            }
+
+
+def comparable(quota: SolvedQuota) -> SolvedQuota:
+    """An absent dimension equals zero."""
+    sums = quota.sums
+    own = msgspec.structs.replace(sums.own, **{field: without_zeros(dict(getattr(sums.own, field))) for field in OWN})
+    return msgspec.structs.replace(
+        quota, scaled_min=without_zeros(dict(quota.scaled_min)), sums=msgspec.structs.replace(sums, own=own)
+    )
+
+
+OWN = ("request", "used", "non_preemptible_request", "non_preemptible_used")
 
 
 @settings(max_examples=300)
@@ -162,7 +213,7 @@ def test_with_min_scaling_runtimes_never_exceed_the_total(
     tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]],
 ) -> None:
     nodes, own, total = tree
-    shares = TreeShares(nodes, scale_min=True).of(total, TreeSums(nodes).of(own))
+    shares = solved(nodes, own, total)
     for parent in [ROOT, *(node.name for node in nodes)]:
         children = [node for node in nodes if node.parent == parent]
         has = total if parent == ROOT else shares[parent].runtime
@@ -178,15 +229,16 @@ def test_a_quota_that_requests_its_scaled_min_gets_it_and_none_exceeds_max(
     tree: tuple[list[QuotaNode], dict[str, OwnPods], dict[str, int]],
 ) -> None:
     nodes, own, total = tree
-    sums = TreeSums(nodes).of(own)
-    shares = TreeShares(nodes, scale_min=True).of(total, sums)
+    shares = solved(nodes, own, total)
     for node in nodes:
         mine = shares[node.name]
         for resource, amount in mine.runtime.items():
+            if node.parent != ROOT and resource not in shares[node.parent].max:
+                continue  # it is not distributed below the parent
             assert isinstance(amount, int)
             assert amount >= 0
             assert amount <= node.max.get(resource, amount)
-            asked = sums[node.name].limit_request.get(resource, 0)
+            asked = mine.sums.limit_request.get(resource, 0)
             if asked >= mine.scaled_min.get(resource, 0):
                 assert amount >= mine.scaled_min.get(resource, 0)
 
@@ -210,5 +262,5 @@ def test_surplus_is_split_among_the_remaining_competitors() -> None:
 
 def test_a_resource_that_no_node_offers_has_no_runtime() -> None:
     node = QuotaNode(name="a", min={"nvidia.com/gpu": 2}, max={"nvidia.com/gpu": 4}, shared_weight={"nvidia.com/gpu": 1})
-    sums = TreeSums([node]).of({"a": OwnPods(request={"nvidia.com/gpu": 4})})
-    assert TreeShares([node]).of({"cpu": 1000}, sums)["a"].runtime == {"nvidia.com/gpu": 0}
+    own = {"a": OwnPods(request={"nvidia.com/gpu": 4})}
+    assert solved([node], own, {"cpu": 1000})["a"].runtime == {"nvidia.com/gpu": 0}

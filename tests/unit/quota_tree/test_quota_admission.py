@@ -1,17 +1,15 @@
 """Admission, membership, the ledger, and the validation of quota objects."""
 
 import msgspec
-from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.api.validation.fields import FieldError
 from cotenant.domain.quota.admission import QuotaLevel, admit
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership, QuotaIdentity, QuotaIndex
-from cotenant.domain.quota.sums import OwnPods, PodSums
+from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.validation import validate_quota, validate_quota_deletion
 from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
-from cotenant.events.quotas import QuotaRuntime
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, quota_document
 
 GIB = 2**30
@@ -87,23 +85,15 @@ def test_a_pod_belongs_to_its_label_then_its_namespace_then_the_list_then_the_de
 pods = st.tuples(st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(0, 2**60)), st.booleans())
 
 
-@given(st.lists(st.tuples(pods, st.booleans()), max_size=12))
-def test_adding_and_removing_pods_restores_the_sums(counted: list[tuple[tuple[dict[str, int], bool], bool]]) -> None:
-    sums = PodSums()
-    for times in (1, -1):
-        for pod, assigned in counted:
-            sums.ask(*pod, times)
-            if assigned:
-                sums.hold(*pod, times)
-    assert sums.own == OwnPods()
-
-
 def ledger_of_three() -> QuotaLedger:
     ledger = QuotaLedger()
-    for name, parent in (("org", "koordinator-root-quota"), ("team", "org"), ("leaf", "team")):
-        limits = {"cpu": 9000}
-        ledger.publish(QuotaRuntime(tree="", quota=name, parent=parent, max=limits, runtime=limits))
+    ledger.declare(three())
     return ledger
+
+
+def three() -> dict[str, ElasticQuotaView]:
+    parents = {"org": ROOT, "team": "org", "leaf": "team"}
+    return {name: ElasticQuotaView(name=name, parent=parent, max={"cpu": 9000}) for name, parent in parents.items()}
 
 
 def test_the_ledger_charges_a_pod_to_its_quota_and_all_ancestors() -> None:
@@ -123,7 +113,7 @@ def test_the_ledger_moves_usage_with_a_quota() -> None:
     ledger = ledger_of_three()
     ledger.charge(Membership("leaf"), {"cpu": 700}, preemptible=True)
     assert ledger.used(Membership("team")) == {"cpu": 700}
-    ledger.publish(QuotaRuntime(tree="", quota="leaf", parent="org", max={"cpu": 1}, runtime={"cpu": 1}))
+    ledger.declare({**three(), "leaf": ElasticQuotaView(name="leaf", parent="org", max={"cpu": 1})})
     assert ledger.used(Membership("team")) == {}
     assert ledger.used(Membership("org")) == {"cpu": 700}
 
@@ -131,7 +121,7 @@ def test_the_ledger_moves_usage_with_a_quota() -> None:
 def test_the_ledger_keeps_what_was_charged_before_its_quota_was_known() -> None:
     ledger = QuotaLedger()
     ledger.charge(Membership("leaf"), {"cpu": 700}, preemptible=True)
-    ledger.publish(QuotaRuntime(tree="", quota="leaf", parent="koordinator-root-quota", max={"cpu": 1000}))
+    ledger.declare({"leaf": ElasticQuotaView(name="leaf", max={"cpu": 1000})})
     assert ledger.used(Membership("leaf")) == {"cpu": 700}
     ledger.give_back(Membership("leaf"), {"cpu": 700}, preemptible=True)
     assert ledger.used(Membership("leaf")).get("cpu", 0) == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
-from cotenant.events import QuotaRuntime
+from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.events.envelope import encode_payload
 from tests.unit.quota_tree.builders_quota_tree import QuotaLog
 
@@ -32,7 +32,7 @@ def test_seed_2_a_ledger_with_every_charge_removed_equals_an_empty_one() -> None
     member = Membership("a", "")
     fresh, used = QuotaLedger(), QuotaLedger()
     for ledger in (fresh, used):
-        ledger.publish(QuotaRuntime(tree="", quota="a", max={"cpu": 1000}, runtime={"cpu": 1000}))
+        ledger.declare({"a": ElasticQuotaView(name="a", max={"cpu": 1000})})
         assert ledger.used(member) == {}
     used.charge(member, {"cpu": 500}, preemptible=True)
     used.give_back(member, {"cpu": 500}, preemptible=True)

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from cotenant.domain.quota.names import DEFAULT_TREE
-from cotenant.domain.quota.sums import OwnPods, QuotaNode, TreeSums
+from cotenant.domain.quota.sums import OwnPods, QuotaNode
+from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
+from cotenant.domain.quota.trees.share import Shared, Sibling, share, split
+from cotenant.domain.quota.trees.totals import available, tree_totals
 from cotenant.domain.quota.view import ElasticQuotaView
-from cotenant_quota_tree.runtime import TreeShares
-from cotenant_quota_tree.scale_min import MinOf, scale_mins
-from cotenant_quota_tree.share import Shared, Sibling, share, split
-from cotenant_quota_tree.totals import available, tree_totals
+from tests.unit.quota_tree.builders_quota_tree import solved
 
 # -- sharing -------------------------------------------------------------------------------------------------------
 
 
 def test_the_rest_of_a_split_goes_to_the_largest_remainder() -> None:
     # 10 by 1 : 2 is 3 remainder 1 and 6 remainder 2
-    assert split(10, [("a", 1), ("b", 2)]) == {"a": 3, "b": 7}
+    assert split(10, [1, 2]) == [3, 7]
 
 
 def test_equal_remainders_go_to_the_smaller_name() -> None:
-    assert split(10, [("b", 1), ("a", 1), ("c", 1)]) == {"a": 4, "b": 3, "c": 3}
+    assert split(10, [1, 1, 1]) == [4, 3, 3]
+    siblings = [Sibling(name=name, weight=1, request=9) for name in ("b", "a", "c")]
+    assert share(10, siblings).runtime == {"a": 4, "b": 3, "c": 3}
 
 
 def test_a_surplus_is_split_in_another_round() -> None:
@@ -45,9 +47,8 @@ def test_a_quota_without_a_weight_for_a_resource_gets_its_min_of_it() -> None:
         QuotaNode(name="a", min={"cpu": 2}, max={"cpu": 10}),
         QuotaNode(name="b", max={"cpu": 10}, shared_weight={"cpu": 1}),
     ]
-    sums = TreeSums(nodes).of({name: OwnPods(request={"cpu": 10}) for name in ("a", "b")})
-    shares = TreeShares(nodes).of({"cpu": 10}, sums)
-    assert {name: each.runtime for name, each in shares.items()} == {"a": {"cpu": 2}, "b": {"cpu": 8}}
+    quotas = solved(nodes, {name: OwnPods(request={"cpu": 10}) for name in ("a", "b")}, {"cpu": 10})
+    assert {name: quotas[name].runtime for name in ("a", "b")} == {"a": {"cpu": 2}, "b": {"cpu": 8}}
 
 
 # -- min scaling: floor(to distribute x min / sum of scalable mins) ------------------------------------------------

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.terminating import Terminating
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.subjects import pod_subject
 from cotenant_quota_tree.core import QuotaTreeCore
-from cotenant_quota_tree.solution import Rules
-from cotenant_quota_tree.terminating import Terminating
 from tests.builders import pod_document, stored
 from tests.unit.quota_tree.builders_quota_tree import PREFIX, START, QuotaLog
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from cotenant.domain.quota.names import ANNOTATION_NAMESPACES, LABEL_PARENT, LABEL_TREE
 from cotenant.engine.commit import Decision, Identity, commit_batch
 from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
 from cotenant.events.node.conditions import NodeCondition
@@ -16,7 +17,7 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectDeleted
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
-from cotenant.events.quotas import QuotaRuntime
+from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import (
     condition_subject,
     executor_subject,
@@ -25,7 +26,6 @@ from cotenant.model.subjects import (
     object_subject,
     placement_subject,
     pod_subject,
-    quota_subject,
     resources_subject,
     run_subject,
     waiting_subject,
@@ -36,6 +36,8 @@ from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from tests.builders import node_document, pod_document, stored
 
+QUOTAS = "quotas"
+"""The namespace of a story's quotas."""
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 GIB = 1 << 30
 IDENTITY = Identity(service="scheduler")
@@ -130,16 +132,18 @@ class Story:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def say(self, subject: str, data: Payload, *, tombstone: bool = False) -> Event:
+    def say(self, subject: str, data: Payload, *, tombstone: bool = False, age: float = 0) -> Event:
         self.sequence += 1
-        event = Event(subject=subject, data=data, time=self.now, sequence=self.sequence, tombstone=tombstone)
+        time = self.now - timedelta(seconds=age)
+        event = Event(subject=subject, data=data, time=time, sequence=self.sequence, tombstone=tombstone)
         self.last[subject] = event
         self.core.apply(event)
         return event
 
-    def pod(self, document: dict[str, Any]) -> Event:
+    def pod(self, document: dict[str, Any], *, age: float = 1) -> Event:
+        """A pod's object, stored so many seconds ago: unless a test says otherwise, one that is refused is told at once."""
         metadata = document["metadata"]
-        return self.say(pod_subject(metadata["namespace"], metadata["name"]), stored(document))
+        return self.say(pod_subject(metadata["namespace"], metadata["name"]), stored(document), age=age)
 
     def pods(self, *documents: dict[str, Any]) -> None:
         for document in documents:
@@ -210,8 +214,33 @@ class Story:
         data = RunStatus(node=node_name, namespace=namespace, name=name, uid=uid or f"uid-{name}", phase=phase)
         return self.say(run_subject(node_name, namespace, name), data)
 
-    def quota(self, name: str, *, tree: str = "", **fields: Any) -> Event:
-        return self.say(quota_subject(tree, name), QuotaRuntime(tree=tree, quota=name, **fields))
+    def quota(
+        self,
+        name: str,
+        *,
+        tree: str = "",
+        max: dict[str, int],
+        min: dict[str, int] | None = None,
+        parent: str = "",
+        namespaces: Sequence[str] = (),
+    ) -> Event:
+        """A quota's object; amounts of cpu in milli-cores. Its runtime is its max where its pods request so much and
+        its parent and the nodes have it."""
+        metadata: dict[str, Any] = {
+            "name": name,
+            "namespace": QUOTAS,
+            "labels": {LABEL_PARENT: parent, LABEL_TREE: tree},
+            "annotations": {ANNOTATION_NAMESPACES: msgspec.json.encode(namespaces).decode()} if namespaces else {},
+        }
+        spec = {"max": {r: format_amount(r, a) for r, a in max.items()}}
+        spec["min"] = {r: format_amount(r, a) for r, a in (min or {}).items()}
+        return self.say(self._quota_subject(name), stored({"metadata": metadata, "spec": spec}))
+
+    def quota_deleted(self, name: str) -> Event:
+        return self.say(self._quota_subject(name), ObjectDeleted(), tombstone=True)
+
+    def _quota_subject(self, name: str) -> str:
+        return object_subject("scheduling.sigs.k8s.io", "elasticquotas", QUOTAS, name)
 
     # -- decisions -----------------------------------------------------------------------------------------------
 

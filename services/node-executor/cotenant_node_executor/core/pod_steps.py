@@ -28,6 +28,8 @@ from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.pod_lifecycle import REASON_BACKOFF, PodStep, States, any_unfinished, pod_step
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, PodToRun, Start, Stop
 
+START = timedelta(milliseconds=500)
+"""A pod is reported as pending once its start takes longer."""
 ORPHAN_GRACE_SECONDS = 30
 _NO_STATES: States = {}
 
@@ -58,10 +60,11 @@ class PodSteps:
         """Pods whose step raised, until a fact of the pod comes."""
         self.findings: list[Finding] = []
         """What was set aside and is not published yet."""
-        self._starting: dict[Key, str] = {}
-        """Uids of pods whose first report is held back, as their containers were ordered to start just before. Bound: pods."""
+        self._starting: dict[Key, tuple[str, datetime]] = {}
+        """Uids of pods whose first report is held back, and when their containers were first ordered to start. Bound: pods."""
         self.holds_reports = False
-        """The last decision held a report back: the next cycle, which should follow at once, sees what became of the start."""
+        """The last decision began to hold a report back: the next cycle, which should follow at once, sees what became of the
+        start."""
         self._steps: dict[Key, PodStep] = {}
         """Steps computed from the newest observation at `_stepped_at`; an event of a pod drops its entry."""
         self._stepped_at: datetime | None = None
@@ -218,9 +221,9 @@ class PodSteps:
                 self.open.discard(key)
                 continue
             report = step.report if step is not None else refused_report(placed)
-            if step is not None and self._has_just_begun(key, step, known):
-                self.holds_reports = True
-            elif known is None or known.status != report:
+            if step is not None and self._is_starting(key, step, known, now):
+                continue
+            if known is None or known.status != report:
                 last = known.time if known is not None and report.phase.terminal else None
                 events.append(
                     Event(
@@ -235,17 +238,18 @@ class PodSteps:
                 self.open.discard(key)
         return events + ends
 
-    def _has_just_begun(self, key: Key, step: PodStep, known: _Report | None) -> bool:
-        """Tell whether a pod's containers were ordered to start in this cycle for the first time. That it is pending is
-        reported only if the next cycle sees no more than that: most often they run by then, and one report says all."""
+    def _is_starting(self, key: Key, step: PodStep, known: _Report | None, now: datetime) -> bool:
+        """Tell whether a pod's containers were ordered to start less than START ago. That it is pending is reported
+        only if the start takes longer: most often they run by then, and one report says all."""
         uid = step.report.uid
-        if (known is not None and known.status.uid == uid) or self._starting.get(key) == uid:
+        if (known is not None and known.status.uid == uid) or not any(isinstance(order, Start) for order in step.orders):
             return False
-        for order in step.orders:
-            if isinstance(order, Start):
-                self._starting[key] = uid
-                return True
-        return False
+        started = self._starting.get(key)
+        if started is None or started[0] != uid:
+            self._starting[key] = (uid, now)
+            self.holds_reports = True
+            return True
+        return now < started[1] + START
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
         return ending(run_subject(self._node, *key), known.status, (f"LOG:{known.sequence}",), time=now)

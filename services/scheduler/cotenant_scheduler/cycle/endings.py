@@ -36,6 +36,7 @@ from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
+from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, first_due
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
 from cotenant_scheduler.state.pod_records import ENDED_FOR_GOOD, PlacementRecord, PodRecord
@@ -44,6 +45,9 @@ from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 LAST_WORD = timedelta(seconds=60)
 """How long a silent node may take to report the end of a pod that it has to end."""
+
+OF_OBJECT = frozenset({"malformed", "gated"})
+"""Reasons to wait that only the pod's own object can change."""
 
 _BOUND = PlacementPhase.BOUND
 NAMED_BY_POD = "the pod names its node"
@@ -153,8 +157,10 @@ class Endings:
                 events.append(bound)
         blocked = self._blocked(record)
         if blocked is not None:
-            if self._is_news(record, blocked):
+            due = self._due_at(record, blocked, now)
+            if due is not None and due <= now:
                 events.append(self._waiting(record, blocked))
+            settled = settled and (due is None or due <= now)
         elif record.waiting is not None and not self.wants_node(record):
             events.append(self.waiting_over(record))
         return events, settled
@@ -299,10 +305,21 @@ class Endings:
             return _reason("gated", f"scheduling gates are not removed: {', '.join(facts.gated)}")
         return None
 
-    def _is_news(self, record: PodRecord, reason: WaitingReason) -> bool:
+    def _due_at(self, record: PodRecord, reason: WaitingReason, now: datetime) -> datetime | None:
+        """Return when the reason is stored; None: it is what is stored. One that lies in the pod's object alone is stored at
+        once, as nothing else can change it."""
         last = record.waiting
         assert record.facts is not None
-        return last is None or last.uid != record.facts.uid or last.reasons != (reason,)
+        told = last is not None and last.uid == record.facts.uid
+        if told and last is not None and last.reasons == (reason,):
+            return None
+        if reason.code in OF_OBJECT:
+            return now
+        if not told or last is None:
+            return first_due(record, now)
+        if last.codes == {(reason.code, reason.resource)} and record.waiting_at is not None:
+            return record.waiting_at + WAITING_PAUSE
+        return now
 
     def _waiting(self, record: PodRecord, reason: WaitingReason) -> Event:
         facts = record.facts

@@ -13,13 +13,11 @@ from cotenant.api.objects.metadata import AnyObject
 from cotenant.api.objects.pod_group import PodGroup, decode_pod_group
 from cotenant.api.objects.policies import PriorityClassObject
 from cotenant.domain.gangs import gang_id
-from cotenant.domain.quota.membership import Membership
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
-from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.model.subjects import selecting, tokens
 from cotenant_scheduler.cycle.assumed import Assumed
@@ -42,6 +40,7 @@ FILTERS = (
     "objects.policy.poddisruptionbudgets.>",
     "objects.scheduling%2Esigs%2Ek8s%2Eio.podgroups.>",
     "objects.scheduling%2Ekoordinator%2Esh.reservations.>",
+    "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>",
     "node.*.executor",
     "node.*.resources",
     "node.*.condition",
@@ -49,7 +48,6 @@ FILTERS = (
     "node.*.reservation.*",
     "node.*.run.>",
     "metrics.*",
-    "quotas.>",
     "waiting.>",
     "podgroups.>",
     "reservations.*",
@@ -97,7 +95,7 @@ class StateFolding:
                     self._pods.drop_run(node, (namespace, name))
             case ("objects", "core", "pods", namespace, name):
                 if not event.tombstone and isinstance(event.data, ObjectStored):
-                    self._pods.store_object((namespace, name), event.data.object, sequence)
+                    self._pods.store_object((namespace, name), event.data.object, sequence, event.time)
                 else:
                     self._pods.drop_object((namespace, name))
             case ("node", node, "placement", namespace, name):
@@ -122,9 +120,8 @@ class StateFolding:
                 self._nodes.fold_object(node, event)
             case ("objects", "core", "namespaces", _, name):
                 self._fold_namespace(name, event)
-            case ("quotas", tree, quota):
-                data = event.data if not event.tombstone and isinstance(event.data, QuotaRuntime) else None
-                self._quotas.fold(Membership(quota, "" if tree == "_" else tree), data, sequence)
+            case ("objects", "scheduling.sigs.k8s.io", "elasticquotas", namespace, name):
+                self._quotas.fold(namespace, name, event)
             case ("objects", "scheduling.k8s.io", "priorityclasses", _, name):
                 self._fold_priority_class(name, event)
             case ("objects", "policy", "poddisruptionbudgets", namespace, name):

@@ -1,47 +1,57 @@
-"""Quotas as published, and the messages that decisions name as their causes.
+"""Quotas as declared, and the messages that decisions name as their causes.
 
-In: QuotaRuntime messages. Out: the ledger with them, and `regroup` when a pod may belong to another quota from now on.
+In: ElasticQuota objects. Out: the ledger with them, and `regroup` when a pod may belong to another quota from now on.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
-from cotenant.events.quotas import QuotaRuntime
+from cotenant.domain.quota.trees.declared import DeclaredQuotas
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.view import decode_quota
+from cotenant.events.envelope import Event
+from cotenant.events.objects import ObjectStored
 
 
 class Quotas:
-    """The ledger, with the sequences of the messages about each quota."""
+    """The ledger, with the sequences of the quotas' objects."""
 
-    def __init__(self) -> None:
-        self.ledger = QuotaLedger()
+    def __init__(self, rules: Rules) -> None:
+        self.ledger = QuotaLedger(rules)
         self.regroup = False
         """Whether any pod may have moved to another quota. Whoever has reclassified all pods clears the flag."""
-        self._sequences: dict[tuple[str, str], int] = {}
+        self._declared = DeclaredQuotas()
+        self._declared.changed = False
         self._causes: dict[Membership, tuple[str, ...]] = {}
         """By quota, the messages about it and its ancestors."""
 
-    def fold(self, quota: Membership, data: QuotaRuntime | None, sequence: int) -> None:
-        """Take over the published state of a quota; None: it has ended."""
+    def fold(self, namespace: str, name: str, event: Event) -> None:
+        """Take over a quota's object, or its end. Raises DecodeError or QuantityError; the quota then counts as absent."""
         self._causes.clear()
-        if data is None:
-            self.ledger.end(quota.tree, quota.quota)
-            self._sequences.pop((quota.tree, quota.quota), None)
-            self.regroup = True
+        if event.tombstone or not isinstance(event.data, ObjectStored):
+            self._declared.drop(namespace, name)
             return
-        before = self.ledger.published(Membership(data.quota, data.tree))
-        if before is None or (before.namespace, before.namespaces) != (data.namespace, data.namespaces):
+        try:
+            view = decode_quota(event.data.object)
+        except Exception:
+            self._declared.drop(namespace, name)
+            raise
+        self._declared.store(msgspec.structs.replace(view, namespace=namespace, name=name), event.sequence)
+
+    def settle(self) -> None:
+        """Finish folding: other quotas make other trees."""
+        if self._declared.changed:
+            self._declared.changed = False
+            self.ledger.declare(self._declared.quotas())
             self.regroup = True
-        self.ledger.publish(data)
-        self._sequences[(data.tree, data.quota)] = sequence
 
     def causes(self, membership: Membership) -> tuple[str, ...]:
         """Return the messages that a decision about a pod of the quota rests on."""
         known = self._causes.get(membership)
         if known is None:
-            known = self._causes[membership] = tuple(
-                f"LOG:{self._sequences[(membership.tree, level.name)]}"
-                for level in self.ledger.chain(membership)
-                if (membership.tree, level.name) in self._sequences
-            )
+            sequences = (self._declared.sequence(level.name) for level in self.ledger.chain(membership))
+            known = self._causes[membership] = tuple(f"LOG:{sequence}" for sequence in sequences if sequence)
         return known

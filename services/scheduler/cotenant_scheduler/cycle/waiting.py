@@ -1,10 +1,11 @@
 """Waiting events of queued pods: why no node takes them, or why their quota does not.
 
 In: the classes of the queue with a template (each decision makes one for every class that it could not place). Out:
-Waiting events, in queue order of the classes. An event is stored when its pod has none yet or its nomination changed,
-when the set of reason codes changed and CHANGE_PAUSE has passed since the last, or when figures changed and WAITING_PAUSE
-has. So a pod gets at most one event a CHANGE_PAUSE beside its nominations, however its reasons alternate. A class all of
-whose pods have their event is passed over until its template changes, a pod joins it, or the next pause ends.
+Waiting events, in queue order of the classes. An event is stored when its pod has none yet and its object has been on the log
+for FIRST_PAUSE, when its nomination changed, when the set of reason codes changed and CHANGE_PAUSE has passed since the last,
+or when figures changed and WAITING_PAUSE has. So a pod that is placed within FIRST_PAUSE gets none, and any other at most one a
+CHANGE_PAUSE beside its nominations, however its reasons alternate. A class all of whose pods have their event is passed over
+until its template changes, a pod joins it, or the next pause ends.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reservations.cache import ReservationCache
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
+FIRST_PAUSE = timedelta(milliseconds=500)
+"""A pod is said to wait once its object, as it is now, has waited so long: most refusals are over by the next cycle."""
+
 WAITING_PAUSE = timedelta(seconds=30)
 """An event that differs only in its figures is stored again only after this time."""
 
@@ -38,6 +42,12 @@ CHANGE_PAUSE = timedelta(seconds=1)
 alternate."""
 
 _FAR_US = 1 << 62
+
+
+def first_due(record: PodRecord, now: datetime) -> datetime:
+    """Return from when on a pod is said to wait that is not yet. The time comes with its object, so it is the same for a
+    scheduler that starts meanwhile."""
+    return record.object_at + FIRST_PAUSE if record.object_at is not None else now
 
 
 class WaitingPods:
@@ -207,7 +217,9 @@ class WaitingPods:
         """Return when the pod's waiting event must be stored (again); None: what is stored is the same."""
         waiting = record.waiting
         assert record.facts is not None
-        if waiting is None or waiting.uid != record.facts.uid or waiting.nomination != nomination:
+        if waiting is None or waiting.uid != record.facts.uid:
+            return first_due(record, now)
+        if waiting.nomination != nomination:
             return now
         if (waiting.reasons, waiting.nodes, waiting.message) == (template.reasons, template.nodes, template.message):
             return None

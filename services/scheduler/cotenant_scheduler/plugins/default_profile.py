@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import msgspec
 
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.terminating import Terminating
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.plugins.balanced import NodeResourcesBalancedAllocation
 from cotenant_scheduler.plugins.host_ports import NodePorts
@@ -33,10 +35,24 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     quota_runtime_limits: bool = True
     """A quota limits by its runtime; false: by its max."""
     quota_check_ancestors: bool = True
+    quota_scale_min: bool = True
+    quota_guarantee_usage: bool = False
+    quota_terminating_pods: Terminating = Terminating.COUNT
+    quota_ignore_pod_overhead: bool = False
+    """The rules by which runtimes are computed: those of quota-tree (`scale_min`, `guarantee_usage`, ...), to be set alike."""
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
     disable_default_quota_preemption: bool = True
     """Pods of the default quota are not preempted for other pods of it that the quota has no room for."""
+
+    def quota_rules(self) -> Rules:
+        """Return the rules by which runtimes are computed."""
+        return Rules(
+            scale_min=self.quota_scale_min,
+            guarantee_usage=self.quota_guarantee_usage,
+            terminating=self.quota_terminating_pods,
+            ignore_overhead=self.quota_ignore_pod_overhead,
+        )
 
 
 def default_profile(config: SchedulerConfig) -> Profile:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cotenant.api.objects.node import decode_node
+from cotenant.domain.node import NodeSources
+from cotenant.domain.quota.trees.node_totals import NodeTotals, is_terminating
 from cotenant.events.envelope import Event
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.node.metrics import NodeMetricComputed
@@ -19,7 +21,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.model.quantities import QuantityError
 from cotenant.model.subjects import node_subject
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
-from cotenant_scheduler.state.node_facts import NodeFacts, describe, report_of
+from cotenant_scheduler.state.node_facts import NodeFacts, describe, report_of, sources_of
 from cotenant_scheduler.state.nodes import NodeTable
 
 
@@ -31,6 +33,8 @@ class NodeCache:
         self._table = table
         self._args = args
         self._look_at_pods_of = look_at_pods_of
+        self.totals = NodeTotals()
+        """What the nodes offer to quotas, as of the last `settle`."""
         self.undescribed: dict[str, None] = {}
         """Names of the nodes that changed since the table was last updated."""
 
@@ -45,6 +49,7 @@ class NodeCache:
             facts.sequences["object"] = event.sequence
             facts.node = None
             facts.node = decode_node(event.data.object)
+            facts.terminating = is_terminating(event.data.object)
             return
         self._look_at_pods_of(name)
         self._forget_if_empty(facts)
@@ -97,9 +102,13 @@ class NodeCache:
             if facts is not None:
                 try:
                     description = describe(facts, self._args)
+                    self.totals.offer(name, description.allocatable if description and not facts.terminating else {})
                 except QuantityError as error:
                     subject = node_subject(name)
                     refused[subject] = f"{subject} at LOG:{facts.sequences['object']} is not used: {error}"
+                    self.totals.change(name, NodeSources() if facts.terminating else sources_of(facts))
+            else:
+                self.totals.offer(name, {})
             if facts is None or description is None:
                 self._table.withdraw(name)
                 continue

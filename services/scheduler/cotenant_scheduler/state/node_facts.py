@@ -41,12 +41,14 @@ class NodeFacts:
         "object_error",
         "resources",
         "sequences",
+        "terminating",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.node: Node | None = None
         self.object_error = ""
+        self.terminating = False
         self.executor: ExecutorStatus | None = None
         self.resources: NodeResources | None = None
         self.condition: NodeCondition | None = None
@@ -75,12 +77,17 @@ class NodeFacts:
         return not self.sequences
 
 
+def sources_of(facts: NodeFacts) -> NodeSources:
+    """Return what a node's allocatable, labels and taints follow from."""
+    return NodeSources(facts.node, facts.executor, facts.resources, facts.condition)
+
+
 def describe(facts: NodeFacts, args: LoadAwareArgs) -> NodeDescription | None:
     """Return the node as the scheduler sees it; None while it has no object. Raises QuantityError."""
     node = facts.node
     if node is None:
         return None
-    sources = NodeSources(node, facts.executor, facts.resources, facts.condition)
+    sources = sources_of(facts)
     allocatable = sources.allocatable()
     return NodeDescription(
         name=facts.name,

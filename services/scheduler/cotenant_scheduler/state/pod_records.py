@@ -11,6 +11,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.domain.quota.membership import Membership
+from cotenant.domain.quota.trees.demands import Kind
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, Waiting
 from cotenant_scheduler.state.counting import PodKey
@@ -49,9 +50,12 @@ class PodRecord:
 
     __slots__ = (
         "ask",
+        "counted_as",
+        "counted_held",
         "document",
         "facts",
         "key",
+        "object_at",
         "object_sequence",
         "placements",
         "queued_in",
@@ -66,6 +70,8 @@ class PodRecord:
         self.facts: PodFacts | None = None
         self.document: msgspec.Raw | None = None
         self.object_sequence = 0
+        self.object_at: datetime | None = None
+        """When the object was stored."""
         self.unreadable = ""
         """Why the object cannot be read at all; empty if it can."""
         self.placements: dict[str, PlacementRecord] = {}
@@ -74,6 +80,9 @@ class PodRecord:
         self.waiting_at: datetime | None = None
         self.ask: Hashable = None
         """What it asks of reservations while it is queued; None for nothing."""
+        self.counted_as: Kind | None = None
+        self.counted_held = False
+        """As what the pod is counted in its quota (`state.quota_demands`), and whether as placed."""
         self.queued_in: object | None = None
         """The queue's mark: the equivalence class that the pod waits in."""
 

@@ -67,10 +67,10 @@ class PodCache:
         self._bound_us = 0
         self.assigned = AssignedPods(nodes.load.args)
 
-    def store_object(self, key: PodKey, document: msgspec.Raw, sequence: int) -> None:
-        """Take over a pod's object."""
+    def store_object(self, key: PodKey, document: msgspec.Raw, sequence: int, at: datetime | None = None) -> None:
+        """Take over a pod's object, stored at a time."""
         record = self._record(key)
-        record.object_sequence = sequence
+        record.object_sequence, record.object_at = sequence, at
         # The message around the manifest need not be kept.
         record.document = document.copy()
         facts = self._known_facts(record, document) if record.placements else None
@@ -103,7 +103,7 @@ class PodCache:
         record = self.records.get(key)
         if record is not None:
             record.facts = self._instead(record.facts, None)
-            record.document, record.object_sequence, record.unreadable = None, 0, ""
+            record.document, record.object_sequence, record.object_at, record.unreadable = None, 0, None, ""
             self._finish(record)
 
     def store_placement(

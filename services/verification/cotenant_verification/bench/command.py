@@ -20,6 +20,7 @@ from cotenant_verification.bench.colocation.command import command as colocation
 from cotenant_verification.bench.figures import BenchResult, lines
 from cotenant_verification.bench.interruptible import until_told
 from cotenant_verification.bench.over_http.churn import Minute
+from cotenant_verification.bench.quota_levels import LEAST
 from cotenant_verification.bench.testbed import BenchError
 from cotenant_verification.bench.workload import WorkloadError, openb, synthetic
 from cotenant_verification.stack_chaos.command import chaos, leader_kills
@@ -59,6 +60,9 @@ command.add_command(leader_kills)
     show_default=True,
     help="Reservations on nodes, which a third of the pods may use, one each.",
 )
+@click.option(
+    "--quotas", type=click.IntRange(0, 100_000), default=0, help="So many quotas, four levels deep, each pod in one."
+)
 @click.option("--gang", type=click.IntRange(0, 7_749), default=0, show_default=True, help="Pods of a gang; 0: no gangs.")
 @click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
 @click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
@@ -71,6 +75,7 @@ def schedule(
     shapes: int,
     mix: int,
     reservations: int,
+    quotas: int,
     openb_folder: str | None,
     gang: int,
     core_only: bool,
@@ -96,6 +101,9 @@ def schedule(
             workload = synthetic(nodes, pods, shapes, mix, gang, reservations)
     except WorkloadError as error:
         raise click.ClickException(str(error)) from error
+    if 0 < quotas < LEAST:
+        raise click.UsageError(f"--quotas has four levels: at least {LEAST}")
+    workload = msgspec.structs.replace(workload, quotas=quotas)
     if core_only:
         from cotenant_verification.bench.core_only import run as run_core
 

@@ -45,7 +45,7 @@ async def run(
         simulated = fleets(workload) if stack else []
         if stack:
             await testbed.write(stack_events(now))
-        await testbed.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now, runtime=not stack)])
+        await testbed.write([*node_events(workload, now, lent=not stack), *quota_events(workload, now)])
         await testbed.write(reserved_events(workload, now))
         gateway = await start_stack(testbed, simulated, say) if stack else None
         testbed.start_scheduler()

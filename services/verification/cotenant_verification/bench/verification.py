@@ -4,7 +4,7 @@ In: what LOG holds of nodes, quotas, pods and placements, in its order. Out: `Au
 that it was decided on: the facts of its node and quota that its causes name (none older than what an earlier decision had of
 the same), and the placements before it: all resources and the number of pods, cordon, node selector and affinity, taints,
 host ports, load thresholds of the default policy (`rooms`); affinity, anti-affinity and spread (`neighbours`); the quota's
-runtime. Nothing is placed twice; gangs are placed whole (`gangs`). And every pod or gang without a placement fits no node, or
+max. Nothing is placed twice; gangs are placed whole (`gangs`). And every pod or gang without a placement fits no node, or
 not its quota, as things are in the end.
 
 What the check does not know (init containers, daemons, pods that name their node) is an error, not passed over.
@@ -12,7 +12,7 @@ What the check does not know (init containers, daemons, pods that name their nod
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
@@ -20,6 +20,7 @@ import msgspec
 from cotenant.api.objects.node import decode_node
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.node.conditions import NodeCondition
 from cotenant.events.node.metrics import NodeMetricComputed
@@ -27,9 +28,8 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.names import PODS
-from cotenant.model.subjects import node_subject, quota_subject, tokens
+from cotenant.model.subjects import node_subject, tokens
 from cotenant_verification.bench.gangs import GangCheck
 from cotenant_verification.bench.neighbours import Neighbours
 from cotenant_verification.bench.rooms import Facts, Need, Room, need_of
@@ -39,7 +39,7 @@ READ = (
     "objects.core.nodes.>",
     "objects.core.pods.>",
     "metrics.*",
-    "quotas.>",
+    "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>",
     "node.*.resources",
     "node.*.executor",
     "node.*.condition",
@@ -70,6 +70,7 @@ class _Check:
         self.needs: dict[str, Need] = {}
         self.by_template: dict[tuple[bytes, bytes], Need] = {}
         self.placed: dict[str, str] = {}
+        self.quotas: dict[str, ElasticQuotaView] = {}
         self.gangs = GangCheck()
         self.used: dict[str, dict[str, int]] = {}
         self.nominated: dict[str, str] = {}
@@ -121,7 +122,10 @@ class _Check:
             self.say(f"a decision on LOG:{sequence} comes after one on LOG:{self.used_until[subject]}, both of {subject}")
             return
         self.used_until[subject] = sequence
-        if isinstance(data, ObjectStored):
+        if isinstance(data, ObjectStored) and ".elasticquotas." in subject:
+            quota = decode_quota(data.object)
+            self.quotas[quota.name] = quota
+        elif isinstance(data, ObjectStored):
             node = decode_node(data.object)
             if known := self.facts.get(node.metadata.name):
                 known.say(node)
@@ -168,20 +172,25 @@ class _Check:
         return self.rooms[node].refusal(need, self.facts[node], now)
 
     def _charge(self, need: Need, sign: int) -> None:
-        used = self.used.setdefault(need.quota, {})
-        for name, amount in need.requests.items():
-            used[name] = used.get(name, 0) + sign * amount
+        for quota in self._way_up(need.quota):
+            used = self.used.setdefault(quota.name, {})
+            for name, amount in need.requests.items():
+                used[name] = used.get(name, 0) + sign * amount
+
+    def _way_up(self, name: str) -> Iterator[ElasticQuotaView]:
+        """A quota and those above it."""
+        while (quota := self.quotas.get(name)) is not None:
+            yield quota
+            name = quota.parent
 
     def _quota_refusal(self, need: Need) -> str:
-        """Used and request within the runtime, in the dimensions of the quota's max."""
-        said = self.said.get(self.used_until.get(quota_subject("", need.quota), -1))
-        if said is None or not isinstance(said[1], QuotaRuntime):
-            return ""
-        used = self.used.get(need.quota, {})
-        for name, limit in said[1].runtime.items():
-            wanted = used.get(name, 0) + need.requests.get(name, 0)
-            if wanted > limit and name != PODS:
-                return f"quota {need.quota}: {name} {wanted} > {limit}"
+        """Used and request within max, of the quota and of those above it. (Runtimes: promise 3 of the simulator.)"""
+        for quota in self._way_up(need.quota):
+            used = self.used.get(quota.name, {})
+            for name, limit in quota.max.items():
+                wanted = used.get(name, 0) + need.requests.get(name, 0)
+                if wanted > limit and name != PODS:
+                    return f"quota {quota.name}: {name} {wanted} > {limit}"
         return ""
 
     def unplaced(self) -> None:

@@ -16,15 +16,14 @@ from typing import Any
 import msgspec
 
 from cotenant.domain.gangs import ANNOTATION_GANG_MIN, ANNOTATION_GANG_NAME
-from cotenant.domain.quota.names import LABEL_QUOTA, ROOT
+from cotenant.domain.quota.names import LABEL_PARENT, LABEL_QUOTA, ROOT
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.objects import ObjectStored
-from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.names import LABEL_QOS_CLASS, SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.quantities import resource_amount
-from cotenant.model.subjects import metrics_subject, node_subject, object_subject, pod_subject, quota_subject, resources_subject
+from cotenant.model.subjects import metrics_subject, node_subject, object_subject, pod_subject, resources_subject
 from cotenant_verification.bench.constraints import (
     DEDICATED,
     HOSTNAME,
@@ -38,6 +37,7 @@ from cotenant_verification.bench.constraints import (
     constraints,
     how_many,
 )
+from cotenant_verification.bench.quota_levels import leaf_name, leaf_parents, leaves, upper_levels
 from cotenant_verification.bench.reserved import CLAIM, claim_of, reservation_events, takes_reservations
 
 NAMESPACE = "bench"
@@ -65,6 +65,8 @@ class Workload(msgspec.Struct, frozen=True):
     gang: int = 0
     reservations: int = 0
     """Reservations that a third of the pods may use (`reserved`)."""
+    quotas: int = 0
+    """So many quotas, four levels deep, each pod in one of the lowest level; 0: one that has room for all."""
 
     def constrained(self, upto: int) -> int:
         """How many of the first `upto` pods carry constraints; they are spread evenly."""
@@ -185,19 +187,29 @@ def quota_limits(workload: Workload) -> dict[str, dict[str, int]]:
     return {QUOTA: most, TIGHT_QUOTA: {"cpu": tight * cpu, "memory": UNLIMITED}}
 
 
-def quota_events(workload: Workload, now: datetime, *, runtime: bool = True) -> Iterator[Event]:
-    """The quotas' objects and, if no quota-tree does, their runtime: their max."""
+def quota_events(workload: Workload, now: datetime) -> Iterator[Event]:
+    """The quotas' objects."""
     for name, most in quota_limits(workload).items():
-        document = {
-            "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
-            "kind": "ElasticQuota",
-            "metadata": {"name": name, "namespace": NAMESPACE},
-            "spec": {"max": {"cpu": f"{most['cpu']}m", "memory": str(most["memory"])}, "min": {}},
-        }
-        yield _event(object_subject("scheduling.sigs.k8s.io", "elasticquotas", NAMESPACE, name), _stored(document), now)
-        if runtime:
-            data = QuotaRuntime(tree="", quota=name, namespace=NAMESPACE, parent=ROOT, max=most, runtime=most)
-            yield _event(quota_subject("", name), data, now)
+        yield _quota_event(name, ROOT, most, now)
+    if not workload.quotas:
+        return
+    everything = {"cpu": UNLIMITED, "memory": UNLIMITED}
+    for name, parent in upper_levels(workload.quotas):
+        yield _quota_event(name, parent, everything, now)
+    cpu = max(resource_amount("cpu", kind["cpu"]) for kind in workload.pod_kinds)
+    room = {"cpu": cpu * -(-workload.pods // leaves(workload.quotas)), "memory": UNLIMITED}
+    for index, parent in enumerate(leaf_parents(workload.quotas)):
+        yield _quota_event(leaf_name(index), parent, room, now)
+
+
+def _quota_event(name: str, parent: str, most: dict[str, int], now: datetime) -> Event:
+    document = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {LABEL_PARENT: parent}},
+        "spec": {"max": {"cpu": f"{most['cpu']}m", "memory": str(most["memory"])}, "min": {}},
+    }
+    return _event(object_subject("scheduling.sigs.k8s.io", "elasticquotas", NAMESPACE, name), _stored(document), now)
 
 
 def stack_events(now: datetime) -> Iterator[Event]:
@@ -231,6 +243,7 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
     labels = wants.labels if claim is None else {**wants.labels, CLAIM: claim}
     if wants.host_port:
         container["ports"] = [{"containerPort": 8080, "hostPort": wants.host_port, "protocol": "TCP"}]
+    quota = _quota_of(workload, wants, i)
     document = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -239,7 +252,7 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
             "namespace": NAMESPACE,
             "uid": f"00000000-0000-0000-0000-{i:012}",
             "creationTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "labels": {"app": NAMESPACE, LABEL_QOS_CLASS: wants.qos, LABEL_QUOTA: wants.quota, **labels},
+            "labels": {"app": NAMESPACE, LABEL_QOS_CLASS: wants.qos, LABEL_QUOTA: quota, **labels},
             **({"annotations": _gang(workload, i)} if workload.gang else {}),
         },
         "spec": {
@@ -251,6 +264,10 @@ def pod_document(workload: Workload, i: int, now: datetime) -> bytes:
         },
     }
     return msgspec.json.encode(document)
+
+
+def _quota_of(workload: Workload, wants: Constraints, i: int) -> str:
+    return leaf_name(i % leaves(workload.quotas)) if workload.quotas and wants.quota == QUOTA else wants.quota
 
 
 def _gang(workload: Workload, i: int) -> dict[str, str]:

@@ -29,6 +29,7 @@ from cotenant_verification.harness.harness import Definitions, Harness
 from cotenant_verification.harness.nodes import ChaosNode
 from cotenant_verification.harness.services import ChaosService
 from cotenant_verification.harness.yarn import Copilot
+from cotenant_verification.promises.quotas import runtimes_agree
 from cotenant_verification.promises.replay import deciding_changes_nothing, state_is_the_fold
 from cotenant_verification.promises.table import PROMISES
 from cotenant_verification.simulate.openb import Trace
@@ -113,7 +114,7 @@ def _run(
     checked: bool,
 ) -> Result:
     began = time.monotonic()
-    checker = Checker(PROMISES, state_is_the_fold, deciding_changes_nothing)
+    checker = Checker(PROMISES, state_is_the_fold, deciding_changes_nothing, runtimes_agree)
     harness = Harness(schedule, ACTIONS, checker.view, definitions)
     recorder = _Recorder()
     harness.world.watchers.append(recorder.add)

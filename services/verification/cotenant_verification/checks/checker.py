@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any
 
 from cotenant.engine.replay import Verifier
 from cotenant.events.envelope import Event
@@ -36,6 +37,9 @@ TOLD_WITHIN = timedelta(seconds=3)
 """When idle: services decide at once, and publish changes of requests alone once a second."""
 DecideCheck = Callable[[ServiceParticipant, World, int], Iterable[tuple[str, str]]]
 
+QuotaCheck = Callable[[Any, Any, datetime], Iterable[tuple[str, str]]]
+
+QUOTA_NUMBER = 3
 FOLD_NUMBER = 10
 DECIDE_NUMBER = 19
 DECIDE_EVERY = 50
@@ -61,8 +65,13 @@ class Checker:
     """Watches one run."""
 
     def __init__(
-        self, invariants: Sequence[Invariant], fold_check: FoldCheck | None, decide_check: DecideCheck | None = None
+        self,
+        invariants: Sequence[Invariant],
+        fold_check: FoldCheck | None,
+        decide_check: DecideCheck | None = None,
+        quota_check: QuotaCheck | None = None,
     ) -> None:
+        """`quota_check`: compares the scheduler's core and quota-tree's."""
         self.view = LogView()
         self.suppressions = SuppressionWatch()
         self.oom_kills = OomKills(self.view)
@@ -74,6 +83,7 @@ class Checker:
         self._on_event = [(each, str(each.number), check) for each in invariants for check in each.on_event]
         self._fold_check = fold_check
         self._decide_check = decide_check
+        self._quota_check = quota_check
         self._spent = self._spent_on_decisions = 0
         """Messages that comparisons have loaded."""
         self._chance = self._lot = self._decisions = Random(0)
@@ -151,6 +161,11 @@ class Checker:
         self.counts[str(FOLD_NUMBER)] += 1
         for subject, text in check(participant, world, self.references, self.counts[str(FOLD_NUMBER)]):
             self._break(FOLD_NUMBER, "state_is_the_fold", subject, text)
+        if self._quota_check is not None and participant.definition.name == "scheduler":
+            self.counts[str(QUOTA_NUMBER)] += 1
+            quota_tree = self.references.of("quota-tree")
+            for subject, text in self._quota_check(participant.cycle.core, quota_tree, world.now):
+                self._break(QUOTA_NUMBER, "runtimes_agree", subject, text)
 
     def _before_deciding(self, participant: ServiceParticipant, world: World) -> None:
         """A service is about to decide: sometimes check on copies of its core that deciding changes nothing."""

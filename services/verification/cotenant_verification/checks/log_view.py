@@ -36,6 +36,7 @@ from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.model.subjects import executor_subject, object_subject, pod_subject, resources_subject, tokens
 from cotenant_verification.checks.charges import Charges
 from cotenant_verification.checks.needs import Needs
+from cotenant_verification.checks.quotas_as_decided import QuotasAsDecided
 from cotenant_verification.checks.records import CommitSeen, ObjectHead, revisions_of
 
 KEPT_VERSIONS = 64
@@ -71,6 +72,7 @@ class LogView:
         self.ended_runs: dict[tuple[str, str], int] = {}
         """(node, uid) to the sequence of the report that the pod has ended there."""
         self.charges = Charges()
+        self.quotas = QuotasAsDecided()
         self.moves: dict[str, Migration] = {}
         """Subject to the last state of a migration job."""
         self.orders: dict[tuple[str, str], Migration] = {}
@@ -122,6 +124,7 @@ class LogView:
             self._before = {subject: event for subject, event in self._before.items() if subject in self.last}
         self.log.append(event)
         self.seen += 1
+        self.quotas.see(event)
         before = self._before[event.subject] = self.last.pop(event.subject, None)
         if before is not None:
             del self._standing[before.sequence]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from functools import cache, partial
+from functools import cache
 
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
@@ -30,7 +30,7 @@ from cotenant_verification.checks.needs import gates_of
 from cotenant_verification.checks.records import CommitSeen
 from cotenant_verification.promises.gangs import gang_of
 from cotenant_verification.promises.placements import new_placements
-from cotenant_verification.promises.quotas import used_by, way_up
+from cotenant_verification.promises.quotas import published, used_by, way_up
 
 PodKey = tuple[str, str]
 """Namespace and name."""
@@ -90,7 +90,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = _now_and_before(moment)
     promised = _promised(view) | {node for node, shares in view.shares.items() if shares}
-    used = cache(partial(used_by, view))
+    used = cache(lambda tree, folded: used_by(view, tree, folded, published(view, tree, folded)))
     for (namespace, name), head in sorted(view.pods.items()):
         uid = head.metadata.uid
         if view.places[uid] or head.metadata.deletion_timestamp is not None or uid in ended:
@@ -176,7 +176,7 @@ def _admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool
         if label not in quotas:
             continue
         used = used_by_quota(tree, folded)
-        for quota in way_up(view, tree, label, folded):
+        for quota in way_up(published(view, tree, folded), label):
             for resource, most in quota.max.items():
                 if used[quota.quota][resource] + requests.get(resource, 0) > min(most, quota.runtime.get(resource, most)):
                     return False

@@ -7,13 +7,16 @@ its own max. Sharing (Koordinator ElasticQuota, refreshRuntime): see `_fair`.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.quota.names import DEFAULT, LABEL_QUOTA, ROOT, SYSTEM
 from cotenant.events.placements import Placement
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.subjects import quota_subject
+from cotenant_quota_tree.core import QuotaTreeCore
+from cotenant_scheduler.core import SchedulerCore
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.records import CommitSeen
@@ -27,9 +30,12 @@ NOTHING: Mapping[str, Counter[str]] = {}
 
 def admitted_pods_fit_their_quota(view: LogView, seen: CommitSeen) -> Wrong:
     """A commit that admits a pod leaves its quota within max and runtime in every resource, and so each quota above it in
-    the resources that the pod asks for; all as known at the commit's `folded`.
+    the resources that the pod asks for; all as quota-tree computes it from what the commit was decided on.
     """
     if seen.service != "scheduler":
+        return
+    known = view.quotas.decided(seen)
+    if known is None:
         return
     admitted: dict[tuple[str, str], set[str]] = defaultdict(set)
     for event in new_placements(seen):
@@ -39,8 +45,8 @@ def admitted_pods_fit_their_quota(view: LogView, seen: CommitSeen) -> Wrong:
     used: dict[str, dict[str, Counter[str]]] = {}
     for (tree, name), asked in sorted(admitted.items()):
         if tree not in used:
-            used[tree] = used_by(view, tree, seen.commit.folded, without=unasked(seen, tree))
-        for quota in way_up(view, tree, name, seen.commit.folded):
+            used[tree] = used_by(view, tree, seen.commit.folded, known.get(tree, {}).get, without=unasked(seen, tree))
+        for quota in way_up(known.get(tree, {}).get, name):
             resources = quota.max.keys() if quota.quota == name else quota.max.keys() & asked
             for resource in sorted(resources):
                 most = min(quota.max[resource], quota.runtime.get(resource, quota.max[resource]))
@@ -53,16 +59,41 @@ def admitted_pods_fit_their_quota(view: LogView, seen: CommitSeen) -> Wrong:
                     )
 
 
-def way_up(view: LogView, tree: str, name: str, folded: int) -> Iterator[QuotaRuntime]:
-    """A quota and those above it, below the root, as published by a sequence."""
+Known = Callable[[str], QuotaRuntime | None]
+"""The quotas of a tree by name."""
+
+
+def published(view: LogView, tree: str, folded: int) -> Known:
+    """The quotas of a tree as published by a sequence."""
+
+    def known(name: str) -> QuotaRuntime | None:
+        event = view.version_at(quota_subject(tree, name), folded)
+        return event.data if event is not None and isinstance(event.data, QuotaRuntime) else None
+
+    return known
+
+
+def way_up(known: Known, name: str) -> Iterator[QuotaRuntime]:
+    """A quota and those above it, below the root."""
     passed: set[str] = set()
     while name and name != ROOT and name not in passed:
         passed.add(name)
-        known = view.version_at(quota_subject(tree, name), folded)
-        if known is None or not isinstance(known.data, QuotaRuntime):
+        quota = known(name)
+        if quota is None:
             return
-        yield known.data
-        name = known.data.parent
+        yield quota
+        name = quota.parent
+
+
+def runtimes_agree(core: SchedulerCore, quota_tree: QuotaTreeCore, now: datetime) -> Wrong:
+    """The scheduler and quota-tree, having folded the same messages, have the same runtime of every quota."""
+    quota_tree.decide(now)
+    published = {(quota.tree, quota.quota): quota.runtime for quota in quota_tree.quotas() if quota.quota != ROOT}
+    decided_on = {(membership.tree, membership.quota): runtime for membership, runtime in core.runtimes(now).items()}
+    for tree, name in sorted(published.keys() | decided_on.keys()):
+        ours, theirs = decided_on.get((tree, name)), published.get((tree, name))
+        if ours != theirs:
+            yield quota_subject(tree, name), f"the runtime of {name} is {ours} for the scheduler and {theirs} for quota-tree"
 
 
 def unasked(seen: CommitSeen, tree: str) -> dict[str, Counter[str]]:
@@ -76,11 +107,13 @@ def unasked(seen: CommitSeen, tree: str) -> dict[str, Counter[str]]:
     return charged
 
 
-def used_by(view: LogView, tree: str, folded: int, without: Mapping[str, Counter[str]] = NOTHING) -> dict[str, Counter[str]]:
+def used_by(
+    view: LogView, tree: str, folded: int, known: Known, without: Mapping[str, Counter[str]] = NOTHING
+) -> dict[str, Counter[str]]:
     """What each quota of a tree uses, without some of what is charged to it."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for name in view.charges.charged(tree):
-        way = list(way_up(view, tree, name, folded))
+        way = list(way_up(known, name))
         if not way:
             continue
         own = view.charges.of((tree, name), folded)
@@ -169,7 +202,8 @@ def shares_are_fair(moment: Moment) -> Wrong:
     view = moment.view
     asked, claimed = _asked_by_pods(moment)
     for tree in sorted(view.charges.trees):
-        used = used_by(view, tree, view.log[-1].sequence)
+        last = view.log[-1].sequence
+        used = used_by(view, tree, last, published(view, tree, last))
         families = _families(view, tree)
         parents = {parent.quota for parent, _ in families}
         for parent, children in families:

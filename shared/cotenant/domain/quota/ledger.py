@@ -1,17 +1,23 @@
-"""The quotas of all trees as published, with `used` from one's own placements: what admission is decided on.
+"""What admission is decided on: the quotas with their runtimes, and `used` from one's own placements.
 
-In: QuotaRuntime events (and their ends), and pods charged or given back. Out: the quota of a pod (`associate`), and
-the chain of levels that `admit` checks. `used` climbs from a pod's quota to every ancestor; it is kept per quota from
-the pods alone, so a quota that moves, appears late or ends needs no repair. A pod's charge is reduced to the
-dimensions of its quota's max when it is read, not when it is stored, so a change of max is never a drift.
+In: the declared quotas, what nodes offer and pods request (`trees.demands`, from one's own fold), and pods charged or given
+back. Out: the quota of a pod (`associate`), and the chain of levels that `admit` checks. `used` climbs from a pod's quota to
+every ancestor; it is kept per quota from the placements alone, so a quota that moves, appears late or ends needs no repair. A
+pod's charge is reduced to the dimensions of its quota's max when it is read, not when it is stored, so a change of max is
+never a drift.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
 from cotenant.domain.quota.admission import QuotaLevel
-from cotenant.domain.quota.membership import Membership, QuotaIdentity, QuotaIndex
-from cotenant.domain.quota.names import BUILT_IN, ROOT
-from cotenant.events.quotas import QuotaRuntime
+from cotenant.domain.quota.membership import Membership
+from cotenant.domain.quota.trees.demands import Demands
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import Amounts, add_to, masked, total
 
 QuotaKey = tuple[str, str]
@@ -30,45 +36,48 @@ class _Held(msgspec.Struct, gc=False):
             add_to(self.non_preemptible, request, times)
 
 
+class _Chain(msgspec.Struct):
+    levels: tuple[QuotaLevel, ...]
+    version: int
+    """That of the demands from which the runtimes were taken."""
+    changes: int = 0
+    """How often any runtime was another one."""
+
+
 class QuotaLedger:
     """Mutable; a fold. Charging a pod changes the sums of its quota and of the ancestors in place: the cost is one addition per
     level, however many quotas there are."""
 
-    def __init__(self) -> None:
-        self.version = 0
-        """Incremented with every change."""
+    def __init__(self, rules: Rules | None = None) -> None:
+        self.demands = Demands(rules or Rules(), usage=False)
+        self._version = 0
         self._structure = 0
-        """Incremented with every change of which quotas there are, under which parents and with which dimensions."""
-        self._touched: dict[QuotaKey, int] = {}
-        """By quota, incremented with every other change of what it publishes or its sub-tree uses."""
-        self._published: dict[QuotaKey, QuotaRuntime] = {}
+        """Incremented with every change of which quotas there are."""
+        self._touched: dict[str, int] = {}
+        """By quota, incremented with every change of what its sub-tree uses."""
         self._own: dict[QuotaKey, _Held] = {}
-        self._children: dict[QuotaKey, list[QuotaKey]] | None = None
-        self._sums: dict[QuotaKey, _Held] = {}
-        self._paths: dict[QuotaKey, tuple[QuotaKey, ...]] = {}
-        self._chains: dict[QuotaKey, tuple[QuotaLevel, ...]] = {}
-        self._index: QuotaIndex | None = None
+        self._below: dict[str, list[str]] = {}
+        self._sums: dict[str, _Held] = {}
+        self._paths: dict[str, tuple[str, ...]] = {}
+        self._chains: dict[QuotaKey, _Chain] = {}
 
-    def publish(self, quota: QuotaRuntime) -> None:
-        """Take over a quota's newest state."""
-        self.version += 1
-        key = (quota.tree, quota.quota)
-        before = self._published.get(key)
-        self._published[key] = quota
-        if before is None or before.parent != quota.parent or set(before.max) != set(quota.max):
-            self._forget_sums()
-        else:
-            self._touch(key)
+    @property
+    def version(self) -> int:
+        """Another one after every change."""
+        return self._version + self.demands.version
+
+    def declare(self, quotas: dict[str, ElasticQuotaView]) -> None:
+        """Take over another set of quotas. What pods of a quota that is gone use stays charged, and counts again if it comes
+        back."""
+        self.demands.declare(quotas)
+        self._sums.clear()
+        self._paths.clear()
+        self._structure += 1
+        self._touched.clear()
         self._chains.clear()
-        if before is None or before.namespaces != quota.namespaces or before.namespace != quota.namespace:
-            self._index = None
-
-    def end(self, tree: str, quota: str) -> None:
-        """Remove a quota. What its pods use stays charged, and counts again if it comes back."""
-        self.version += 1
-        if self._published.pop((tree, quota), None) is not None:
-            self._index = None
-            self._forget_sums()
+        self._below = {}
+        for name, parent in self.demands.forest.parents.items():
+            self._below.setdefault(parent, []).append(name)
 
     def charge(self, membership: Membership, request: Amounts, *, preemptible: bool) -> None:
         """Charge a placed pod. `request` has every dimension that the pod requests."""
@@ -80,23 +89,14 @@ class QuotaLedger:
 
     def version_of(self, membership: Membership) -> tuple[int, int]:
         """Equal versions mean that the pod's quota and its ancestors are as they were: `chain` has equal levels."""
-        touched = self._touched
-        path = self._path((membership.tree, membership.quota))
-        return self._structure, sum(touched.get(level, 0) for level in path)
-
-    def _touch(self, key: QuotaKey) -> None:
-        self._touched[key] = self._touched.get(key, 0) + 1
-
-    def _forget_sums(self) -> None:
-        self._structure += 1
-        self._touched.clear()
-        self._children = None
-        self._sums.clear()
-        self._paths.clear()
-        self._chains.clear()
+        self.chain(membership)
+        known = self._chains.get((membership.tree, membership.quota))
+        if known is None:
+            return self._structure, 0
+        return self._structure, known.changes + sum(self._touched.get(level.name, 0) for level in known.levels)
 
     def _add(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> None:
-        self.version += 1
+        self._version += 1
         key = (membership.tree, membership.quota)
         own = self._own.get(key)
         if own is None:
@@ -104,94 +104,87 @@ class QuotaLedger:
         own.change(request, preemptible, times)
         if not own.used:
             del self._own[key]
-        if key not in self._published:
+        if not self._is_known(key):
             return
-        counted = masked(request, self._max(key))
-        for level in self._path(key):
-            self._touch(level)
+        counted = masked(request, self._max(key[1]))
+        for level in self._path(key[1]):
+            self._touched[level] = self._touched.get(level, 0) + 1
             known = self._sums.get(level)
             if known is not None:
                 known.change(counted, preemptible, times)
 
-    def associate(self, namespace: str, labels: dict[str, str]) -> Membership | None:
+    def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
         """Return the quota that a pod counts in; None while there are no quotas at all."""
-        if not self._published:
-            return None
-        if self._index is None:
-            self._index = QuotaIndex(
-                QuotaIdentity(quota.quota, quota.namespace, quota.tree, quota.namespaces)
-                for key, quota in sorted(self._published.items())
-                if key[1] != ROOT
-            )
-        return self._index.associate(namespace, labels)
-
-    def published(self, membership: Membership) -> QuotaRuntime | None:
-        """The quota's newest state."""
-        return self._published.get((membership.tree, membership.quota))
+        return self.demands.associate(namespace, labels)
 
     def chain(self, membership: Membership) -> tuple[QuotaLevel, ...]:
-        """Return the pod's quota and its ancestors, nearest first, without the root; empty if the quota is not published. Valid
+        """Return the pod's quota and its ancestors, nearest first, without the root; empty if the quota is not known. Valid
         until the next change, as the levels include what is used."""
         key = (membership.tree, membership.quota)
+        version = self.demands.version
         known = self._chains.get(key)
+        if known is not None and known.version == version:
+            return known.levels
+        if not self._is_known(key):
+            return ()
+        way = self.demands.forest.way(membership.quota)
         if known is None:
-            known = self._chains[key] = tuple(self._level(level) for level in self._path(key))
-        return known
+            known = self._chains[key] = _Chain((), version)
+        known.version = version
+        if len(known.levels) != len(way) or any(
+            level.runtime is not runtime for level, (_, runtime) in zip(known.levels, way, strict=True)
+        ):
+            known.levels = tuple([self._level(name, runtime) for name, runtime in way])
+            known.changes += 1
+        return known.levels
 
     def used(self, membership: Membership) -> Amounts:
         """What the quota's sub-tree uses."""
-        return self._sum((membership.tree, membership.quota)).used
+        return self._sum(membership.quota).used if self._is_known((membership.tree, membership.quota)) else {}
 
-    def _level(self, key: QuotaKey) -> QuotaLevel:
-        quota = self._published[key]
-        held = self._sum(key)
+    def _is_known(self, key: QuotaKey) -> bool:
+        return self.demands.forest.tree_ids.get(key[1]) == key[0]
+
+    def _level(self, name: str, runtime: dict[str, int]) -> QuotaLevel:
+        quota, held = self.demands.known[name], self._sum(name)
         return QuotaLevel(
-            name=quota.quota,
+            name=name,
             max=quota.max,
             min=quota.min,
-            runtime=quota.runtime,
+            runtime=runtime,
             used=held.used,
             non_preemptible_used=held.non_preemptible,
         )
 
-    def _path(self, key: QuotaKey) -> tuple[QuotaKey, ...]:
-        known = self._paths.get(key)
-        if known is not None:
-            return known
-        path: list[QuotaKey] = []
-        level = key
-        # The publisher never publishes a cycle; two of its messages seen apart may still look like one.
-        while level in self._published and level[1] != ROOT and level not in path:
-            path.append(level)
-            level = (level[0], self._published[level].parent)
-        self._paths[key] = tuple(path)
-        return self._paths[key]
+    def _path(self, name: str) -> tuple[str, ...]:
+        known = self._paths.get(name)
+        if known is None:
+            parents = self.demands.forest.parents
+            path = [name]
+            while path[-1] in parents:
+                path.append(parents[path[-1]])
+            known = self._paths[name] = tuple(path)
+        return known
 
-    def _sum(self, key: QuotaKey) -> _Held:
-        known = self._sums.get(key)
+    def _sum(self, name: str) -> _Held:
+        known = self._sums.get(name)
         if known is not None:
             return known
-        below = sorted(self._descendants(key))
-        parts = [(quota, self._own[quota]) for quota in below if quota in self._own]
-        known = self._sums[key] = _Held(
+        tree = self.demands.forest.tree_ids[name]
+        parts = [(quota, self._own[tree, quota]) for quota in sorted(self._descendants(name)) if (tree, quota) in self._own]
+        known = self._sums[name] = _Held(
             total(masked(own.used, self._max(quota)) for quota, own in parts),
             total(masked(own.non_preemptible, self._max(quota)) for quota, own in parts),
         )
         return known
 
-    def _max(self, key: QuotaKey) -> Amounts:
-        return self._published[key].max
+    def _max(self, name: str) -> Amounts:
+        return self.demands.known[name].max
 
-    def _descendants(self, key: QuotaKey) -> set[QuotaKey]:
-        if self._children is None:
-            self._children = {}
-            for quota_key in sorted(self._published):
-                parent = (quota_key[0], self._published[quota_key].parent)
-                if quota_key[1] not in BUILT_IN:
-                    self._children.setdefault(parent, []).append(quota_key)
-        found = {key} if key in self._published else set()
-        level = list(found)
+    def _descendants(self, name: str) -> set[str]:
+        found = {name}
+        level = [name]
         while level:
-            level = [child for quota in level for child in self._children.get(quota, ()) if child not in found]
+            level = [child for quota in level for child in self._below.get(quota, ())]
             found.update(level)
         return found

@@ -11,19 +11,20 @@ from cotenant.api.objects.policies import ElasticQuota
 from cotenant.domain.quota.admission import QuotaLevel, admit
 from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex, is_preemptible
 from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
-from cotenant.domain.quota.sums import OwnPods, PodSums
+from cotenant.domain.quota.sums import OwnPods
+from cotenant.domain.quota.trees.demands import counted_request
+from cotenant.domain.quota.trees.hierarchy import build_trees
+from cotenant.domain.quota.trees.node_totals import counted_node
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
+from cotenant.domain.quota.trees.share import Shared, Sibling, share
+from cotenant.domain.quota.trees.terminating import Terminating, ignored_after
+from cotenant.domain.quota.trees.totals import available, tree_totals
+from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
 from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, quota_view
-from cotenant.model.amounts import Amounts, limited, masked, parse_amounts, plus, total
+from cotenant.model.amounts import Amounts, limited, masked, minus, parse_amounts, plus, total
 from cotenant.model.quantities import format_amount
 from cotenant.model.times import EPOCH
-from cotenant_quota_tree.hierarchy import build_trees
-from cotenant_quota_tree.nodes import counted_node
-from cotenant_quota_tree.pods import counted_request
-from cotenant_quota_tree.scale_min import MinOf, scale_mins
-from cotenant_quota_tree.share import Shared, Sibling, share
-from cotenant_quota_tree.solution import Rules, SolvedQuota, TreeSolution
-from cotenant_quota_tree.terminating import Terminating, ignored_after
-from cotenant_quota_tree.totals import available, tree_totals
 from tests.conformance.mended import mended
 
 Json = dict[str, Any]
@@ -269,7 +270,10 @@ class _World:
     def _check(self, step: Json) -> None:
         quotas = {name: view for name, view in self.quotas.items() if name not in (ROOT, SYSTEM, DEFAULT)}
         built_in = {} if self.tree else {name: self.quotas.get(name) or built_in_quota(name) for name in (SYSTEM, DEFAULT)}
-        sums = {quota: PodSums(own) for quota, own in self.extra.items()}
+        tree = QuotaTree(build_trees(quotas)[self.tree], built_in, self.rules)
+        for quota, own in self.extra.items():
+            if quota in quotas or quota in built_in:
+                _count(tree, quota, own)
         counts = Json.fromkeys((*quotas, *built_in), 0)
         for quota, document in self.pods.values():
             document = {**document, "metadata": dict(document["metadata"])}
@@ -281,16 +285,16 @@ class _World:
                 continue
             counts[quota] += 1
             request = counted_request(pod.spec, ignore_overhead=self.ignore_overhead)
-            of_quota = sums.setdefault(quota, PodSums())
             request, preemptible = masked(request, known.max), is_preemptible(pod.metadata.labels)
-            of_quota.ask(request, preemptible)
+            tree.ask(quota, request, preemptible, 1)
             if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
-                of_quota.hold(request, preemptible)
+                tree.hold(quota, request, preemptible, 1)
         whole = total([self.declared, *self.nodes.values()])
         if not self.tree:
             whole = tree_totals(whole, quotas)[""]
-        own = {quota: each.own for quota, each in sums.items()}
-        solved = TreeSolution(build_trees(quotas)[self.tree], built_in, self.rules).solve(whole, own)
+        tree.set_total(whole)
+        tree.changed()
+        solved = {name: tree.solved(name) for name in tree.names()}
         checks: dict[str, object] = {
             name: _fields(quota, self.quotas.get(name), counts.get(name, 0)) for name, quota in solved.items()
         }
@@ -300,6 +304,13 @@ class _World:
             "totalExceptSystemAndDefaultUsed": _shown(available(whole, used)),
         }
         self.seen[step["id"]] = _Checked(checks)
+
+
+def _count(tree: QuotaTree, quota: str, own: OwnPods) -> None:
+    tree.ask(quota, minus(own.request, own.non_preemptible_request), True, 1)
+    tree.ask(quota, own.non_preemptible_request, False, 1)
+    tree.hold(quota, minus(own.used, own.non_preemptible_used), True, 1)
+    tree.hold(quota, own.non_preemptible_used, False, 1)
 
 
 class _Checked(Json):

@@ -20,6 +20,7 @@ from cotenant.domain.quota.place import (
     parent_errors,
     tree_id_errors,
 )
+from cotenant.domain.quota.trees.totals import tree_totals
 from cotenant.domain.quota.validation import binds, own_field_errors, validate_quota, validate_quota_deletion
 from cotenant.domain.quota.view import ElasticQuotaView, decode_quota, quota_view
 from cotenant.events.envelope import Event
@@ -34,7 +35,6 @@ from cotenant_gateway.admission.quotas.of_pods import preemptible_label_stays, q
 from cotenant_gateway.admission.quotas.tree import complete_weight, inherit_tree
 from cotenant_gateway.admission.review import open_review
 from cotenant_gateway.read_model.core import GatewayCore
-from cotenant_quota_tree.totals import tree_totals
 from tests.conformance.mended import mended
 
 Json = dict[str, Any]

@@ -13,10 +13,11 @@ from cotenant.api.objects.policies import ElasticQuotaProfile
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.domain.quota.names import ANNOTATION_TOTAL, ANNOTATION_UNSCHEDULABLE
 from cotenant.domain.quota.profile import profile_view, times_ratio, tree_id
+from cotenant.domain.quota.trees.node_totals import counted_node
 from cotenant.model.amounts import Amounts, parse_amount, parse_amounts, total
 from cotenant.model.quantities import format_amount
 from cotenant_gateway.planning.profiled_quotas import profiled_document
-from cotenant_quota_tree.nodes import NodeOffers, counted_node, declared_ready
+from cotenant_quota_tree.nodes import NodeOffers, declared_ready
 from cotenant_quota_tree.profiles import QuotaProfiles
 from cotenant_quota_tree.revocation import HeldPod, victims_of
 

@@ -166,7 +166,7 @@ def test_a_large_pod_that_leaves_makes_room_for_several_members() -> None:
 
 def test_a_gang_whose_quota_does_not_admit_all_members_preempts_nobody() -> None:
     story = story_of("8")
-    story.quota("q", max={"cpu": 6000}, runtime={"cpu": 6000})
+    story.quota("q", max={"cpu": 6000})
     placed_low(story, low("l0", cpu="4"), low("l1", cpu="4"))
     labels = {"quota.scheduling.koordinator.sh/name": "q"}
     story.pods(*gang(4, labels=labels))

@@ -28,7 +28,7 @@ def requested(story: Story, name: str) -> int:
 def with_quota(cpu_milli: int = 100_000) -> Story:
     story = Story()
     story.nodes(node("a"), node("b"))
-    story.quota("team", max={"cpu": cpu_milli}, runtime={"cpu": cpu_milli})
+    story.quota("team", max={"cpu": cpu_milli})
     return story
 
 

@@ -11,12 +11,10 @@ from cotenant.events.envelope import Event
 from cotenant.events.node.runs import ExecutorStatus, RunPhase, RunStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.subjects import (
     executor_subject,
     placement_subject,
     pod_subject,
-    quota_subject,
     run_subject,
     waiting_subject,
 )
@@ -418,14 +416,11 @@ def test_the_end_of_a_report_is_no_report() -> None:
 def test_the_end_of_a_quota_is_no_quota() -> None:
     story = Story()
     story.nodes(node("a"))
-    none: dict[str, Any] = {"max": {"cpu": 0}, "runtime": {"cpu": 0}, "parent": "koordinator-root-quota"}
-    for tree in ("", "other"):
-        story.quota("team", tree=tree, **none)
+    story.quota("team", max={"cpu": 0})
     story.pod(pod("web", labels={"quota.scheduling.koordinator.sh/name": "team"}))
     story.settle()
     assert story.node_of("web") is None
-    for tree in ("", "other"):
-        story.say(quota_subject(tree, "team"), QuotaRuntime(tree=tree, quota="team", **none), tombstone=True)
+    story.quota_deleted("team")
     story.settle()
     placement = story.placement("web")
     assert placement is not None

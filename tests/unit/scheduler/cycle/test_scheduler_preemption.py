@@ -394,12 +394,13 @@ def test_a_restart_goes_on_with_the_nomination() -> None:
 
 def test_a_quota_that_refuses_the_pod_ends_its_nomination() -> None:
     story = story_of(pod("low", cpu="3", priority=0))
+    story.node(node("cordoned", cpu="8", unschedulable=True))
     labels = {"quota.scheduling.koordinator.sh/name": "team"}
-    story.quota("team", max={"cpu": 4000}, runtime={"cpu": 4000}, parent="koordinator-root-quota")
+    story.quota("team", max={"cpu": 4000})
     story.pods(pod("high", cpu="2", priority=1000, labels=labels))
     story.settle()
     assert nomination(story, "high") is not None
-    story.quota("team", max={"cpu": 4000}, runtime={"cpu": 1000}, parent="koordinator-root-quota")
+    story.quota("team", max={"cpu": 1000})
     story.settle()
     waiting = story.waiting("high")
     assert waiting is not None

@@ -32,7 +32,7 @@ def story_of(*placed: dict[str, Any], cpu: str = "16", runtime: int = 4000, node
         story.node(node(name, cpu=cpu))
         story.executor(name)
     for name in ("red", "blue"):
-        story.quota(name, max={"cpu": 64_000}, min={"cpu": 1000}, runtime={"cpu": runtime}, parent="koordinator-root-quota")
+        story.quota(name, max={"cpu": runtime}, min={"cpu": 1000})
     for document in placed:
         story.pod(document)
         story.settle()
@@ -139,8 +139,8 @@ def test_a_budget_is_spared_where_another_pod_will_do() -> None:
 
 def test_an_ancestor_without_room_is_given_room_too() -> None:
     story = story_of(of("red", "low", cpu="3"))
-    story.quota("top", max={"cpu": 64_000}, runtime={"cpu": 3000}, parent="koordinator-root-quota")
-    story.quota("red", max={"cpu": 64_000}, runtime={"cpu": 8000}, parent="top")
+    story.quota("top", max={"cpu": 3000})
+    story.quota("red", max={"cpu": 8000}, parent="top")
     story.pod(of("red", "high", cpu="2", priority=10))
     story.settle()
     assert victims(story, "high") == ["low"]
@@ -151,7 +151,7 @@ def test_pods_of_the_default_quota_are_preempted_only_if_a_setting_lets_them_be(
         story = Story(SchedulerConfig(disable_default_quota_preemption=protects))
         story.node(node("a", cpu="16"))
         story.executor("a")
-        story.quota(DEFAULT, max={"cpu": 4000}, runtime={"cpu": 4000}, parent="koordinator-root-quota")
+        story.quota(DEFAULT, max={"cpu": 4000})
         story.pod(pod("low", cpu="3", priority=0))
         story.settle()
         story.pod(pod("high", cpu="2", priority=10))

@@ -148,7 +148,7 @@ def perform(story: Story, step: tuple[object, ...], known: set[str]) -> None:
             story.pod_deleted(pod_name)
             story.settle()
         case ("quota", str() as name, int() as cpu):
-            story.quota(name, max={"cpu": 6000}, runtime={"cpu": cpu}, parent="koordinator-root-quota")
+            story.quota(name, max={"cpu": cpu})
         case ("later", int() as seconds):
             story.later(seconds)
         case ("decide",) if story.checked:

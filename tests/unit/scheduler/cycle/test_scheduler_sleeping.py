@@ -11,14 +11,12 @@ from cotenant.events.node.runs import RunPhase
 from cotenant_scheduler.cycle.walk import Walk
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
-ROOM: dict[str, Any] = {"max": {"cpu": 4000}, "parent": "koordinator-root-quota"}
-
 
 def waiting_story() -> Story:
     """Two full nodes and a quota that is used up: some pods wait for the nodes, some for the quota, and all were told."""
     story = Story()
     story.nodes(node("a", cpu="3"), node("b", cpu="3"))
-    story.quota("team", runtime={"cpu": 1000}, **ROOM)
+    story.quota("team", max={"cpu": 1000})
     story.pods(pod("runs", cpu="2", labels={"app": "runs"}), pod("stays", cpu="2"))
     story.settle()
     story.pods(
@@ -38,8 +36,8 @@ CHANGES: dict[str, Callable[[Story], Any]] = {
     "a node ends": lambda story: story.node_deleted("a"),
     "a node is tainted": lambda story: story.condition("a", ("gone", "", "NoSchedule")),
     "a node is loaded": lambda story: story.metric("a", 2900),
-    "a quota has more": lambda story: story.quota("team", runtime={"cpu": 3000}, **ROOM),
-    "a quota says the same again": lambda story: story.quota("team", runtime={"cpu": 1000}, **ROOM),
+    "a quota has more": lambda story: story.quota("team", max={"cpu": 3000}),
+    "a quota says the same again": lambda story: story.quota("team", max={"cpu": 1000}),
     "a pod ended": lambda story: story.run(story.placed()["runs"], "runs", RunPhase.SUCCEEDED),
     "a pod is deleted": lambda story: story.pod_deleted("runs"),
     "a budget forbids": lambda story: story.budget("all", {"app": "runs"}, allowed=0),
@@ -76,6 +74,6 @@ def test_nobody_is_asked_again_while_nothing_changes(monkeypatch: pytest.MonkeyP
     story.later(1)
     story.decide()
     assert asked == []
-    story.quota("team", runtime={"cpu": 1500}, **ROOM)
+    story.quota("team", max={"cpu": 1500})
     story.decide()
     assert asked == ["big", "member", "low"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from cotenant.events.node.runs import RunPhase
@@ -32,6 +33,50 @@ def test_the_line_of_a_reason_that_is_about_the_pod() -> None:
         namespace="d", name="p", uid="u", nodes=3, reasons=(WaitingReason(code="gated", count=0, detail="gates: x"),)
     )
     assert waiting_line(waiting) == "gates: x"
+
+
+def test_a_pod_is_said_to_wait_once_it_was_refused_for_half_a_second() -> None:
+    story = Story()
+    story.nodes(node("a", cpu="1"))
+    story.pod(pod("big", cpu="4"), age=0)
+    assert story.settle() == []
+    story.later(0.499)
+    assert story.settle() == []
+    story.later(0.001)
+    (told,) = story.settle()
+    assert told.subject == "waiting.default.big"
+
+
+def test_a_pod_that_finds_room_within_half_a_second_is_never_said_to_wait() -> None:
+    story = Story()
+    story.nodes(node("a", cpu="1"))
+    story.pod(pod("big", cpu="4"), age=0)
+    assert story.settle() == []
+    story.later(0.4)
+    story.node(node("a", cpu="8"))
+    assert [event.subject for event in story.settle()] == ["node.a.placement.default.big"]
+
+
+def test_a_scheduler_that_starts_meanwhile_waits_no_longer_than_the_one_before() -> None:
+    story = Story()
+    story.nodes(node("a", cpu="1"))
+    story.pod(pod("big", cpu="4"), age=0)
+    story.settle()
+    story.later(0.3)
+    fresh = story.reloaded()
+    assert fresh.decide(story.now) == []
+    assert [event.subject for event in fresh.decide(story.now + timedelta(seconds=0.2))] == ["waiting.default.big"]
+
+
+def test_what_only_the_pods_own_object_can_change_is_said_at_once() -> None:
+    story = Story()
+    story.nodes(node("a"))
+    story.pod(pod("gated", schedulingGates=[{"name": "example.com/ready"}]), age=0)
+    story.pod(pod("malformed", cpu="many"), age=0)
+    story.pod(pod("absent", nodeName="nowhere"), age=0)
+    assert [event.subject for event in story.settle()] == ["waiting.default.gated", "waiting.default.malformed"]
+    story.later(0.5)
+    assert [event.subject for event in story.settle()] == ["waiting.default.absent"]
 
 
 def test_without_nodes_it_says_so() -> None:
@@ -154,7 +199,7 @@ def test_a_malformed_pod_waits_with_the_reason_and_harms_nobody() -> None:
 def test_a_quota_refusal_names_quota_dimension_and_figures_and_a_wider_quota_wakes_the_pod() -> None:
     story = Story()
     story.nodes(node("a"))
-    story.quota("team", max={"cpu": 4000}, runtime={"cpu": 1500}, parent="koordinator-root-quota")
+    story.quota("team", max={"cpu": 1500})
     label = {"quota.scheduling.koordinator.sh/name": "team"}
     story.pods(*(pod(f"p{i}", labels=label) for i in range(3)))
     story.settle()
@@ -163,7 +208,7 @@ def test_a_quota_refusal_names_quota_dimension_and_figures_and_a_wider_quota_wak
     assert waiting is not None
     assert (waiting.reasons[0].code, waiting.reasons[0].resource) == ("quota", "cpu")
     assert waiting.reasons[0].detail == "quota team: cpu 2 needed, runtime is 1500m"
-    wider = story.quota("team", max={"cpu": 4000}, runtime={"cpu": 2000}, parent="koordinator-root-quota")
+    wider = story.quota("team", max={"cpu": 2000})
     story.settle()
     assert sorted(story.placed()) == ["p0", "p1"]
     assert wider.ref in story.placement_event("a", "p1").causes
@@ -175,10 +220,13 @@ def test_a_quota_refusal_names_quota_dimension_and_figures_and_a_wider_quota_wak
 def test_a_full_ancestor_is_named() -> None:
     story = Story()
     story.nodes(node("a"))
-    story.quota("dept", max={"cpu": 8000}, runtime={"cpu": 1000}, parent="koordinator-root-quota", is_parent=True)
-    story.quota("team", max={"cpu": 8000}, runtime={"cpu": 8000}, parent="dept")
-    label = {"quota.scheduling.koordinator.sh/name": "team"}
-    story.pods(*(pod(f"p{i}", labels=label) for i in range(2)))
+    story.quota("dept", max={"cpu": 2000})
+    for name in ("team", "other"):
+        story.quota(name, max={"cpu": 8000}, parent="dept")
+    # What the other quota uses beyond its share is still used.
+    story.pods(pod("first", cpu="2", labels={"quota.scheduling.koordinator.sh/name": "other"}))
+    story.settle()
+    story.pods(pod("p1", labels={"quota.scheduling.koordinator.sh/name": "team"}))
     story.settle()
     waiting = story.waiting("p1")
     assert waiting is not None
@@ -189,7 +237,7 @@ def test_who_is_placed_is_not_told_to_wait_by_the_same_decision() -> None:
     """Found by `cotenant simulate --chaos --seed 2 --nodes 3 --for 4m`: of two pods of a quota one fits."""
     story = Story()
     story.nodes(node("a"))
-    story.quota("team", max={"cpu": 4000}, runtime={"cpu": 1500}, parent="koordinator-root-quota")
+    story.quota("team", max={"cpu": 1500})
     label = {"quota.scheduling.koordinator.sh/name": "team"}
     story.pods(*(pod(f"p{i}", labels=label) for i in range(2)))
     decided = story.decide()
@@ -224,7 +272,7 @@ def test_a_late_pod_is_notified_at_once_while_others_wait_for_the_pause() -> Non
 
 
 def test_a_quota_that_comes_to_be_that_of_a_namespace_counts_for_who_waits_there() -> None:
-    room: dict[str, Any] = {"max": {"cpu": 4000}, "runtime": {"cpu": 1000}, "parent": "koordinator-root-quota"}
+    room: dict[str, Any] = {"max": {"cpu": 1000}}
     for before in (False, True):
         story = Story()
         story.nodes(node("a", cpu="1"))

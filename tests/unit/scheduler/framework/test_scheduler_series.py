@@ -66,7 +66,7 @@ def test_runs_of_equal_pods_go_where_the_reference_puts_them(
 def test_a_run_stops_where_its_quota_is_full() -> None:
     story = Story()
     story.nodes(*(node(f"n{i}") for i in range(4)))
-    story.quota("red", max={"cpu": 9000}, runtime={"cpu": 9000}, parent="koordinator-root-quota")
+    story.quota("red", max={"cpu": 9000})
     story.pods(*(pod(f"p{i:02}", cpu="500m", labels={"quota.scheduling.koordinator.sh/name": "red"}) for i in range(30)))
     story.settle()
     assert sorted(story.placed()) == [f"p{i:02}" for i in range(18)]

@@ -6,7 +6,8 @@ import pytest
 
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
-from cotenant.events.quotas import QuotaRuntime
+from cotenant.domain.quota.trees.demands import Kind
+from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.state.reading.shapes import Shape
 from tests.unit.scheduler.asking import Asking
@@ -24,7 +25,10 @@ def shape(cpu: str) -> Shape:
 def admission(cpu_milli: int) -> QuotaAdmission:
     """A quota that may use so much now."""
     ledger = QuotaLedger()
-    ledger.publish(QuotaRuntime(tree="", quota="team", max={"cpu": 100_000}, runtime={"cpu": cpu_milli}))
+    room = {"cpu": cpu_milli}
+    ledger.declare({"team": ElasticQuotaView(name="team", max=room, shared_weight=room)})
+    ledger.demands.offer({"cpu": 1_000_000})
+    ledger.demands.count(Kind("default", "team", (("cpu", 1_000_000),), True), 1, 0)
     return QuotaAdmission(ledger, runtime_limits=True, check_ancestors=True)
 
 

@@ -77,6 +77,7 @@ class Spec(View, frozen=True, kw_only=True):
 
 class Status(View, frozen=True, kw_only=True):
     qos_class: str = ""
+    phase: str = ""
 
 
 class PodDocument(View, frozen=True, kw_only=True):

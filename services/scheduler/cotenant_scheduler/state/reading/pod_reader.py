@@ -23,6 +23,7 @@ import msgspec
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
+from cotenant.domain.quota.trees.demands import ENDED_PHASES
 from cotenant.domain.tolerations import effective_tolerations
 from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PODS
 from cotenant.model.quantities import QuantityError
@@ -138,6 +139,7 @@ class PodReader:
                 first.gated,
                 first.shape,
                 "",
+                first.ended,
             )
         facts = self._read(document, priorities)
         if facts.shape is not None and not self.selectors.selectors:
@@ -225,6 +227,7 @@ class PodReader:
             tuple([gate.name for gate in spec.scheduling_gates]),
             shape,
             wrong,
+            pod.status.phase in ENDED_PHASES,
         )
 
     def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:

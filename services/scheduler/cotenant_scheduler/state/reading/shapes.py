@@ -141,6 +141,8 @@ class PodFacts(msgspec.Struct, eq=False, gc=False):
     shape: Shape | None
     error: str
     """Why there is no shape; empty if there is one."""
+    ended: bool = False
+    """Its own status says that it has ended for good."""
 
 
 def decoded_affinity(shape: Shape) -> NodeAffinity | None:

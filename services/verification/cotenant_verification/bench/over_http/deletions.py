@@ -78,7 +78,7 @@ async def _filled(testbed: Testbed, workload: Workload, say: Callable[[str], Non
     """Start the stack, create the pods and wait until all run; returns the gateway."""
     now = datetime.now(UTC)
     await testbed.write(stack_events(now))
-    await testbed.write([*node_events(workload, now, lent=False), *quota_events(workload, now, runtime=False)])
+    await testbed.write([*node_events(workload, now, lent=False), *quota_events(workload, now)])
     renewing = asyncio.ensure_future(_renew_metrics(testbed, workload))
     try:
         gateway = await start_stack(testbed, fleets(workload), say)

@@ -1,0 +1,148 @@
+"""What pods request and hold, counted by kind, and given to the quotas that they belong to.
+
+In: pods by kind (what decides on their quota and what they are charged with), as they are counted and uncounted; the quotas.
+Out: the forest, current. There are few kinds, so another set of quotas costs a step a kind and not one a pod. The fold of the
+pods themselves is the service's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from cotenant.api.objects.pod import Pod, PodSpec
+from cotenant.api.objects.pod_resources import pod_requests
+from cotenant.domain.quota.membership import Membership, QuotaIndex
+from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant.domain.quota.trees.declared import index_of, with_built_in
+from cotenant.domain.quota.trees.forest import Forest
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.view import ElasticQuotaView
+from cotenant.model.amounts import LARGEST_AMOUNT, Amounts, masked, minus, parse_amounts, without_zeros
+from cotenant.model.by_identity import by_identity
+
+ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+"""What a pod's status says that has ended for good."""
+
+
+class Kind(msgspec.Struct, frozen=True, cache_hash=True):
+    """Pods that are charged alike. `request`: sorted by resource, without zeros."""
+
+    namespace: str
+    quota_label: str
+    request: tuple[tuple[str, int], ...]
+    preemptible: bool
+
+
+def kind_of(namespace: str, labels: Mapping[str, str], request: Amounts, preemptible: bool) -> Kind:
+    """Return the kind of a pod."""
+    amounts = tuple(sorted((resource, amount) for resource, amount in request.items() if amount))
+    return Kind(namespace, labels.get(LABEL_QUOTA, ""), amounts, preemptible)
+
+
+def counted_request(spec: PodSpec, *, ignore_overhead: bool = False) -> Amounts:
+    """Return a pod's request in the quotas' units. Raises QuantityError."""
+    if not (ignore_overhead and spec.overhead):
+        return _request(spec)
+    return without_zeros(minus(_request(spec), parse_amounts(spec.overhead)))
+
+
+@by_identity
+def _request(spec: PodSpec) -> dict[str, int]:
+    """A pod's request in the quotas' units."""
+    return {resource: min(amount, LARGEST_AMOUNT) for resource, amount in pod_requests(Pod(spec=spec)).items()}
+
+
+class _Counted(msgspec.Struct, gc=False):
+    asked: int = 0
+    held: int = 0
+    quota: str = ""
+    """Empty where no quota governs the pods."""
+    request: dict[str, int] = {}
+    """Reduced to the resources of the quota's max."""
+
+
+class Demands:
+    """See the module. A mutable fold. Bound: as many kinds as there are among the pods that are counted."""
+
+    def __init__(self, rules: Rules, *, usage: bool = True) -> None:
+        """`usage` False: of what pods hold only that is kept which runtimes depend on."""
+        self._rules = rules
+        self._usage = usage
+        self._kinds: dict[Kind, _Counted] = {}
+        self._of_quota: dict[str, dict[Kind, None]] = {}
+        self._index: QuotaIndex | None = None
+        self.known: Mapping[str, ElasticQuotaView] = {}
+        """The quotas by name, the built-in ones too; empty while none is declared."""
+        self._cluster: Amounts = {}
+        self.forest = Forest({}, {}, rules)
+        self.version = 0
+        """Increases with every change of what quotas have, request or hold."""
+
+    def declare(self, quotas: dict[str, ElasticQuotaView]) -> None:
+        """Take over another set of quotas."""
+        self.version += 1
+        built_in = with_built_in(quotas)
+        self.known = {**quotas, **built_in} if quotas else {}
+        self._index = index_of(dict(self.known)) if quotas else None
+        self.forest = Forest(quotas, built_in, self._rules, usage=self._usage)
+        self.forest.offer(self._cluster)
+        self._of_quota.clear()
+        for kind, counted in self._kinds.items():
+            self._resolve(kind, counted)
+            self._change(kind, counted, counted.asked, counted.held)
+
+    def offer(self, cluster: Amounts) -> None:
+        """Take over what all nodes offer; not to be changed afterwards."""
+        if cluster is not self._cluster:
+            self.version += 1
+            self._cluster = cluster
+            self.forest.offer(cluster)
+
+    def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
+        """Return the quota that a pod counts in; None while there are no quotas at all."""
+        return self._index.associate(namespace, labels) if self._index is not None else None
+
+    def kinds_of(self, quota: str) -> Collection[Kind]:
+        """Return the kinds of pods that a quota governs, in no stated order."""
+        return self._of_quota.get(quota, {}).keys()
+
+    def request_of(self, kind: Kind) -> dict[str, int]:
+        """Return what each pod of a kind is charged with."""
+        return self._kinds[kind].request
+
+    def count(self, kind: Kind, asked: int, held: int) -> None:
+        """Count so many more pods as requesting, and as placed; negative numbers take them away."""
+        counted = self._kinds.get(kind)
+        if counted is None:
+            counted = self._kinds[kind] = _Counted()
+            self._resolve(kind, counted)
+        counted.asked += asked
+        counted.held += held
+        self._change(kind, counted, asked, held)
+        if not (counted.asked or counted.held):
+            del self._kinds[kind]
+            of_quota = self._of_quota.get(counted.quota, {})
+            of_quota.pop(kind, None)
+            if not of_quota:
+                self._of_quota.pop(counted.quota, None)
+
+    def _resolve(self, kind: Kind, counted: _Counted) -> None:
+        counted.quota, counted.request = "", {}
+        if self._index is None:
+            return
+        membership = self._index.associate(kind.namespace, {LABEL_QUOTA: kind.quota_label} if kind.quota_label else {})
+        if membership is not None and membership.quota in self.forest.tree_ids:
+            counted.quota = membership.quota
+            self._of_quota.setdefault(counted.quota, {})[kind] = None
+            counted.request = masked(dict(kind.request), self.known[membership.quota].max)
+
+    def _change(self, kind: Kind, counted: _Counted, asked: int, held: int) -> None:
+        if not counted.quota:
+            return
+        if asked:
+            self.version += 1
+            self.forest.ask(counted.quota, counted.request, kind.preemptible, asked)
+        if held and self.forest.hold(counted.quota, counted.request, kind.preemptible, held):
+            self.version += 1

@@ -1,0 +1,259 @@
+"""The children of one quota: what each gets of the parent's runtime, shared again only where something changed.
+
+In: the children, in the order of their names; what they request (limited by max), guarantee, and what the parent has, by
+resource. Out: scaled min and runtime of each child. The children's mins are scaled to what the parent has, then each resource
+is shared among them by weight (`scale_min`, `share`).
+
+A change of one child's request costs a few operations in the cases that a busy cluster is mostly in, and then gives what
+sharing from scratch gives:
+
+    everybody has what they want    while all of it fits, so has the child: its request, or its floor
+    a child gets less than it requests, and requests still more than it gets    nothing changes: in each round of the
+                                    sharing it took its whole part, and it still does
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cotenant.domain.quota.sums import QuotaNode
+from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
+from cotenant.domain.quota.trees.share import MANY, Amounts64, share_arrays, share_out
+
+_LARGEST = 1 << 62
+
+
+class Line:
+    """One resource in a family: a column of each of the things that decide."""
+
+    __slots__ = ("_arrays", "_lends", "_weights", "floors", "least", "requests", "runtime", "stale", "total", "wanted")
+
+    def __init__(self, weights: Sequence[int], floors: Sequence[int], lends: Sequence[bool]) -> None:
+        count = len(weights)
+        self._weights = list(weights)
+        self._lends = list(lends)
+        self.floors = list(floors)
+        self.requests = [0] * count
+        self.runtime = [0] * count
+        self.total = 0
+        self.least = sum(floors)
+        """The sum of the mins."""
+        self.stale = True
+        """The runtime is to be computed from scratch."""
+        self.wanted = 0
+        """What all would get if there were enough. Only while not stale."""
+        self._arrays: tuple[Amounts64, Amounts64, Amounts64, NDArray[np.bool_]] | None = None
+        """The columns as arrays, made when they are first needed."""
+
+    def request(self, index: int, amount: int) -> bool:
+        """Take over what a child requests; return whether its runtime has changed already."""
+        requests = self.requests
+        before = requests[index]
+        requests[index] = amount
+        arrays = self._arrays
+        if arrays is not None:
+            if amount < _LARGEST:
+                arrays[1][index] = amount
+            else:
+                self._arrays = None
+        if self.stale:
+            return False
+        floor, lends, rises = self.floors[index], self._lends[index], self._weights[index] > 0
+        wants = amount if (rises if amount > floor else lends) else floor
+        wanted_before = self.wanted
+        wanted = wanted_before + wants - (before if (rises if before > floor else lends) else floor)
+        self.wanted = wanted
+        least, total = self.runtime[index], self.total
+        if wanted_before <= total and wanted <= total:
+            self.runtime[index] = wants
+            return wants != least
+        # Below both requests it took part in each round to the end; without weight it has its floor.
+        smaller = amount if amount < before else before
+        self.stale = least >= smaller or floor >= smaller
+        return False
+
+    def _wants(self, index: int, request: int) -> int:
+        floor = self.floors[index]
+        if request > floor:
+            return request if self._weights[index] > 0 else floor
+        return request if self._lends[index] else floor
+
+    def floor(self, index: int, amount: int) -> None:
+        """Take over a child's floor."""
+        if amount != self.floors[index]:
+            self.floors[index] = amount
+            self._arrays = None
+            self.stale = True
+
+    def share(self, total: int) -> Iterable[int]:
+        """Share a total; return the children whose runtime changed."""
+        if not self.stale and (total == self.total or self.wanted <= min(total, self.total)):
+            self.total = total
+            return ()
+        before = self.runtime
+        self.total, self.stale = total, False
+        arrays = self._as_arrays(total) if len(before) >= MANY else None
+        if arrays is not None:
+            wants = _wants_of(*arrays)
+            self.wanted = int(wants.sum())
+            found = wants if self.wanted <= total else share_arrays(total, *arrays)[0]
+            self.runtime = found.tolist()
+        else:
+            wanted = list(map(self._wants, range(len(before)), self.requests))
+            self.wanted = sum(wanted)
+            if self.wanted > total:
+                wanted = share_out(total, self._weights, self.requests, self.floors, self._lends)[0]
+            self.runtime = wanted
+        if before == self.runtime:
+            return ()
+        return [index for index, (old, new) in enumerate(zip(before, self.runtime, strict=True)) if old != new]
+
+    def _as_arrays(self, total: int) -> tuple[Amounts64, Amounts64, Amounts64, NDArray[np.bool_]] | None:
+        """Return the columns as arrays; None where 64-bit integers do not hold all that is computed."""
+        if self._arrays is None:
+            columns = self._weights, self.requests, self.floors
+            if max(map(max, columns)) >= _LARGEST:
+                return None
+            weights, requests, floors = (np.array(column, dtype=np.int64) for column in columns)
+            self._arrays = weights, requests, floors, np.array(self._lends, dtype=np.bool_)
+        largest = max(int(column.max()) for column in self._arrays[:3])
+        return self._arrays if largest * len(self.floors) < _LARGEST and abs(total) < _LARGEST else None
+
+
+def _wants_of(weights: Amounts64, requests: Amounts64, floors: Amounts64, lends: NDArray[np.bool_]) -> Amounts64:
+    gets_request = np.where(requests > floors, weights > 0, lends)
+    return np.where(gets_request, requests, floors)
+
+
+_NO_LINES: dict[str, Line] = {}
+
+
+class Family:
+    """See the module. `resources`: what is shared."""
+
+    __slots__ = (
+        "_begun",
+        "_guaranteed",
+        "_items",
+        "_least",
+        "_mins",
+        "_names",
+        "_odd",
+        "_scale_min",
+        "_scaled",
+        "_scaled_for",
+        "count",
+        "lines",
+    )
+
+    def __init__(self, children: Sequence[QuotaNode], resources: Sequence[str], *, scale_min: bool) -> None:
+        self.count = len(children)
+        self._names = [child.name for child in children]
+        self._mins = [_min_within_max(child) for child in children]
+        self._guaranteed: list[dict[str, int]] = [{} for _ in children]
+        """What capacity in use guarantees to each child."""
+        self._scale_min = scale_min
+        self._least: dict[str, int] = {}
+        """The sums of the mins."""
+        for minimum in self._mins:
+            for resource, amount in minimum.items():
+                self._least[resource] = self._least.get(resource, 0) + amount
+        self._scaled: list[dict[str, int]] = self._mins
+        self._scaled_for: dict[str, int] = {}
+        """What there is of the resources of which the mins do not fit."""
+        lends = [child.lends for child in children]
+        self.lines = {
+            resource: Line(
+                [child.shared_weight.get(resource, 0) for child in children],
+                [minimum.get(resource, 0) for minimum in self._mins],
+                lends,
+            )
+            for resource in resources
+        }
+        self._items = tuple(self.lines.items())
+        self._odd = not self._least.keys() <= self.lines.keys()
+        """Some min is of a resource that is not shared here."""
+        self._begun = False
+        """Whether it was ever shared."""
+
+    def refresh(self, above: Family | None, place: int, distributable: Mapping[str, int]) -> Sequence[int] | set[int]:
+        """Bring everything up to date with what the parent has: what it got in its own family (`above`), at its place there,
+        or, below the root, what is distributable. Returns the children of which anything changed."""
+        short_of = self._odd or not self._begun or bool(self._scaled_for)
+        stale: list[tuple[Line, int]] = []
+        lines_above = above.lines if above is not None else _NO_LINES
+        for resource, line in self._items:
+            if above is None:
+                there = distributable.get(resource, 0)
+            else:
+                line_above = lines_above.get(resource)
+                there = line_above.runtime[place] if line_above is not None else 0
+            if there < line.least:
+                short_of = True
+            if there != line.total:
+                if line.stale or line.wanted > there or line.wanted > line.total:
+                    stale.append((line, there))
+                else:
+                    line.total = there  # everybody had what they want, and still does
+            elif line.stale:
+                stale.append((line, there))
+        if short_of and self._least and self._scale_min:
+            has = distributable if above is None else above.runtime(place)
+            short = {
+                resource: has.get(resource, 0)
+                for resource, least in self._least.items()
+                if has.get(resource, 0) < least and (resource in self.lines or resource in has)
+            }
+            if short != self._scaled_for:
+                self._scale(short)
+                return self._all_shared(has)
+        self._begun = True
+        if not stale:
+            return ()
+        changed: set[int] = set()
+        for line, there in stale:
+            changed.update(line.share(there))
+        return changed
+
+    def _all_shared(self, has: Mapping[str, int]) -> range:
+        self._begun = True
+        for resource, line in self._items:
+            line.share(has.get(resource, 0))
+        return range(self.count)
+
+    def _scale(self, short: dict[str, int]) -> None:
+        self._scaled_for = short
+        scaled = scale_mins(short, [MinOf(name=name, min=each) for name, each in zip(self._names, self._mins, strict=True)])
+        self._scaled = [scaled[name] or {} for name in self._names]
+        for resource, line in self.lines.items():
+            pairs = zip(self._scaled, self._guaranteed, strict=True)
+            for index, (minimum, held) in enumerate(pairs):
+                line.floor(index, max(minimum.get(resource, 0), held.get(resource, 0)))
+
+    def guarantee(self, index: int, resource: str, amount: int) -> None:
+        """Take over what capacity in use guarantees to a child."""
+        self._guaranteed[index][resource] = amount
+        line = self.lines.get(resource)
+        if line is not None:
+            line.floor(index, max(self._scaled[index].get(resource, 0), amount))
+
+    def scaled_min(self, index: int) -> dict[str, int]:
+        """Return a child's min as it fits into what the parent has."""
+        return self._scaled[index]
+
+    def runtime(self, index: int) -> dict[str, int]:
+        """Return what a child gets, in the resources that are shared."""
+        return {resource: line.runtime[index] for resource, line in self.lines.items()}
+
+    def has(self, index: int, resource: str) -> int:
+        """Return what a child gets of a resource; 0 of one that is not shared."""
+        line = self.lines.get(resource)
+        return line.runtime[index] if line is not None else 0
+
+
+def _min_within_max(quota: QuotaNode) -> dict[str, int]:
+    # Admission refuses a min above max; one from another writer must not raise the runtime above max.
+    return {resource: min(amount, quota.max.get(resource, amount)) for resource, amount in quota.min.items()}

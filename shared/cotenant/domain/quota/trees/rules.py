@@ -1,0 +1,20 @@
+"""The rules of quotas that an operator chooses; the services that compute runtimes must have the same."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.domain.quota.trees.terminating import Terminating
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """`scale_min`: mins that do not fit are scaled. `guarantee_usage`: capacity in use is not shared with other quotas (mins
+    are then not scaled in effect).
+    """
+
+    scale_min: bool = True
+    guarantee_usage: bool = False
+    terminating: Terminating = Terminating.COUNT
+    """Whether terminating pods count."""
+    ignore_overhead: bool = False
+    """What a pod's runtime class adds does not count."""

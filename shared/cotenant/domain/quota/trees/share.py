@@ -1,0 +1,159 @@
+"""Fair sharing of one resource among siblings: exact integers.
+
+In: the parent's total, and per sibling its weight, its request (already limited by max), its floor (the larger of scaled min
+and usage guarantee) and whether it lends. Siblings are in the order of their names. Out: the runtime of each. The rule:
+
+1. A sibling that requests more than its floor starts with the floor and competes for the rest; one that requests less gets its
+   request if it lends, else its floor. Floors may exceed the total: then nothing is left to share, and all floors are
+   granted.
+2. The rest is split among the competing siblings by weight, in rounds: a sibling never gets more than its request, what it does
+   not take is split again among the others, until nothing is left or nobody competes. A sibling without weight keeps its
+   floor.
+3. A split is exact: each gets floor(weight x rest / sum of weights), and the units left over go to the largest
+   remainders, ties by name; the parts always sum to the rest.
+
+The result does not depend on the order in which siblings arrive. Capacity beyond all requests stays unassigned. Many siblings
+are computed as arrays of 64-bit integers where these hold every product that is looked at, else as Python's integers. Source:
+Koordinator ElasticQuota, runtime quota calculator with the largest-remainder split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Amounts64 = NDArray[np.int64]
+
+MANY = 64
+"""From so many siblings on arrays are faster."""
+_LARGEST_SUM = 1 << 62
+"""Sums and differences of 64-bit integers below this do not overflow."""
+
+
+class Sibling(msgspec.Struct, frozen=True, kw_only=True):
+    """One quota in the sharing of one resource. All amounts in that resource's unit, none negative."""
+
+    name: str
+    weight: int
+    request: int
+    floor: int = 0
+    lends: bool = True
+
+
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one sharing. `rounds`: the number of splits."""
+
+    runtime: dict[str, int]
+    rounds: int
+
+
+def share(total: int, siblings: Sequence[Sibling]) -> Shared:
+    """Share `total` among siblings with distinct names."""
+    ordered = sorted(siblings, key=lambda sibling: sibling.name)
+    runtime, rounds = share_out(
+        total,
+        [sibling.weight for sibling in ordered],
+        [sibling.request for sibling in ordered],
+        [sibling.floor for sibling in ordered],
+        [sibling.lends for sibling in ordered],
+    )
+    return Shared(runtime={sibling.name: amount for sibling, amount in zip(ordered, runtime, strict=True)}, rounds=rounds)
+
+
+def share_out(
+    total: int, weights: Sequence[int], requests: Sequence[int], floors: Sequence[int], lends: Sequence[bool]
+) -> tuple[list[int], int]:
+    """Return the runtime of each sibling, and the number of splits."""
+    if len(weights) >= MANY and max(max(weights), max(requests), max(floors)) * len(weights) < _LARGEST_SUM > abs(total):
+        w, r, f = (np.array(column, dtype=np.int64) for column in (weights, requests, floors))
+        runtime, rounds = share_arrays(total, w, r, f, np.array(lends, dtype=np.bool_))
+        return runtime.tolist(), rounds
+    return _share_lists(total, weights, requests, floors, lends)
+
+
+def _share_lists(
+    total: int, weights: Sequence[int], requests: Sequence[int], floors: Sequence[int], lends: Sequence[bool]
+) -> tuple[list[int], int]:
+    runtime = [
+        floor if request > floor or not lending else request
+        for request, floor, lending in zip(requests, floors, lends, strict=True)
+    ]
+    rest = total - sum(runtime)
+    # Without weight a sibling never gets more than its floor.
+    competing = [index for index, floor in enumerate(floors) if requests[index] > floor and weights[index] > 0]
+    rounds = 0
+    while rest > 0 and competing:
+        parts = split(rest, [weights[index] for index in competing])
+        still_competing: list[int] = []
+        rest = 0
+        for index, part in zip(competing, parts, strict=True):
+            granted, request = runtime[index] + part, requests[index]
+            if granted < request:
+                still_competing.append(index)
+                runtime[index] = granted
+            else:
+                rest += granted - request
+                runtime[index] = request
+        competing = still_competing
+        rounds += 1
+    return runtime, rounds
+
+
+def split(rest: int, weights: Sequence[int]) -> list[int]:
+    """Split `rest` by positive weights into integers that sum to it: largest remainder, the first among equals."""
+    whole = sum(weights)
+    parts = [weight * rest // whole for weight in weights]
+    left = rest - sum(parts)
+    if left:
+        by_remainder = sorted(range(len(weights)), key=lambda index: -(weights[index] * rest % whole))
+        for index in by_remainder[:left]:
+            parts[index] += 1
+    return parts
+
+
+def share_arrays(
+    total: int, weights: Amounts64, requests: Amounts64, floors: Amounts64, lends: NDArray[np.bool_]
+) -> tuple[Amounts64, int]:
+    """Return the runtime of each sibling, and the number of splits. Sums of any of these are below 2^62."""
+    competes = requests > floors
+    runtime = np.where(competes | ~lends, floors, requests)
+    rest = total - int(runtime.sum())
+    if rest <= 0:
+        return runtime, 0
+    index = np.flatnonzero(competes & (weights > 0))
+    weight, need = weights[index], requests[index] - floors[index]
+    rounds = 0
+    while rest > 0 and index.size:
+        parts = split_array(rest, weight)
+        runtime[index] += np.minimum(parts, need)
+        need -= parts
+        going_on = need > 0
+        rest = -int(need[~going_on].sum())
+        index, weight, need = index[going_on], weight[going_on], need[going_on]
+        rounds += 1
+    return runtime, rounds
+
+
+def split_array(rest: int, weights: Amounts64) -> Amounts64:
+    """As `split`.
+
+    A quotient in floating point is off by a little; the product minus quotient times divisor, each modulo 2^64, is its true
+    remainder as long as that is below 2^63 in amount, and corrects it."""
+    whole = int(weights.sum())
+    if ((rest >> 50) + 2) * whole >= _LARGEST_SUM:
+        return np.array(split(rest, weights.tolist()), dtype=np.int64)
+    parts = (weights * (rest / whole)).astype(np.int64)
+    remainders = weights * np.int64(rest) - parts * np.int64(whole)
+    off = remainders // whole
+    parts += off
+    remainders -= off * whole
+    left = rest - int(parts.sum())
+    if left:
+        least = np.partition(remainders, -left)[-left]
+        above = remainders > least
+        parts += above
+        parts[np.flatnonzero(remainders == least)[: left - int(np.count_nonzero(above))]] += 1
+    return parts
