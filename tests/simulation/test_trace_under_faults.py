@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cotenant.events.placements import Placement
+from cotenant.model.names import GPU_CORE
 from cotenant_verification.chaos.report import failure_lines
 from cotenant_verification.chaos.run import run, schedule_of
-from cotenant_verification.simulate.openb import GPU_CORE, Trace, TraceNode, TracePod
+from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod
 
 SPAN = 60.0
 

@@ -22,7 +22,7 @@ from cotenant_node_executor.simulated.participant import NodeParticipant
 from cotenant_node_executor.simulated.sampler import OutOfMemory
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob
-from cotenant_verification.simulate.openb import GPU, GPU_CORE, GPU_CORE_PER_GPU, GPU_MODEL_LABEL
+from cotenant_verification.simulate.openb import GPU_MODEL_LABEL, offered_gpus
 from cotenant_verification.workload.pod_constraints import ZONE
 
 SAMPLE = timedelta(seconds=1)
@@ -63,7 +63,7 @@ class ChaosNode:
         self.boot = boot
         size = NodeSize(machine.cpu_milli, machine.memory_gib * GIB)
         cgroup = CgroupVersion.V1 if machine.cgroup == 1 else CgroupVersion.V2
-        devices = {GPU: machine.gpus, GPU_CORE: machine.gpus * GPU_CORE_PER_GPU} if machine.gpus else {}
+        devices = offered_gpus(machine.gpus) if machine.gpus else {}
         labels = {GPU_MODEL_LABEL: machine.model} if machine.gpus else {}
         if machine.zone:
             labels[ZONE] = machine.zone

@@ -3,9 +3,9 @@
 In: a folder with `openb_node_list_all_node.csv` and `openb_pod_list_default.csv` (times in seconds from 0, memory
 in MiB, `gpu_milli` thousandths of one GPU and counting for `num_gpu` = 1). Out: Node and Pod documents with the
 moments at which pods come and go. GPUs are approximate, without a choice of devices: a node offers `nvidia.com/gpu`
-(whole GPUs) and `koordinator.sh/gpu-core` (100 per GPU, summed); a pod asks for gpu-core in all cases and for
-`nvidia.com/gpu` only where it takes whole ones. So parts of one GPU may be counted together that no single GPU
-could hold.
+(whole GPUs) and the parts of `koordinator.sh/gpu` (100 per GPU, summed); a pod asks for gpu-core and
+gpu-memory-ratio in all cases and for `nvidia.com/gpu` only where it takes whole ones. So parts of one GPU may be
+counted together that no single GPU could hold.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cotenant.model.names import GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED
 from cotenant_console.api.client import Document, Json
 
 NODE_FILE = "openb_node_list_all_node.csv"
@@ -32,7 +33,6 @@ POD_COLUMNS = (
     "deletion_time",
 )
 GPU = "nvidia.com/gpu"
-GPU_CORE = "koordinator.sh/gpu-core"
 GPU_MODEL_LABEL = "node.koordinator.sh/gpu-model"
 GPU_CORE_PER_GPU = 100
 NAMESPACE = "openb"
@@ -160,8 +160,7 @@ def node_document(node: TraceNode) -> Document:
     }
     labels: Document = {"kubernetes.io/hostname": node.name}
     if node.gpus:
-        amounts[GPU] = str(node.gpus)
-        amounts[GPU_CORE] = str(node.gpus * GPU_CORE_PER_GPU)
+        amounts |= {name: str(amount) for name, amount in offered_gpus(node.gpus).items()}
         labels[GPU_MODEL_LABEL] = node.model
     return {
         "apiVersion": "v1",
@@ -171,11 +170,21 @@ def node_document(node: TraceNode) -> Document:
     }
 
 
+def offered_gpus(gpus: int) -> dict[str, int]:
+    """What a node with so many GPUs offers, as its Device object adds it up."""
+    return {GPU: gpus, **dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED), gpus * GPU_CORE_PER_GPU)}
+
+
+def asked_gpus(core: int) -> Document:
+    """What a pod requests that takes so many hundredths of GPUs, of their cores and of their memory alike."""
+    return {GPU_CORE: str(core), GPU_MEMORY_RATIO: str(core)}
+
+
 def pod_document(pod: TracePod) -> Document:
     """The Pod object of a pod. Its requests are its limits; batch pods request ordinary resources, as they did there."""
     amounts: Document = {"cpu": f"{pod.cpu_milli}m", "memory": f"{pod.memory_mib}Mi"}
     if pod.gpus:
-        amounts[GPU_CORE] = str(pod.gpu_core)
+        amounts |= asked_gpus(pod.gpu_core)
         if pod.gpu_milli >= 1000 or pod.gpus > 1:
             amounts[GPU] = str(pod.gpus)
     spec: Document = {

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from cotenant.events.node.runs import ExecutorStatus
+from cotenant.model.names import GPU_CORE
 from cotenant.simulation import START, World
 from cotenant_console.api.client import Document
 from cotenant_verification.simulate.api import SimulatedGateway
 from cotenant_verification.simulate.openb import (
-    GPU,
-    GPU_CORE,
     GPU_CORE_PER_GPU,
     GPU_MODEL_LABEL,
     MAX_PODS_PER_NODE,
     NAMESPACE,
     Trace,
     TraceNode,
+    offered_gpus,
     pod_document,
 )
 from cotenant_verification.simulate.participants import participant
@@ -101,7 +101,7 @@ def executor_status(node: TraceNode) -> ExecutorStatus:
     amounts = {"cpu": node.cpu_milli, "memory": node.memory_mib * MIB, "pods": MAX_PODS_PER_NODE}
     labels = {"kubernetes.io/hostname": node.name}
     if node.gpus:
-        amounts |= {GPU: node.gpus, GPU_CORE: node.gpus * GPU_CORE_PER_GPU}
+        amounts |= offered_gpus(node.gpus)
         labels[GPU_MODEL_LABEL] = node.model
     return ExecutorStatus(
         node=node.name, boot="trace", capacity=dict(amounts), allocatable=dict(amounts), labels=labels, simulated=True

@@ -6,9 +6,9 @@ runs give equal bytes (wall time is left out of it for that).
 
 from __future__ import annotations
 
+from cotenant.model.names import GPU_CORE
 from cotenant_console.api.client import Document
 from cotenant_verification.simulate.chart import chart_lines, span
-from cotenant_verification.simulate.openb import GPU_CORE
 from cotenant_verification.simulate.openb_run import TraceResult
 
 TITLES = {"cpu": "CPU requested", "memory": "memory requested", GPU_CORE: "GPU requested (approximate: without device choice)"}

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.api.client import Document, Json
-from cotenant_verification.simulate.openb import GPU, GPU_CORE, GPU_MODEL_LABEL
+from cotenant_verification.simulate.openb import GPU, GPU_MODEL_LABEL, asked_gpus
 from cotenant_verification.workload.pod_constraints import REVISION_LABEL, constrain
 from cotenant_verification.workload.schedule import located
 
@@ -62,7 +62,7 @@ def pod(target: str, args: Args) -> Document:
     limits: Document = dict(borrowed) if kind == "batch" else {}
     if "memory_limit" in args:
         limits["memory"] = f"{args['memory_limit']}Mi"
-    devices: Document = {GPU_CORE: str(args["gpu_core"])} if "gpu_core" in args else {}
+    devices: Document = asked_gpus(int(args["gpu_core"])) if "gpu_core" in args else {}
     if "gpus" in args:
         devices[GPU] = str(args["gpus"])
     resources: Document = {"requests": requests | devices, "limits": limits | devices}
