@@ -19,13 +19,14 @@ def main() -> int:
     """Run the benchmarks; 1 if one of them failed."""
     wanted = sys.argv[1:]
     failed = []
-    for path in sorted(HERE.glob("bench_*.py")):
+    for path in sorted(HERE.rglob("bench_*.py"), key=lambda path: path.stem):
         name = path.stem.removeprefix("bench_")
         if name not in wanted and (wanted or name in WHEN_NAMED):
             continue
+        module = ".".join(("tests.bench", *path.relative_to(HERE).with_suffix("").parts))
         limit = WHEN_NAMED.get(name, LIMIT_SECONDS)
         try:
-            finished = subprocess.run([sys.executable, "-m", f"tests.bench.{path.stem}"], timeout=limit, check=False)
+            finished = subprocess.run([sys.executable, "-m", module], timeout=limit, check=False)
         except subprocess.TimeoutExpired:
             print(f"{name}: not finished after {limit} s", file=sys.stderr)
             failed.append(name)

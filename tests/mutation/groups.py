@@ -85,7 +85,7 @@ GROUPS = (
     ),
     Group(
         "aggregation",
-        tuple(f"{_METRICS}/{name}.py" for name in ("aggregation", "means", "percentiles", "slots", "points")),
+        tuple(f"{_METRICS}/{name}.py" for name in ("aggregation", "means", "windows/percentiles", "slots", "points")),
         ("unit/metrics_ingest",),
     ),
     Group("scheduler-plugins", (f"{_SCHEDULER}/plugins/*.py",), ("unit/scheduler",), _SCHEDULER_SLOW),

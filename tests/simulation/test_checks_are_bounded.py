@@ -17,7 +17,7 @@ from cotenant_verification.checks import log_view as view
 from cotenant_verification.checks.copying import copied
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.reference_cores import ReferenceCores
-from cotenant_verification.promises.replay import state_is_the_fold
+from cotenant_verification.promises.log.replay import state_is_the_fold
 
 SEED, SPAN, NODES = 7, 30.0, 3
 

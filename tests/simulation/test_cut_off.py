@@ -11,7 +11,7 @@ from cotenant_verification.actions import ACTIONS
 from cotenant_verification.checks import checker as checker_module
 from cotenant_verification.checks.checker import Checker
 from cotenant_verification.harness.harness import Harness
-from cotenant_verification.promises.replay import state_is_the_fold
+from cotenant_verification.promises.log.replay import state_is_the_fold
 from cotenant_verification.workload.schedule import Entry, Header, Schedule
 
 READER = "batch-resource-calculator/a"

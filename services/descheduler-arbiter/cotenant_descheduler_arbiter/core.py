@@ -40,8 +40,8 @@ from cotenant_descheduler_arbiter.descheduling.cycle import Descheduling, end_re
 from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, end_deleted_nodes
 from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
 from cotenant_descheduler_arbiter.migration.evictions import outstanding_evictions
+from cotenant_descheduler_arbiter.migration.job_decisions import JobDecisions
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
-from cotenant_descheduler_arbiter.migration.jobs import JobDecisions
 from cotenant_descheduler_arbiter.migration.places import outstanding_places
 from cotenant_descheduler_arbiter.migration.preemptions import decide_preemptions
 from cotenant_descheduler_arbiter.migration.slots import slot_of, start_of_slot

@@ -50,11 +50,11 @@ from cotenant_metrics_ingest.node_state import (
     StrategyView,
     forecasts_of,
 )
-from cotenant_metrics_ingest.node_windows import MALFORMED, REPEATED, NodeWindows
 from cotenant_metrics_ingest.policy import PolicyInForce
 from cotenant_metrics_ingest.prediction.models import Training
 from cotenant_metrics_ingest.prediction.node import NodePrediction, PredictionStore, train
 from cotenant_metrics_ingest.samples import Samples, samples_of
+from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED, NodeWindows
 
 CORE_VERSION = "2"
 FILTERS = (

@@ -18,9 +18,9 @@ from cotenant.model.times import NEVER
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.node_report import DueReport, with_digest
 from cotenant_metrics_ingest.node_state import NodeState
-from cotenant_metrics_ingest.node_windows import WindowSizes
 from cotenant_metrics_ingest.policy import MemoryPolicy, PolicyInForce, policy_in_force
 from cotenant_metrics_ingest.prediction.checkpoints import MAX_AT_ONCE, due_checkpoints
+from cotenant_metrics_ingest.windows.node_windows import WindowSizes
 
 SHORTEST_SILENCE = timedelta(seconds=10)
 

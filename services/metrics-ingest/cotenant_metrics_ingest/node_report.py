@@ -25,12 +25,12 @@ from cotenant.events.node.metrics import (
 from cotenant.model.bounds import MAX_AMOUNT
 from cotenant_metrics_ingest.contention import NOTHING
 from cotenant_metrics_ingest.means import NODE, SYSTEM, digests
-from cotenant_metrics_ingest.node_windows import NodeWindows
-from cotenant_metrics_ingest.percentiles import PercentileRows, figures_of
 from cotenant_metrics_ingest.policy import PolicyInForce
 from cotenant_metrics_ingest.prediction.node import Forecast
 from cotenant_metrics_ingest.report import in_cold_start
 from cotenant_metrics_ingest.slots import Window, encode_ended, settle
+from cotenant_metrics_ingest.windows.node_windows import NodeWindows
+from cotenant_metrics_ingest.windows.percentiles import PercentileRows, figures_of
 
 AT_ONCE = 32
 """Number of nodes whose windows' points (24 KiB each) fit in a CPU core's cache."""

@@ -27,7 +27,6 @@ from cotenant.model.names import ANNOTATION_COLOCATION_STRATEGY, CPU, MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.contention import ContentionMessages
-from cotenant_metrics_ingest.node_windows import LONGEST_MS, NodeWindows, WindowSizes
 from cotenant_metrics_ingest.policy import CollectPolicy, PolicyInForce, collect_policy, wants_time_of_day
 from cotenant_metrics_ingest.prediction.models import Predicted, Training
 from cotenant_metrics_ingest.prediction.node import (
@@ -38,6 +37,7 @@ from cotenant_metrics_ingest.prediction.node import (
     by_time_of_day,
 )
 from cotenant_metrics_ingest.samples import Samples
+from cotenant_metrics_ingest.windows.node_windows import LONGEST_MS, NodeWindows, WindowSizes
 
 MAX_CAUSES = 4
 FORECASTS_AT_ONCE = 128

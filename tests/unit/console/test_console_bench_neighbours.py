@@ -8,8 +8,8 @@ import pytest
 
 from cotenant.api.objects.node import decode_node
 from cotenant.api.objects.pod import decode_pod
-from cotenant_verification.bench.neighbours import Neighbours
-from cotenant_verification.bench.rooms import Facts, Need, need_of
+from cotenant_verification.bench.audit.neighbours import Neighbours
+from cotenant_verification.bench.audit.rooms import Facts, Need, need_of
 from tests.builders import encoded, node_document, pod_document
 
 HOST = "kubernetes.io/hostname"

@@ -12,9 +12,9 @@ from cotenant.events.envelope import Event
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
+from cotenant_verification.bench.audit.verification import verify
 from cotenant_verification.bench.constraints import DEDICATED, KINDS, ZONE
 from cotenant_verification.bench.core_only import START, decided_log
-from cotenant_verification.bench.verification import verify
 from cotenant_verification.bench.workload import Workload, node_name, pod_name, synthetic
 
 NODES = 100

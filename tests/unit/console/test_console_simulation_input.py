@@ -38,26 +38,14 @@ def test_a_trace_is_sorted_by_node_name_and_by_the_moment_pods_come(folder: Path
 
 def test_gpus_are_whole_and_in_sum(folder: Path) -> None:
     trace = read_trace(folder)
-    assert node_document(trace.nodes[1])["status"] == {
-        "capacity": {
-            "cpu": "64000m",
-            "memory": "262144Mi",
-            "pods": "256",
-            "nvidia.com/gpu": "2",
-            "koordinator.sh/gpu-core": "200",
-        },
-        "allocatable": {
-            "cpu": "64000m",
-            "memory": "262144Mi",
-            "pods": "256",
-            "nvidia.com/gpu": "2",
-            "koordinator.sh/gpu-core": "200",
-        },
-    }
+    parts = dict.fromkeys((f"koordinator.sh/gpu{part}" for part in ("-core", "-memory-ratio", ".shared")), "200")
+    amounts = {"cpu": "64000m", "memory": "262144Mi", "pods": "256", "nvidia.com/gpu": "2", **parts}
+    assert node_document(trace.nodes[1])["status"] == {"capacity": amounts, "allocatable": amounts}
     whole, none, part = (pod_document(pod)["spec"]["containers"][0]["resources"]["requests"] for pod in trace.pods)  # type: ignore[index,call-overload]
-    assert whole == {"cpu": "12000m", "memory": "16384Mi", "koordinator.sh/gpu-core": "200", "nvidia.com/gpu": "2"}
+    core, memory = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio"
+    assert whole == {"cpu": "12000m", "memory": "16384Mi", core: "200", memory: "200", "nvidia.com/gpu": "2"}
     assert none == {"cpu": "1000m", "memory": "1024Mi"}
-    assert part == {"cpu": "6000m", "memory": "12288Mi", "koordinator.sh/gpu-core": "47"}
+    assert part == {"cpu": "6000m", "memory": "12288Mi", core: "47", memory: "47"}
 
 
 def test_models_become_a_required_affinity(folder: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 from cotenant.events.node.metrics import MeanDigest, SlotDigest, Usage
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_rank
 from cotenant_metrics_ingest.means import NODE, SYSTEM, MeanSlots, digests
-from cotenant_metrics_ingest.percentiles import PercentileRows, figures_of
 from cotenant_metrics_ingest.points import thinned, thinning
 from cotenant_metrics_ingest.slots import PercentileSlots, encode_ended, settle
+from cotenant_metrics_ingest.windows.percentiles import PercentileRows, figures_of
 
 # -- aggregates ----------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from cotenant.events.node.metrics import SlotDigest
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate, percentile_of
 from cotenant_metrics_ingest.means import NODE, MeanSlots, digests
-from cotenant_metrics_ingest.node_windows import WindowSizes, cut
-from cotenant_metrics_ingest.percentiles import figures_of
 from cotenant_metrics_ingest.points import MAX_OPEN, POINTS, thinning
 from cotenant_metrics_ingest.policy import duration_ms
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
 from cotenant_metrics_ingest.varints import VarintError, decode, encode_each
+from cotenant_metrics_ingest.windows.node_windows import WindowSizes, cut
+from cotenant_metrics_ingest.windows.percentiles import figures_of
 
 
 def digest_of(ring: PercentileSlots) -> SlotDigest:

@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import msgspec
 
-from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.jobs.facts import JobFacts
 
 REASON_FORBIDDEN = "ForbiddenMigratePod"
 

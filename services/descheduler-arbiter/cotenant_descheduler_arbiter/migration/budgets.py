@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cotenant_descheduler_arbiter.config.policy import Budgets
-from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.jobs.facts import JobFacts
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 

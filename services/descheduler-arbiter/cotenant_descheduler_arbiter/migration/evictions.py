@@ -16,7 +16,7 @@ import msgspec
 from cotenant.engine.core import Request
 from cotenant.events.migrations import EVICT_POLICIES, EVICTION_POLICY, EvictionRequest, Migration, evict_subject
 from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, Policy
-from cotenant_descheduler_arbiter.migration.job_view import Answer
+from cotenant_descheduler_arbiter.migration.jobs.view import Answer
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 

@@ -20,8 +20,8 @@ from cotenant_descheduler_arbiter.config.scaling import scaled
 from cotenant_descheduler_arbiter.eviction.evictable import below_max_cost, forced, namespace_refusal, why_not_evictable
 from cotenant_descheduler_arbiter.eviction.object_limiter import limited
 from cotenant_descheduler_arbiter.migration import budgets
-from cotenant_descheduler_arbiter.migration.job_facts import JobFacts, job_moving
-from cotenant_descheduler_arbiter.migration.job_index import JobIndex
+from cotenant_descheduler_arbiter.migration.jobs.facts import JobFacts, job_moving
+from cotenant_descheduler_arbiter.migration.jobs.index import JobIndex
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold

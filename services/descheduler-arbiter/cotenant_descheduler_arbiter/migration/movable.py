@@ -13,8 +13,8 @@ from datetime import datetime
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, workload_key
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
-from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
+from cotenant_descheduler_arbiter.migration.jobs.facts import JobFacts
 from cotenant_descheduler_arbiter.migration.slots import evicted_in_slot, slot_of
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold

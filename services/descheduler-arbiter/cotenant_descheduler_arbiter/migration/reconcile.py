@@ -30,7 +30,7 @@ import msgspec
 from cotenant.events.migrations import JobCondition, Migration
 from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST
 from cotenant_descheduler_arbiter.migration.conditions import condition_of, fail, succeed, with_condition
-from cotenant_descheduler_arbiter.migration.job_view import Answer, JobView, back_off
+from cotenant_descheduler_arbiter.migration.jobs.view import Answer, JobView, back_off
 from cotenant_descheduler_arbiter.migration.reservation_first import (
     follow_pending_pod,
     follow_successor,

@@ -30,7 +30,7 @@ import msgspec
 
 from cotenant.events.migrations import JobCondition, Migration
 from cotenant_descheduler_arbiter.migration.conditions import fail, holds, succeed, with_condition
-from cotenant_descheduler_arbiter.migration.job_view import JobView, back_off
+from cotenant_descheduler_arbiter.migration.jobs.view import JobView, back_off
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.reservations import ReservationFacts
 

@@ -17,8 +17,8 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement
 from cotenant.runtime.process import GC_THRESHOLDS
 from cotenant_scheduler.core import SchedulerCore
+from cotenant_verification.bench.audit.verification import verify
 from cotenant_verification.bench.figures import BenchResult
-from cotenant_verification.bench.verification import verify
 from cotenant_verification.bench.workload import Workload, node_events, pod_event, quota_events, reserved_events
 
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -21,9 +21,9 @@ from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.log.contract import LOG, Reader
 from cotenant.log.nats.jetstream import JetStream
+from cotenant_verification.bench.audit.verification import AuditResult, verify
 from cotenant_verification.bench.stack import fleets, start_stack
 from cotenant_verification.bench.testbed import BenchError, Testbed
-from cotenant_verification.bench.verification import AuditResult, verify
 from cotenant_verification.bench.workload import (
     node_events,
     pod_event,

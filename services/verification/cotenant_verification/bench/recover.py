@@ -10,10 +10,10 @@ import time
 from datetime import UTC, datetime
 
 from cotenant.log.contract import LOG
+from cotenant_verification.bench.audit.verification import verify
 from cotenant_verification.bench.figures import BenchResult
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import SERVER, BenchError, Testbed
-from cotenant_verification.bench.verification import verify
 from cotenant_verification.bench.workload import Workload, node_events, quota_events
 
 PLACEMENTS = "node.*.placement.>"

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from cotenant_verification.bench.audit.verification import verify
 from cotenant_verification.bench.figures import BenchResult, latency
 from cotenant_verification.bench.stack import fleets, start_stack
 from cotenant_verification.bench.submitter import Orders
 from cotenant_verification.bench.testbed import Testbed
-from cotenant_verification.bench.verification import verify
 from cotenant_verification.bench.watcher import Watch
 from cotenant_verification.bench.workload import Workload, node_events, quota_events, reserved_events, stack_events
 

@@ -25,7 +25,7 @@ from cotenant.log.contract import LOG, Stored, Write
 from cotenant.log.nats.log import NatsLog, connect, read_all
 from cotenant.log.nats.streams import StreamSizes
 from cotenant_console.up.nats_server import answers, free_port, members, nats_processes, nats_urls
-from cotenant_verification.bench.verification import READ
+from cotenant_verification.bench.audit.verification import READ
 
 SERVER = "nats-server"
 BATCH = 500

@@ -29,8 +29,8 @@ from cotenant_verification.harness.harness import Definitions, Harness
 from cotenant_verification.harness.nodes import ChaosNode
 from cotenant_verification.harness.services import ChaosService
 from cotenant_verification.harness.yarn import Copilot
+from cotenant_verification.promises.log.replay import deciding_changes_nothing, state_is_the_fold
 from cotenant_verification.promises.quotas import runtimes_agree
-from cotenant_verification.promises.replay import deciding_changes_nothing, state_is_the_fold
 from cotenant_verification.promises.table import PROMISES
 from cotenant_verification.simulate.openb import Trace
 from cotenant_verification.workload import workload

@@ -1,4 +1,4 @@
-"""What nodes and pods were at a sequence, for the bench's independent check of filters (`bench.rooms`, `bench.neighbours`).
+"""What nodes and pods were at a sequence, for the bench's independent check of filters (`bench.audit`).
 
 In: the view, a sequence, the placements that held a place. Out: for a pod and a node, why the pod cannot be there; empty if it
 can. Nodes are those whose object was there. Pods that had ended hold nothing. What nobody asks about is not read.
@@ -26,8 +26,8 @@ from cotenant.model.subjects import (
     resources_subject,
     tokens,
 )
-from cotenant_verification.bench.neighbours import Neighbours
-from cotenant_verification.bench.rooms import Facts, Need, Room
+from cotenant_verification.bench.audit.neighbours import Neighbours
+from cotenant_verification.bench.audit.rooms import Facts, Need, Room
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.needs import Needs
 from cotenant_verification.checks.records import ObjectHead

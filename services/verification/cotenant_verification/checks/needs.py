@@ -9,7 +9,7 @@ import msgspec
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.events.placements import Placement
-from cotenant_verification.bench.rooms import Need, need_of
+from cotenant_verification.bench.audit.rooms import Need, need_of
 
 
 class _Gate(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.subjects import node_subject, pod_subject, waiting_subject
-from cotenant_verification.bench.rooms import need_of
+from cotenant_verification.bench.audit.rooms import need_of
 from cotenant_verification.checks.filters import Filters
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView

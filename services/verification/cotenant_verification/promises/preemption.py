@@ -8,7 +8,7 @@ from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
 from cotenant.model.subjects import pod_subject
-from cotenant_verification.bench.rooms import need_of
+from cotenant_verification.bench.audit.rooms import need_of
 from cotenant_verification.checks.filters import Filters
 from cotenant_verification.checks.invariants import Wrong
 from cotenant_verification.checks.log_view import LogView

@@ -6,7 +6,7 @@ from cotenant.log.contract import KEEP_PER_SUBJECT, LOG
 from cotenant.model.subjects import execution_subject, selecting
 from cotenant_verification.checks.core_size import core_size
 from cotenant_verification.checks.invariants import Moment, Wrong
-from cotenant_verification.promises.replay import last_messages
+from cotenant_verification.promises.log.replay import last_messages
 
 QUEUE = 5_000
 """A reader that is further behind starts over."""

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from cotenant_verification.checks.invariants import Invariant
 from cotenant_verification.promises import admission as a
-from cotenant_verification.promises import causes as x
 from cotenant_verification.promises import convergence as r
-from cotenant_verification.promises import durability as k
 from cotenant_verification.promises import evictions as e
 from cotenant_verification.promises import filters as t
 from cotenant_verification.promises import gangs as g
-from cotenant_verification.promises import memory as d
 from cotenant_verification.promises import metrics as m
 from cotenant_verification.promises import migrations as j
 from cotenant_verification.promises import node_lifecycle as n
 from cotenant_verification.promises import placements as p
 from cotenant_verification.promises import preemption as v
 from cotenant_verification.promises import quotas as q
-from cotenant_verification.promises import replay as f
 from cotenant_verification.promises import reservations as rs
 from cotenant_verification.promises import suppression as s
 from cotenant_verification.promises import yarn_capacity as y
+from cotenant_verification.promises.log import causes as x
+from cotenant_verification.promises.log import durability as k
+from cotenant_verification.promises.log import memory as d
+from cotenant_verification.promises.log import replay as f
 
 PROMISES: tuple[Invariant, ...] = (
     Invariant(

@@ -34,10 +34,16 @@ from cotenant_descheduler_arbiter.low_node_load.thresholds import band_amounts, 
 from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, decide, run_round
 from cotenant_descheduler_arbiter.migration.budgets import expected_replicas, globally, per_namespace, per_node, per_workload
 from cotenant_descheduler_arbiter.migration.conditions import condition_of, with_condition
-from cotenant_descheduler_arbiter.migration.job_facts import JobFacts, job_moving
-from cotenant_descheduler_arbiter.migration.job_index import JobIndex
-from cotenant_descheduler_arbiter.migration.job_order import by_controller, by_creation, by_migrating, by_pod, migrating_jobs
-from cotenant_descheduler_arbiter.migration.jobs import retention
+from cotenant_descheduler_arbiter.migration.job_decisions import retention
+from cotenant_descheduler_arbiter.migration.jobs.facts import JobFacts, job_moving
+from cotenant_descheduler_arbiter.migration.jobs.index import JobIndex
+from cotenant_descheduler_arbiter.migration.jobs.order import (
+    by_controller,
+    by_creation,
+    by_migrating,
+    by_pod,
+    migrating_jobs,
+)
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 from cotenant_descheduler_arbiter.state.measuring import MeasuredNode, add_amounts, measure

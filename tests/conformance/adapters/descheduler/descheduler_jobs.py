@@ -21,7 +21,7 @@ from cotenant_descheduler_arbiter.config.delete_options import grace_period
 from cotenant_descheduler_arbiter.config.policy import EVICT_DIRECTLY, CycleLimits, JobDefaults
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.migration.conditions import condition_of
-from cotenant_descheduler_arbiter.migration.job_view import Answer, JobView
+from cotenant_descheduler_arbiter.migration.jobs.view import Answer, JobView
 from cotenant_descheduler_arbiter.migration.new_jobs import JobContext, new_job
 from cotenant_descheduler_arbiter.migration.reconcile import EVICTING, EVICTION, EVICTION_REFUSED, reconcile
 from cotenant_descheduler_arbiter.migration.reservation_first import FORBIDDEN

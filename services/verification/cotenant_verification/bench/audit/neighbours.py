@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
 from cotenant.api.objects.pod import PodAffinityTerm, TopologySpreadConstraint
-from cotenant_verification.bench.rooms import Facts, LabelItems, Need, required, selects, selects_node
+from cotenant_verification.bench.audit.rooms import Facts, LabelItems, Need, required, selects, selects_node
 
 Labels = tuple[str, LabelItems]
 """A namespace, and a pod's labels in it."""

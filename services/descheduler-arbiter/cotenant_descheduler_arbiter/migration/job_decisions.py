@@ -32,8 +32,8 @@ from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN,
 from cotenant_descheduler_arbiter.migration.conditions import fail
 from cotenant_descheduler_arbiter.migration.evictions import answer_to, evict_policy
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, job_facts
-from cotenant_descheduler_arbiter.migration.job_order import arbitration_order
-from cotenant_descheduler_arbiter.migration.job_view import Answer, JobView
+from cotenant_descheduler_arbiter.migration.jobs.order import arbitration_order
+from cotenant_descheduler_arbiter.migration.jobs.view import Answer, JobView
 from cotenant_descheduler_arbiter.migration.places import has_to_release
 from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
 from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, reconcile, timed_out

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from cotenant_descheduler_arbiter.migration.job_facts import JobFacts
+from cotenant_descheduler_arbiter.migration.jobs.facts import JobFacts
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 
 

@@ -30,9 +30,9 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant.model.names import PODS
 from cotenant.model.subjects import node_subject, tokens
-from cotenant_verification.bench.gangs import GangCheck
-from cotenant_verification.bench.neighbours import Neighbours
-from cotenant_verification.bench.rooms import Facts, Need, Room, need_of
+from cotenant_verification.bench.audit.gangs import GangCheck
+from cotenant_verification.bench.audit.neighbours import Neighbours
+from cotenant_verification.bench.audit.rooms import Facts, Need, Room, need_of
 
 SHOWN = 20
 READ = (

@@ -1,7 +1,7 @@
 """How many pods a second the scheduler's core places: fold the pods, decide in batches, fold back what was stored.
 
 No NATS and no JSON of events: what is measured is the core, with the pods' documents decoded as they arrive. Prints a line
-each: name, value, unit. `python tests/bench/bench_scheduler_core.py [nodes] [pods]`.
+each: name, value, unit. `python tests/bench/scheduler/bench_scheduler_core.py [nodes] [pods]`.
 """
 
 from __future__ import annotations

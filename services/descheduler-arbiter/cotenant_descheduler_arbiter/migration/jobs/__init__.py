@@ -1,0 +1,1 @@
+"""Migration jobs: what they are, which pass, in which order."""

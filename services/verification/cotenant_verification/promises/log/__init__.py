@@ -1,0 +1,1 @@
+"""Promises about the log: causes, durability, the fold and its recomputation, memory."""
