@@ -1,8 +1,8 @@
 """What pods request and hold, counted by kind, and given to the quotas that they belong to.
 
 In: pods by kind (what decides on their quota and what they are charged with), as they are counted and uncounted; the quotas.
-Out: the forest, current. There are few kinds, so another set of quotas costs a step a kind and not one a pod. The fold of the
-pods themselves is the service's.
+Out: the forest, current whenever it is asked for. There are few kinds, so another set of quotas costs a step a kind and not one
+a pod, and pods of one kind that come together are added to the sums at once. The fold of the pods themselves is the service's.
 """
 
 from __future__ import annotations
@@ -76,18 +76,32 @@ class Demands:
         self.known: Mapping[str, ElasticQuotaView] = {}
         """The quotas by name, the built-in ones too; empty while none is declared."""
         self._cluster: Amounts = {}
-        self.forest = Forest({}, {}, rules)
-        self.version = 0
+        self._forest = Forest({}, {}, rules)
+        self._version = 0
+        self._pending: dict[Kind, tuple[int, int]] = {}
+        """How many more pods request and hold since the forest was asked."""
+
+    @property
+    def forest(self) -> Forest:
+        """The quotas with all that is counted."""
+        self._settle()
+        return self._forest
+
+    @property
+    def version(self) -> int:
         """Increases with every change of what quotas have, request or hold."""
+        self._settle()
+        return self._version
 
     def declare(self, quotas: dict[str, ElasticQuotaView]) -> None:
         """Take over another set of quotas."""
-        self.version += 1
+        self._settle()
+        self._version += 1
         built_in = with_built_in(quotas)
         self.known = {**quotas, **built_in} if quotas else {}
         self._index = index_of(dict(self.known)) if quotas else None
-        self.forest = Forest(quotas, built_in, self._rules, usage=self._usage)
-        self.forest.offer(self._cluster)
+        self._forest = Forest(quotas, built_in, self._rules, usage=self._usage)
+        self._forest.offer(self._cluster)
         self._of_quota.clear()
         for kind, counted in self._kinds.items():
             self._resolve(kind, counted)
@@ -95,10 +109,11 @@ class Demands:
 
     def offer(self, cluster: Amounts) -> None:
         """Take over what all nodes offer; not to be changed afterwards."""
+        self._settle()
         if cluster is not self._cluster:
-            self.version += 1
+            self._version += 1
             self._cluster = cluster
-            self.forest.offer(cluster)
+            self._forest.offer(cluster)
 
     def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
         """Return the quota that a pod counts in; None while there are no quotas at all."""
@@ -106,14 +121,27 @@ class Demands:
 
     def kinds_of(self, quota: str) -> Collection[Kind]:
         """Return the kinds of pods that a quota governs, in no stated order."""
+        self._settle()
         return self._of_quota.get(quota, {}).keys()
 
     def request_of(self, kind: Kind) -> dict[str, int]:
         """Return what each pod of a kind is charged with."""
+        self._settle()
         return self._kinds[kind].request
 
     def count(self, kind: Kind, asked: int, held: int) -> None:
         """Count so many more pods as requesting, and as placed; negative numbers take them away."""
+        pending = self._pending.get(kind)
+        self._pending[kind] = (asked, held) if pending is None else (pending[0] + asked, pending[1] + held)
+
+    def _settle(self) -> None:
+        """Add to the sums what was counted since."""
+        if self._pending:
+            pending, self._pending = self._pending, {}
+            for kind, (asked, held) in pending.items():
+                self._count(kind, asked, held)
+
+    def _count(self, kind: Kind, asked: int, held: int) -> None:
         counted = self._kinds.get(kind)
         if counted is None:
             counted = self._kinds[kind] = _Counted()
@@ -133,7 +161,7 @@ class Demands:
         if self._index is None:
             return
         membership = self._index.associate(kind.namespace, {LABEL_QUOTA: kind.quota_label} if kind.quota_label else {})
-        if membership is not None and membership.quota in self.forest.tree_ids:
+        if membership is not None and membership.quota in self._forest.tree_ids:
             counted.quota = membership.quota
             self._of_quota.setdefault(counted.quota, {})[kind] = None
             counted.request = masked(dict(kind.request), self.known[membership.quota].max)
@@ -142,7 +170,7 @@ class Demands:
         if not counted.quota:
             return
         if asked:
-            self.version += 1
-            self.forest.ask(counted.quota, counted.request, kind.preemptible, asked)
-        if held and self.forest.hold(counted.quota, counted.request, kind.preemptible, held):
-            self.version += 1
+            self._version += 1
+            self._forest.ask(counted.quota, counted.request, kind.preemptible, asked)
+        if held and self._forest.hold(counted.quota, counted.request, kind.preemptible, held):
+            self._version += 1
