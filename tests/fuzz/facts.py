@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -50,7 +50,7 @@ class Document(msgspec.Struct, frozen=True):
 def _schema(decode: Any) -> Any:
     """The type that a kind's decoder decodes."""
     decoder = getattr(decode, "__self__", None)
-    return decoder.type if isinstance(decoder, msgspec.json.Decoder) else decode.__globals__["_DECODER"].type
+    return decoder.type if isinstance(decoder, msgspec.json.Decoder) else get_type_hints(decode)["return"]
 
 
 DOCUMENTS: tuple[Document, ...] = (

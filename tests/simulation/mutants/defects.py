@@ -400,7 +400,7 @@ def suppressed_late(right: Function) -> Function:
 def said_when_asked(right: Function) -> Function:
     """A waiting event is stored with every decision."""
 
-    def wrong(self: WaitingPods, record: Any, verdict: Any, now: datetime) -> datetime | None:
+    def wrong(self: WaitingPods, record: Any, template: Any, nomination: Any, now: datetime) -> datetime | None:
         return now
 
     return wrong
@@ -823,7 +823,7 @@ MUTANTS = (
     Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "decide", without_causes),), (11,)),
     Mutant("a_quota_is_published_with_every_decision", ((quota_core, "publish_at", said_again),), (11, 12)),
     Mutant("the_batch_formula_forgets_services", ((batch_evaluation, "sum_need", services_forgotten),), (4,)),
-    Mutant("a_decision_depends_on_a_hidden_counter", ((BatchResourceCalculator, "decide", hidden_counter),), (10, 15)),
+    Mutant("a_decision_depends_on_a_hidden_counter", ((BatchResourceCalculator, "decide", hidden_counter),), (10, 15, 19)),
     Mutant(
         "silence_is_judged_by_the_nodes_clock",
         ((NodeState, "accepted", node_clock),),

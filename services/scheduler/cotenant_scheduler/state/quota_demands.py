@@ -24,6 +24,7 @@ from cotenant.domain.quota.trees.terminating import Terminating, ignored_after
 from cotenant.events.placements import PlacementPhase
 from cotenant.model.quantities import QuantityError
 from cotenant.model.times import EPOCH
+from cotenant_scheduler.state.counting import is_reserve
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape
 
@@ -59,7 +60,9 @@ class QuotaDemands:
             self.note(heappop(self._expiring)[2])
 
     def note(self, record: PodRecord) -> None:
-        """Count a record as it is now."""
+        """Count a record as it is now; a reserve pod counts in no quota."""
+        if is_reserve(record.key):
+            return
         kind, held = self._counted(record) if record.document is not None else (None, False)
         before, held_before = record.counted_as, record.counted_held
         if kind is before or kind == before:
