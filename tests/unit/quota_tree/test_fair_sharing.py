@@ -13,10 +13,11 @@ from cotenant.domain.quota.sums import OwnPods, QuotaNode
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
-from cotenant.domain.quota.trees.share import MANY, Sibling, share, share_out, split, split_array
+from cotenant.domain.quota.trees.share import MANY, share_out, split, split_array
 from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
 from cotenant.domain.quota.view import built_in_quota
 from cotenant.model.amounts import without_zeros
+from tests.sharing import Sibling, share
 from tests.unit.quota_tree.builders_quota_tree import count, solved
 from tests.unit.quota_tree.plain_share import plain_share
 from tests.unit.quota_tree.plain_tree import plain_tree

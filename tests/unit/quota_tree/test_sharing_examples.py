@@ -5,9 +5,10 @@ from __future__ import annotations
 from cotenant.domain.quota.names import DEFAULT_TREE
 from cotenant.domain.quota.sums import OwnPods, QuotaNode
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
-from cotenant.domain.quota.trees.share import Shared, Sibling, share, split
+from cotenant.domain.quota.trees.share import split
 from cotenant.domain.quota.trees.totals import available, tree_totals
 from cotenant.domain.quota.view import ElasticQuotaView
+from tests.sharing import Shared, Sibling, share
 from tests.unit.quota_tree.builders_quota_tree import solved
 
 # -- sharing -------------------------------------------------------------------------------------------------------

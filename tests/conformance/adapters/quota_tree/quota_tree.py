@@ -17,15 +17,15 @@ from cotenant.domain.quota.trees.hierarchy import build_trees
 from cotenant.domain.quota.trees.node_totals import counted_node
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
-from cotenant.domain.quota.trees.share import Shared, Sibling, share
 from cotenant.domain.quota.trees.terminating import Terminating, ignored_after
 from cotenant.domain.quota.trees.totals import available, tree_totals
 from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
 from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, quota_view
-from cotenant.model.amounts import Amounts, limited, masked, minus, parse_amounts, plus, total
+from cotenant.model.amounts import Amounts, masked, minus, parse_amounts, plus, total
 from cotenant.model.quantities import format_amount
 from cotenant.model.times import EPOCH
 from tests.conformance.mended import mended
+from tests.sharing import Shared, Sibling, share
 
 Json = dict[str, Any]
 
@@ -55,11 +55,12 @@ def _share_one(whole: int, resource: str, quotas: list[Json]) -> Shared:
     for quota in quotas:
         request = parse_amounts(quota.get("request") or {})
         minimum, guaranteed = parse_amounts(quota.get("min") or {}), parse_amounts(quota.get("guaranteed") or {})
+        most = parse_amounts(quota.get("max") or {})
         siblings.append(
             Sibling(
                 name=quota["name"],
                 weight=parse_amounts(quota.get("sharedWeight") or quota.get("max") or {}).get(resource, 0),
-                request=limited(request, parse_amounts(quota.get("max") or {})).get(resource, 0),
+                request=min(request.get(resource, 0), most.get(resource, request.get(resource, 0))),
                 floor=max(minimum.get(resource, 0), guaranteed.get(resource, 0)),
                 lends=quota.get("allowLentResource", True),
             )

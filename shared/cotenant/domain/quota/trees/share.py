@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,36 +30,6 @@ MANY = 64
 """From so many siblings on arrays are faster."""
 _LARGEST_SUM = 1 << 62
 """Sums and differences of 64-bit integers below this do not overflow."""
-
-
-class Sibling(msgspec.Struct, frozen=True, kw_only=True):
-    """One quota in the sharing of one resource. All amounts in that resource's unit, none negative."""
-
-    name: str
-    weight: int
-    request: int
-    floor: int = 0
-    lends: bool = True
-
-
-class Shared(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one sharing. `rounds`: the number of splits."""
-
-    runtime: dict[str, int]
-    rounds: int
-
-
-def share(total: int, siblings: Sequence[Sibling]) -> Shared:
-    """Share `total` among siblings with distinct names."""
-    ordered = sorted(siblings, key=lambda sibling: sibling.name)
-    runtime, rounds = share_out(
-        total,
-        [sibling.weight for sibling in ordered],
-        [sibling.request for sibling in ordered],
-        [sibling.floor for sibling in ordered],
-        [sibling.lends for sibling in ordered],
-    )
-    return Shared(runtime={sibling.name: amount for sibling, amount in zip(ordered, runtime, strict=True)}, rounds=rounds)
 
 
 def share_out(
