@@ -54,6 +54,7 @@ from cotenant_node_executor.targets.convert import UNLIMITED
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.plugin import row_count
 from cotenant_scheduler.plugins.host_ports import NodePorts
@@ -67,6 +68,8 @@ from cotenant_scheduler.state.pods import PodCache
 from cotenant_scheduler.state.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.relation_counts import RelationCounts
+from cotenant_scheduler.state.reservations.cache import ReservationCache
+from cotenant_scheduler.state.reservations.rules import OwnerIndex
 from cotenant_verification.workload.schedule import Entry
 from cotenant_yarn_copilot.core import YarnCopilot
 from tests.simulation.mutants.patches import Mutant, Replacement
@@ -404,6 +407,21 @@ def said_when_asked(right: Function) -> Function:
         return now
 
     return wrong
+
+
+def means_everybody(_: Function) -> Function:
+    """A reservation is for every pod."""
+    return lambda self, record, facts: tuple(sorted(self._rules))
+
+
+def never_used_up(_: Function) -> Function:
+    """A reservation that is allocated once stays."""
+    return lambda self, choice, record, shape, now: ()
+
+
+def never_over(_: Function) -> Function:
+    """The time of no reservation is over."""
+    return lambda self, now: []
 
 
 def no_pause(_: object) -> timedelta:
@@ -844,6 +862,9 @@ MUTANTS = (
     Mutant("a_pod_is_evicted_again", ((gateway_requests, "plan_eviction", evicted_again),), (6,), (3, 5, 6), 6, 6),
     Mutant("suppression_ignores_services", ((suppression, "suppress_milli", services_ignored),), (8,)),
     Mutant("the_executor_widens_the_child_before_the_parent", ((simulated_files, "plan", children_first),), (8,), (1,)),
+    Mutant("reservations_are_for_everybody", ((OwnerIndex, "meaning", means_everybody),), (22,)),
+    Mutant("a_used_up_reservation_is_used_again", ((Reserving, "used_up", never_used_up),), (22,)),
+    Mutant("no_reservation_expires", ((ReservationCache, "expire", never_over),), (22,)),
     Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_plugin, "admit", leaf_only),), (3,), faults=IN_TURN),
     Mutant(
         "the_arbiter_ignores_the_namespace_limit",
