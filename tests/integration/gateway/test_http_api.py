@@ -368,3 +368,7 @@ async def test_kubectl_explains_and_validates(gateway_process: GatewayProcess, t
     assert 'Warning: unknown field "spec.containers[0].imgae"' in warned
     assert "pod/by-strict-kubectl created" in warned
     assert "pod/by-strict-kubectl unchanged" in await kubectl("apply", "--validate=ignore", "-f", str(manifest))
+    manifest.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [pod("of-a-list"), pod("of-a-list-too")]}))
+    applied = await kubectl("apply", "-f", str(manifest))
+    assert "pod/of-a-list created" in applied
+    assert "pod/of-a-list-too created" in applied

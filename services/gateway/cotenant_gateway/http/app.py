@@ -28,7 +28,15 @@ from cotenant_gateway.http.discovery import (
     version_document,
 )
 from cotenant_gateway.http.facts.handlers import PREFIX, FactHandlers
-from cotenant_gateway.http.openapi.documents import openapi_group, openapi_index, openapi_v2
+from cotenant_gateway.http.openapi.documents import (
+    NO_SCHEMAS,
+    OPENAPI_V2,
+    OPENAPI_V2_PROTOBUF,
+    OPENAPI_V2_PROTOBUF_SENT,
+    openapi_group,
+    openapi_index,
+    openapi_v2,
+)
 from cotenant_gateway.http.resources.handlers import ResourceHandlers
 from cotenant_gateway.http.routing import target_of
 from cotenant_gateway.statuses import ApiError, bad_request, internal, no_such_path, timeout, too_large, unavailable
@@ -95,6 +103,8 @@ def request_handler(
             return await facts.answer(request, path[len(PREFIX) :])
         if path not in OPEN_PATHS:
             await access.admit(request, of_path(request.method, path))
+        if path == OPENAPI_V2 and request.method == "GET" and OPENAPI_V2_PROTOBUF in request.headers.get("Accept", ""):
+            return web.Response(body=NO_SCHEMAS, headers={"Content-Type": OPENAPI_V2_PROTOBUF_SENT})
         document = discovery_document(path, kinds)
         if path in plain and request.method == "GET":
             answer: web.StreamResponse = await plain[path](request)  # type: ignore[arg-type]

@@ -141,6 +141,14 @@ def _operation(kind: Kind, verb: str, suffix: str) -> dict[str, object]:
     return operation
 
 
+OPENAPI_V2 = "/openapi/v2"
+OPENAPI_V2_PROTOBUF = "com.github.proto-openapi.spec.v2"
+"""What the Accept header names of a client that reads v2 as protobuf alone: kubectl, for a `List` in a manifest."""
+OPENAPI_V2_PROTOBUF_SENT = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+NO_SCHEMAS = b"\x0a\x032.0"
+"""That document with its version and no schemas: the client then leaves it to the gateway to validate each item."""
+
+
 @cache
 def openapi_v2(kinds: Registry) -> dict[str, object]:
     """`/openapi/v2`: the same schemas as definitions. Paths are those of v3; clients look for definitions here."""
