@@ -7,6 +7,7 @@ decision that places 100 single pods on the same cluster while it is empty, as t
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant.model.subjects import pod_subject
+from cotenant.runtime.process import GC_THRESHOLDS
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_verification.bench.core_only import START
 from cotenant_verification.bench.workload import GPU, NAMESPACE, Workload, node_events, pod_document, pod_event, quota_events
@@ -60,7 +62,8 @@ def large(workload: Workload, index: int) -> Event:
 
 
 def main() -> None:
-    """Fill the cluster, then let the gang come."""
+    """Fill the cluster, then let the gang come; the garbage collector as a service's process sets it."""
+    gc.set_threshold(*GC_THRESHOLDS)
     node, pod = {"cpu": "64", "memory": "256Gi", "pods": "250", GPU: str(GPUS)}, {"cpu": "1", "memory": "1Gi", GPU: "1"}
     small = Workload(NODES, NODES * GPUS, (node,), (pod,))
     gang = msgspec.structs.replace(small, pods=GANG, gang=GANG, pod_kinds=({**pod, GPU: "4"},))
