@@ -10,18 +10,12 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.events.migrations import DELETE_POLICY, SOFT_EVICTION_POLICY, USER_PREFIX, EvictionRequest
-from cotenant.model.subjects import tokens
+from cotenant.events.migrations import DELETE_POLICY, SOFT_EVICTION_POLICY, EvictionRequest
 from cotenant.runtime.process import RequestError
 from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.audit import Audit
-from cotenant_gateway.access.authorizer import authorize
-from cotenant_gateway.access.users import authenticated
-from cotenant_gateway.http.auth.access import forbidden
+from cotenant_gateway.http.auth.bus_requests import admitted, user_of
 from cotenant_gateway.shell.gateway import Gateway
-from cotenant_gateway.statuses import ApiError
-
-ADDRESS = "nats"
 
 
 class BusEvictions:
@@ -33,25 +27,18 @@ class BusEvictions:
 
     async def answer(self, subject: str, body: bytes) -> bytes:
         """Answer a request. Raises RequestError."""
-        user = authenticated(USER_PREFIX + tokens(subject)[-1])
+        user = user_of(subject)
         try:
             wanted = msgspec.json.decode(body, type=EvictionRequest)
         except msgspec.MsgspecError as error:
             raise RequestError(400, f"an EvictionRequest cannot be read: {error}") from error
-        asked = RequestAttributes("create", "", "pods", "eviction", wanted.namespace, wanted.name)
-        needed = [asked]
+        needed = [RequestAttributes("create", "", "pods", "eviction", wanted.namespace, wanted.name)]
         if wanted.policy == SOFT_EVICTION_POLICY:
             needed.append(RequestAttributes("patch", "", "pods", "", wanted.namespace, wanted.name))
         elif wanted.ignore_budgets or wanted.policy == DELETE_POLICY:
             needed.append(RequestAttributes("delete", "", "pods", "", wanted.namespace, wanted.name))
-        code = 201
-        try:
-            for each in needed:
-                if not authorize(self._gateway.core, user, each).allowed:
-                    raise forbidden(user, each)
+
+        async def answer() -> bytes:
             return msgspec.json.encode(await self._gateway.evict(wanted, wanted.job or user.name))
-        except ApiError as error:
-            code = error.code
-            raise RequestError(error.code, str(error)) from error
-        finally:
-            self._audit.note(user, "", asked, code, ADDRESS, "")
+
+        return await admitted(self._gateway, self._audit, user, needed, 201, answer)

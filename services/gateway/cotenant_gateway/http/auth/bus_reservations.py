@@ -9,18 +9,13 @@ from __future__ import annotations
 
 import msgspec
 
-from cotenant.events.migrations import USER_PREFIX, ReservationRequest
+from cotenant.events.migrations import ReservationRequest
 from cotenant.kinds.koordinator.reservations import RESERVATIONS
-from cotenant.model.subjects import tokens
 from cotenant.runtime.process import RequestError
 from cotenant_gateway.access.attributes import RequestAttributes
 from cotenant_gateway.access.audit import Audit
-from cotenant_gateway.access.authorizer import authorize
-from cotenant_gateway.access.users import authenticated
-from cotenant_gateway.http.auth.access import forbidden
-from cotenant_gateway.http.auth.bus_evictions import ADDRESS
+from cotenant_gateway.http.auth.bus_requests import admitted, user_of
 from cotenant_gateway.shell.gateway import Gateway
-from cotenant_gateway.statuses import ApiError
 
 
 class BusReservations:
@@ -32,21 +27,16 @@ class BusReservations:
 
     async def answer(self, subject: str, body: bytes) -> bytes:
         """Answer a request. Raises RequestError."""
-        user = authenticated(USER_PREFIX + tokens(subject)[-1])
+        user = user_of(subject)
         try:
             wanted = msgspec.json.decode(body, type=ReservationRequest)
         except msgspec.MsgspecError as error:
             raise RequestError(400, f"a ReservationRequest cannot be read: {error}") from error
         verb = "delete" if wanted.release else "create"
         asked = RequestAttributes(verb, RESERVATIONS.group, RESERVATIONS.plural, "", "", wanted.name)
-        code = 200 if wanted.release else 201
-        try:
-            if not authorize(self._gateway.core, user, asked).allowed:
-                raise forbidden(user, asked)
+
+        async def answer() -> bytes:
             refused = await self._gateway.reserve(wanted, wanted.job or user.name)
             return b"{}" if refused is None else msgspec.json.encode(refused)
-        except ApiError as error:
-            code = error.code
-            raise RequestError(error.code, str(error)) from error
-        finally:
-            self._audit.note(user, "", asked, code, ADDRESS, "")
+
+        return await admitted(self._gateway, self._audit, user, (asked,), 200 if wanted.release else 201, answer)

@@ -47,7 +47,7 @@ class TrafficAccessor:
             raise InvalidValueError(f"rate {rates[TcAttribute.RATE]} would be above the ceiling {rates[TcAttribute.CEIL]}")
         rate, ceiling = (f"{rates[each]}bit" for each in (TcAttribute.RATE, TcAttribute.CEIL))
         change = ("class", "change", "dev", of_class.device, "classid", of_class.classid)
-        done = self._tc(*change, "htb", "rate", rate, "ceil", ceiling)
+        done = run_tc(self._prefix, *change, "htb", "rate", rate, "ceil", ceiling)
         if done.returncode:
             raise OSError(errno.EINVAL, done.stderr.strip() or "tc refused the change")
 
@@ -56,20 +56,21 @@ class TrafficAccessor:
         return abs(int(wanted) - int(present)) * 1000 <= int(wanted)
 
     def _rates(self, of_class: TcClass) -> dict[Attribute, int] | None:
-        shown = self._tc("class", "show", "dev", of_class.device)
+        shown = run_tc(self._prefix, "class", "show", "dev", of_class.device)
         for found in _SHOWN.finditer(shown.stdout):
             if found["id"] == of_class.classid:
                 return {TcAttribute.RATE: bits_per_second(found["rate"]), TcAttribute.CEIL: bits_per_second(found["ceil"])}
         return None
 
-    def _tc(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = (*self._prefix, "tc", *arguments)
-        try:
-            return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
-        except FileNotFoundError:
-            raise InvalidValueError("the command tc (iproute2) is not installed") from None
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(errno.ETIMEDOUT, "tc did not answer") from error
+
+def run_tc(prefix: tuple[str, ...], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run tc behind a prefix (`ip netns exec NAME`), within COMMAND_SECONDS. Raises InvalidValueError, TimeoutError."""
+    try:
+        return subprocess.run((*prefix, "tc", *arguments), capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    except FileNotFoundError:
+        raise InvalidValueError("the command tc (iproute2) is not installed") from None
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(errno.ETIMEDOUT, "tc did not answer") from error
 
 
 def _checked(place: NonCgroup) -> TcClass:

@@ -10,13 +10,11 @@ Bound: COMMAND_SECONDS a command, MOST_CLASSES.
 
 from __future__ import annotations
 
-import errno
 import re
-import subprocess
 
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, TcTree
 from cotenant_node_executor.targets.interface import InvalidValueError
-from cotenant_node_executor.targets.other.traffic import COMMAND_SECONDS, bits_per_second
+from cotenant_node_executor.targets.other.traffic import bits_per_second, run_tc
 
 ROOT_CLASS, DEFAULT_MINOR = "1:1", "2"
 MOST_CLASSES = 256
@@ -76,32 +74,23 @@ class TrafficTreeAccessor:
 
     def _discipline(self, device: str) -> str | None:
         """Kind and handle of the root discipline; None without such a device."""
-        shown = self._tc("qdisc", "show", "dev", device)
+        shown = run_tc(self._prefix, "qdisc", "show", "dev", device)
         if shown.returncode:
             return None
         found = _QDISC.search(shown.stdout)
         return f"{found['kind']} {found['handle']}" if found is not None else "none 0:"
 
     def _classes(self, device: str) -> Classes:
-        shown = self._tc("class", "show", "dev", device)
+        shown = run_tc(self._prefix, "class", "show", "dev", device)
         return {
             found["id"]: (int(found["prio"] or 0), bits_per_second(found["rate"]), bits_per_second(found["ceil"]))
             for found in _SHOWN.finditer(shown.stdout)
         }
 
     def _changed(self, *arguments: str) -> None:
-        done = self._tc(*arguments)
+        done = run_tc(self._prefix, *arguments)
         if done.returncode:
             raise InvalidValueError(f"tc {' '.join(arguments)}: {done.stderr.strip() or 'refused'}")
-
-    def _tc(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = (*self._prefix, "tc", *arguments)
-        try:
-            return subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
-        except FileNotFoundError:
-            raise InvalidValueError("the command tc (iproute2) is not installed") from None
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(errno.ETIMEDOUT, "tc did not answer") from error
 
 
 def parsed(value: str) -> Classes:

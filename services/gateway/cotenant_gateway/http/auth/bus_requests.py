@@ -1,0 +1,49 @@
+"""Requests over NATS, let in as those over HTTP are.
+
+In: who asks, what RBAC has to let the user do, and what answers. Out: the answer, or a RequestError. The user of a subject is
+`system:cotenant:<last token>`: nats-server lets each user publish its own name only. Each request is in the audit trail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from cotenant.events.migrations import USER_PREFIX
+from cotenant.model.subjects import tokens
+from cotenant.runtime.process import RequestError
+from cotenant_gateway.access.attributes import RequestAttributes
+from cotenant_gateway.access.audit import Audit
+from cotenant_gateway.access.authorizer import authorize
+from cotenant_gateway.access.users import User, authenticated
+from cotenant_gateway.http.auth.access import forbidden
+from cotenant_gateway.shell.gateway import Gateway
+from cotenant_gateway.statuses import ApiError
+
+ADDRESS = "nats"
+
+
+def user_of(subject: str) -> User:
+    """Return who sent a request."""
+    return authenticated(USER_PREFIX + tokens(subject)[-1])
+
+
+async def admitted(
+    gateway: Gateway,
+    audit: Audit,
+    user: User,
+    needed: Sequence[RequestAttributes],
+    code: int,
+    answer: Callable[[], Awaitable[bytes]],
+) -> bytes:
+    """Answer a request if the user may do all that is needed; the first of it and the code go to the audit trail. Raises
+    RequestError."""
+    try:
+        for each in needed:
+            if not authorize(gateway.core, user, each).allowed:
+                raise forbidden(user, each)
+        return await answer()
+    except ApiError as error:
+        code = error.code
+        raise RequestError(error.code, str(error)) from error
+    finally:
+        audit.note(user, "", needed[0], code, ADDRESS, "")
