@@ -130,9 +130,8 @@ def _too_many(
     key, total = constraint.topology_key, sum(sizes)
     small = {domain.value for domain in domains if len(domain.pods) * len(domains) < total}
     room = [node for node in nodes if node.labels.get(key) in small]
-    evictable: Callable[[PodFacts], bool] = lambda pod: evictor.why_not(pod) is None  # noqa: E731
     for domain in domains:
-        domain.pods = leaving_order(domain.pods, evictable)
+        domain.pods = leaving_order(domain.pods, lambda pod: evictor.why_not(pod) is None)
     skew = f"of {total} pods in {len(domains)} domains, maxSkew is {constraint.max_skew}"
     for index, count in spread(sizes, constraint.max_skew):
         domain = domains[index]
