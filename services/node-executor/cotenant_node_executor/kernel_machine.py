@@ -186,6 +186,7 @@ class KernelMachine:
     def measure(self, wanted: Wanted) -> None:
         """Find the groups of host applications, and what the slow collectors shall read."""
         self._with_threads = wanted.threads and self._capabilities.supports(THREADS)
+        self._urgency.follows_spikes = wanted.spikes
         layout = kubelet_layout(self._driver)
         own = self._driver.root_group
         self._applications = {each.name: application_directory(each, layout, own) for each in wanted.host_applications}
