@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import statistics
 import sys
 import time
@@ -62,7 +63,7 @@ HOG = (
 
 
 class Run(Struct):
-    """What one run showed. Times are of the executor's events, in seconds of the epoch."""
+    """What one run showed."""
 
     number: int
     wrong: list[str]
@@ -97,7 +98,8 @@ class Ladder:
     async def begin(self) -> None:
         """Start the executor, and let best-effort be held back for memory alone."""
         self._harness.start("--feature-gates=BEMemoryEvict=true")
-        section: dict[str, object] = {"enable": True, "memoryEvictThresholdPercent": THRESHOLD, "memoryEvictLowerPercent": LOWER}
+        section: dict[str, object] = {"enable": True, "memoryEvictThresholdPercent": THRESHOLD}
+        section |= {"memoryEvictLowerPercent": LOWER}
         section |= {"cpuSuppressPolicy": "cpuset", "cpuSuppressThresholdPercent": 100}
         spec = msgspec.Raw(msgspec.json.encode({"resourceUsedThresholdWithBE": section}))
         await self._harness.node_slo(spec=spec)
@@ -179,23 +181,19 @@ class Ladder:
         counted = _number(count)
 
         await harness.wait("an event tells the eviction", lambda: harness.executions("memory-evict"))
-        stopped = [event.time for event in harness.facts if _stops_placing(event)]
-        relieved = [each.time for each in harness.executions("memory-relief")]
-        evicted = [each.time for each in harness.executions("memory-evict")]
-        order = [min((each.timestamp() for each in times if each), default=None) for times in (stopped, relieved, evicted)]
-        stop, relief, evict = order
-        if stop is None or evict is None or stop > evict:
-            found.wrong.append(f"placing was not stopped before the eviction: {order}")
-        if relief is None or evict is None or relief > evict:
-            found.wrong.append(f"best-effort was not relieved before the eviction: {order}")
+        stopped = [text for event in harness.facts if (text := getattr(event.data, "memory_pressure", ""))]
+        await harness.wait("an event tells the relief", lambda: harness.executions("memory-relief"))
+        said = [_summary(event.data) for event in harness.executions("memory-evict")]
+        steps = [_percent(texts) for texts in (stopped, [_summary(e.data) for e in harness.executions("memory-relief")], said)]
+        if None in steps or steps != sorted(each for each in steps if each is not None):
+            found.wrong.append(f"the steps were taken at {steps} % of memory: placing stopped, relief, eviction")
         ended = {name: run for name, run in harness.runs.items() if run.phase.terminal}
         for name, run in ended.items():
             if run.reason != "Evicted":
                 found.wrong.append(f"{name} ended by {run.reason or run.phase.value}, not evicted")
         if not {"hog-low"} <= set(ended) <= set(HOGS):
             found.wrong.append(f"ended: {sorted(ended)}")
-        said = [text for event in harness.executions("memory-evict") if (text := _summary(event.data))]
-        if said and "hog-low" not in said[0]:
+        if "hog-low" not in said[0]:
             found.wrong.append(f"the lower priority was not first: {said[0][:120]}")
         if not await _counts_on(count, counted):
             found.wrong.append("the service does not count on")
@@ -240,8 +238,10 @@ async def _counts_on(file: Path, before: int) -> bool:
     return False
 
 
-def _stops_placing(event: object) -> bool:
-    return bool(getattr(getattr(event, "data", None), "memory_pressure", ""))
+def _percent(said: list[str]) -> int | None:
+    """What of the node's memory was used when a step was taken, by its first report: a relief is told when it is over."""
+    found = re.search(r"node memory (\d+)% used", said[0]) if said else None
+    return int(found[1]) if found is not None else None
 
 
 def _summary(data: object) -> str:
