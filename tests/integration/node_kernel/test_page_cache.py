@@ -34,7 +34,7 @@ CACHES = (
 
 
 class AnolisTree(SandboxDriver):
-    """The imitated tree with the page-cache files: they refuse a limit above the group's memory limit, and flags but 0 and 1."""
+    """The imitated tree with the page-cache files: they refuse a limit above the memory limit, and flags but 0 and 1."""
 
     def _fill(self, directory: Path) -> None:
         super()._fill(directory)

@@ -96,6 +96,8 @@ class Situation(Struct, frozen=True):
     """What the threads of busy pods used, by the pod's group."""
     realtime: RealtimeState = NO_REALTIME
     """What the guard of the real-time class did."""
+    cold: Mapping[str, int] | None = None
+    """Page cache that nobody touched for minutes, by the pod's uid; None where it is not measured. One object a reading."""
 
     @property
     def offered(self) -> Mapping[str, int]:
