@@ -72,7 +72,10 @@ def test_the_size_is_written_before_the_limit_is_on_and_is_at_most_the_memory_li
     ],
 )
 def test_without_a_limit_nothing_is_written_and_nothing_reclaimed(fields: dict[str, Any]) -> None:
-    assert decided(ANOLIS, [batch("a")], slo(**fields)).values == {}
+    first = decided(ANOLIS, [batch("a")], slo(**fields))
+    assert {value for _, value in texts(first, "besteffort/poduid-a/main")} == {"0"}, "what an earlier executor left goes"
+    there = situation([batch("a")], node_slo=slo(**fields), kernel=ANOLIS)
+    assert decide(there, first.memory).values == {}
     assert decided(MAINLINE, [batch("a")], slo(**fields), reading(a=GIB)).orders == ()
 
 

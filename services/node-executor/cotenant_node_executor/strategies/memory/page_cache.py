@@ -61,6 +61,7 @@ class PageCacheLimit(Struct, frozen=True, kw_only=True, rename=lower_name, cache
 Rule = Mapping[str, PageCacheLimit]
 """By LSR, LS, BE and SYSTEM."""
 NO_LIMIT = PageCacheLimit()
+OFF = PageCacheLimit(page_cache_limit_enable=0, page_cache_limit_size=0, page_cache_limit_sync=0)
 
 
 class PageCache(Struct, frozen=True):
@@ -96,23 +97,24 @@ def limit_of(of_class: PageCacheLimit, annotation: str | None) -> PageCacheLimit
         return of_class
 
 
-def decide(situation: Situation, _memory: Struct | None) -> Decision:
-    """The files of every pod with a limit, or the reclaim of the one that is furthest above it."""
+def decide(situation: Situation, memory: Struct | None) -> Decision:
+    """The files of every pod with a limit, or the reclaim of the one that is furthest above it. The first decision switches
+    off, once, what an earlier executor left."""
     if situation.slo is None:
-        return Decision()
+        return Decision(memory=memory)
     rule = _rule(situation.slo)
     limited: dict[str, PageCacheLimit] = {}
     for group, pod in situation.pods.items():
         limit = limit_of(rule[class_of(pod.shape.qos, pod.shape.kube_qos)], pod.shape.memory_qos)
         if limit.is_on:
             limited[group] = limit
-    if not limited:
-        return Decision(memory=PageCache())
     if _has_files(situation.capabilities):
         values: dict[Place, tuple[Desired, ...]] = {}
-        for group, limit in limited.items():
-            values.update(_files(situation.pods[group], limit))
+        for group in situation.pods if memory is None else limited:
+            values.update(_files(situation.pods[group], limited.get(group, OFF)))
         return Decision(values, memory=PageCache(len(limited)))
+    if not limited:
+        return Decision(memory=PageCache())
     if not situation.capabilities.supports(RECLAIM):
         problem = f"page-cache limits of {len(limited)} pods: this kernel can neither limit nor reclaim a group's page cache"
         return Decision(memory=PageCache(len(limited)), problems=(problem,))
