@@ -35,8 +35,8 @@ PULL_EXPIRES_SECONDS = 5.0
 HEARTBEAT_SECONDS = 0.5
 GATHERED_EXPIRES_SECONDS = 0.02
 """So long a pull for what is there stays open: what is stored meanwhile comes with it."""
-HURRIED_SECONDS = 0.1
-"""What is published is stored in less, unless the server is overloaded; then it comes with what is gathered next."""
+HURRIED_SECONDS = 0.5
+"""What is published is stored in less, on busy disks too; what takes longer comes with what is gathered next."""
 INACTIVE_SECONDS = 60
 _FULL = b"Message Size Exceeds MaxBytes"
 _COMPLETE = b"Batch Completed"
