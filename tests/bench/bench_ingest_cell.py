@@ -1,7 +1,7 @@
 """metrics-ingest with a whole cell of NODES nodes of PODS pods: its memory, and how long it needs to start again.
 
-First a core in this process takes FILLING_MINUTES of samples in virtual time, so that the longest windows are full: a message
-of 15 samples a node and minute, for the last FULL_MINUTES one every 15 s. Every second of that time it decides, so that nodes
+First a core in this process takes FILLING_MINUTES of samples in virtual time, so that the longest windows are full: a sample
+a second, in one message a node and minute, for the last FULL_MINUTES in one every 15 s. Every second of that time it decides, so that nodes
 are reported and stored one after the other. Its pods are placed; use varies by a factor of three. What it decides last is
 written to a LOG on a nats-server of the bench's own, beside the nodes, executors and placements, and each node's last messages
 to USAGE. Only RUN_NODES nodes are run like that; the others are written as copies of these, under names and uids of their own.
@@ -68,9 +68,9 @@ def uid_of(node: str, pod: int) -> str:
     return f"{int(node[5:]):08x}-{pod:04x}-4000-8000-000000000000"
 
 
-def body(dice: random.Random, step_ms: int) -> bytes:
+def body(dice: random.Random, seconds: int) -> bytes:
     """A message of node 0, to be made one of others."""
-    offsets = tuple(range(-14 * step_ms, 1, step_ms))
+    offsets = tuple(range(-1000 * (seconds - 1), 1, 1000))
 
     def series(cpu: int, memory: int) -> Series:
         return Series(
@@ -82,7 +82,6 @@ def body(dice: random.Random, step_ms: int) -> bytes:
     sample = UsageSample(
         node=node,
         boot="1",
-        period_ms=step_ms,
         offsets_ms=offsets,
         node_usage=series(8000, 32 * GIB),
         system_usage=series(500, 2 * GIB),
@@ -217,7 +216,7 @@ async def fill(log: NatsLog) -> None:
     )
     await store(log, others)
     cell.core.decide(START)
-    slow, quick = ([body(dice, step) for _ in range(BODIES)] for step in (4000, 1000))
+    slow, quick = ([body(dice, seconds) for _ in range(BODIES)] for seconds in (60, PERIOD_SECONDS))
     filled = 60 * FILLING_MINUTES
     last: dict[str, Event] = {}
     for number in range(1, filled + 60 * FULL_MINUTES + 1):

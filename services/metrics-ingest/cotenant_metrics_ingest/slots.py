@@ -27,6 +27,7 @@ from cotenant_metrics_ingest.points import (
     WEIGHT_BITS,
     WEIGHT_MASK,
     Integers,
+    points_of,
     restored_points,
     thinned,
 )
@@ -158,10 +159,15 @@ class PercentileSlots:
 
     def _restore_ended(self, encoded: bytes, open_slot: int) -> None:
         integers = varints.decode(encoded)
+        if (rows := _full_slots(integers, open_slot)) is not None:
+            counts = rows[:, COLUMNS :: 1 + POINTS].reshape(-1)
+            points = points_of(rows[:, COLUMNS:].reshape(-1, 1 + POINTS)[:, 1:], counts)
+            self._hold(rows[:, :COLUMNS].copy(), points, open_slot)
+            return
         values = integers.tolist()
         begins: list[int] = []
         firsts: list[int] = []
-        counts: list[int] = []
+        sizes: list[int] = []
         at, before = 0, -1
         while at < len(values):
             if not before < values[at] < open_slot:
@@ -172,22 +178,37 @@ class PercentileSlots:
             for _ in range(SERIES):
                 count = min(values[at], MAX_OPEN)
                 firsts.append(at + 1)
-                counts.append(count)
+                sizes.append(count)
                 at += 1 + KEPT[count]
         if at > len(values):
             raise varints.VarintError("slots are cut off")
         if not begins:
             return
         rows = integers[np.array(begins)[:, np.newaxis] + np.arange(COLUMNS)]
+        self._hold(rows, restored_points(integers, np.array(firsts), np.array(sizes)), open_slot)
+
+    def _hold(self, rows: Integers, points: Integers, open_slot: int) -> None:
+        """Hold restored slots: their columns, int64 (slots, COLUMNS), and points, int64 (slots x SERIES, POINTS)."""
+        points = points.reshape(-1, SERIES, POINTS)
         numbers = rows[:, 0].copy()
         rows[:, 1:3] += numbers[:, np.newaxis] * self.width_ms
-        points = restored_points(integers, np.array(firsts), np.array(counts)).reshape(-1, SERIES, POINTS)
         # Others are of a ring that held more.
         held = numbers > open_slot - self.capacity
         places = numbers[held] % self.capacity
         self.points[:, places] = points[held].swapaxes(0, 1)
         self.slots[places] = rows[held]
         self._encoded = dict.fromkeys(numbers[held].tolist())
+
+
+def _full_slots(integers: Integers, open_slot: int) -> Integers | None:
+    """Return encoded slots as a table, a row each, where all have POINTS points in all series; else None."""
+    width = COLUMNS + SERIES * (1 + POINTS)
+    if not len(integers) or len(integers) % width:
+        return None
+    rows = integers.reshape(-1, width)
+    counts, numbers = rows[:, COLUMNS :: 1 + POINTS], rows[:, 0]
+    fits = counts.min() >= POINTS and counts.max() <= MAX_OPEN and numbers[0] >= 0 and numbers[-1] < open_slot
+    return rows if fits and (numbers[1:] > numbers[:-1]).all() else None
 
 
 class Window(msgspec.Struct, frozen=True):
