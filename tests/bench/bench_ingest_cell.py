@@ -1,10 +1,11 @@
 """metrics-ingest with a whole cell of NODES nodes of PODS pods: its memory, and how long it needs to start again.
 
 First a core in this process takes FILLING_MINUTES of samples in virtual time, so that the longest windows are full: a sample
-a second, in one message a node and minute, for the last FULL_MINUTES in one every 15 s. Every second of that time it decides, so that nodes
-are reported and stored one after the other. Its pods are placed; use varies by a factor of three. What it decides last is
-written to a LOG on a nats-server of the bench's own, beside the nodes, executors and placements, and each node's last messages
-to USAGE. Only RUN_NODES nodes are run like that; the others are written as copies of these, under names and uids of their own.
+a second, in one message a node and minute, for the last FULL_MINUTES in one every 15 s. Every second of that time it decides,
+so that nodes are reported and stored one after the other. Its pods are placed; use varies by a factor of three. What it decides
+last is written to a LOG on a nats-server of the bench's own, beside the nodes, executors and placements, and each node's last
+messages to USAGE. Only RUN_NODES nodes are run like that; the others are written as copies of these, under names and uids of
+their own.
 
 Then the service is started on that server as a process. Out: the seconds from its start until /readyz says so, the seconds of a
 core that it took, its resident memory then and SETTLED_SECONDS later, when it has taken the samples that waited. Run it alone:

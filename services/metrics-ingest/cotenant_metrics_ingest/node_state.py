@@ -33,6 +33,7 @@ from cotenant_metrics_ingest.prediction.node import (
     Forecast,
     NodePrediction,
     PlacedPod,
+    PlacementView,
     PredictionStore,
     by_time_of_day,
 )
@@ -269,7 +270,7 @@ class NodeState(msgspec.Struct):
         """Take a placement of the node."""
         key = f"{namespace}/{name}"
         placement = event.data
-        if event.tombstone or not isinstance(placement, Placement) or placement.phase is _GONE:
+        if event.tombstone or not isinstance(placement, Placement | PlacementView) or placement.phase is _GONE:
             self.placed.pop(key, None)
             return
         if not self.placed:

@@ -72,12 +72,6 @@ def restored_points(integers: Integers, firsts: Integers, counts: Integers) -> I
     """Return the points of series, int64 (series, POINTS), from their values, each as the difference to the one before.
     `firsts`: where in `integers` those of each series begin; `counts`: how many samples it had, at most MAX_OPEN."""
     places = np.minimum(firsts[:, np.newaxis] + np.arange(POINTS), len(integers) - 1)
-    return points_of(integers[places], counts)
-
-
-def points_of(differences: Integers, counts: Integers) -> Integers:
-    """Return the points of series, int64 (series, POINTS), from the differences of their values; those beyond a series' own
-    count for nothing. `counts`: how many samples each had, at most MAX_OPEN."""
     weights = _WEIGHT[counts]
-    values = np.where(weights > 0, differences, 0).cumsum(axis=1)
+    values = np.where(weights > 0, integers[places], 0).cumsum(axis=1)
     return np.where(weights > 0, values << WEIGHT_BITS | weights, 0)

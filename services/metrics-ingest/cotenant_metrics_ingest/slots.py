@@ -27,7 +27,6 @@ from cotenant_metrics_ingest.points import (
     WEIGHT_BITS,
     WEIGHT_MASK,
     Integers,
-    points_of,
     restored_points,
     thinned,
 )
@@ -159,39 +158,16 @@ class PercentileSlots:
 
     def _restore_ended(self, encoded: bytes, open_slot: int) -> None:
         integers = varints.decode(encoded)
-        if (rows := _full_slots(integers, open_slot)) is not None:
-            counts = rows[:, COLUMNS :: 1 + POINTS].reshape(-1)
-            points = points_of(rows[:, COLUMNS:].reshape(-1, 1 + POINTS)[:, 1:], counts)
-            self._hold(rows[:, :COLUMNS].copy(), points, open_slot)
+        if not len(integers):
             return
-        values = integers.tolist()
-        begins: list[int] = []
-        firsts: list[int] = []
-        sizes: list[int] = []
-        at, before = 0, -1
-        while at < len(values):
-            if not before < values[at] < open_slot:
-                raise varints.VarintError(f"slot {values[at]} is not between {before} and {open_slot}")
-            before = values[at]
-            begins.append(at)
-            at += COLUMNS
-            for _ in range(SERIES):
-                count = min(values[at], MAX_OPEN)
-                firsts.append(at + 1)
-                sizes.append(count)
-                at += 1 + KEPT[count]
-        if at > len(values):
-            raise varints.VarintError("slots are cut off")
-        if not begins:
-            return
-        rows = integers[np.array(begins)[:, np.newaxis] + np.arange(COLUMNS)]
-        self._hold(rows, restored_points(integers, np.array(firsts), np.array(sizes)), open_slot)
-
-    def _hold(self, rows: Integers, points: Integers, open_slot: int) -> None:
-        """Hold restored slots: their columns, int64 (slots, COLUMNS), and points, int64 (slots x SERIES, POINTS)."""
-        points = points.reshape(-1, SERIES, POINTS)
+        begins, counts_at = _places(integers)
+        rows = integers[begins[:, np.newaxis] + np.arange(COLUMNS)]
         numbers = rows[:, 0].copy()
+        if numbers[0] < 0 or numbers[-1] >= open_slot or (numbers[1:] <= numbers[:-1]).any():
+            raise varints.VarintError(f"slots do not ascend to before {open_slot}")
         rows[:, 1:3] += numbers[:, np.newaxis] * self.width_ms
+        sizes = np.minimum(integers[counts_at], MAX_OPEN)
+        points = restored_points(integers, counts_at + 1, sizes).reshape(-1, SERIES, POINTS)
         # Others are of a ring that held more.
         held = numbers > open_slot - self.capacity
         places = numbers[held] % self.capacity
@@ -200,15 +176,36 @@ class PercentileSlots:
         self._encoded = dict.fromkeys(numbers[held].tolist())
 
 
-def _full_slots(integers: Integers, open_slot: int) -> Integers | None:
-    """Return encoded slots as a table, a row each, where all have POINTS points in all series; else None."""
-    width = COLUMNS + SERIES * (1 + POINTS)
-    if not len(integers) or len(integers) % width:
-        return None
-    rows = integers.reshape(-1, width)
-    counts, numbers = rows[:, COLUMNS :: 1 + POINTS], rows[:, 0]
-    fits = counts.min() >= POINTS and counts.max() <= MAX_OPEN and numbers[0] >= 0 and numbers[-1] < open_slot
-    return rows if fits and (numbers[1:] > numbers[:-1]).all() else None
+_FULL = COLUMNS + SERIES * (1 + POINTS)
+"""Integers of an encoded slot that had at least POINTS samples."""
+_COUNTS = np.arange(COLUMNS, _FULL, 1 + POINTS)
+
+
+def _places(integers: Integers) -> tuple[Integers, Integers]:
+    """Where encoded slots begin, int64 (slots,), and where in each the series' counts are, int64 (slots x SERIES,). A run of
+    slots with all points, as most are, is found at once. Raises VarintError, IndexError."""
+    begins: list[Integers] = []
+    counts_at: list[Integers] = []
+    at, end = 0, len(integers)
+    while at < end:
+        rows = integers[at : at + (end - at) // _FULL * _FULL].reshape(-1, _FULL)
+        full = rows[:, _COUNTS].min(axis=1) >= POINTS
+        run = len(full) if full.all() else int(full.argmin())
+        if run:
+            begins.append(at + _FULL * np.arange(run))
+            counts_at.append((begins[-1][:, np.newaxis] + _COUNTS).reshape(-1))
+            at += run * _FULL
+            continue
+        begins.append(np.array([at]))
+        at += COLUMNS
+        places: list[int] = []
+        for _ in range(SERIES):
+            places.append(at)
+            at += 1 + KEPT[min(int(integers[at]), MAX_OPEN)]
+        counts_at.append(np.array(places))
+    if at > end:
+        raise varints.VarintError("slots are cut off")
+    return np.concatenate(begins), np.concatenate(counts_at)
 
 
 class Window(msgspec.Struct, frozen=True):
