@@ -48,7 +48,7 @@ PODS = 30
 FILLING_MINUTES = 32
 FULL_MINUTES = 2
 PERIOD_SECONDS = 15
-TOGETHER = 2_000
+TOGETHER = 500
 """Messages in one batch."""
 BODIES = 40
 """Different messages, of which each node sends one after the other."""
