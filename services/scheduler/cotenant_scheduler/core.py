@@ -30,7 +30,7 @@ from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.folding import StateFolding
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing import ENDINGS_SHARE, Placing
-from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups
+from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups, member_of
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.preemption import Preemption
 from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
@@ -47,7 +47,7 @@ from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import ask_of
 from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
-from cotenant_scheduler.state.gangs import GangCache, GangPod
+from cotenant_scheduler.state.gangs import GangCache
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -182,7 +182,7 @@ class SchedulerCore:
         if self._demands.counting:
             self._demands.note(record)
         facts = record.facts
-        if facts is not None and facts.shape is not None and self._endings.wants_node(record):
+        if not record.placements and facts is not None and facts.shape is not None and self._endings.wants_node(record):
             self._enqueue(record).reported = None
         elif record.queued_in is not None:
             self.queue.take(record)
@@ -195,17 +195,9 @@ class SchedulerCore:
         members = self.gangs.of_pod
         for record in self._changed.values():
             facts = record.facts
-            if ((facts is not None and facts.traits.gang) or (members and record.key in members)) and not is_reserve(record.key):
-                self._note_gang(record)
-
-    def _note_gang(self, record: PodRecord) -> None:
-        facts = record.facts
-        if facts is not None and facts.traits.gang:
-            bound = bool(facts.node_name) or any(placed.data.uid == facts.uid for placed in record.placements.values())
-            run = next((run.phase for run, _ in record.runs.values() if run.uid == facts.uid), None)
-            self.gangs.put(record.key, GangPod(facts.created, facts.labels, facts.annotations, bound, run))
-        else:
-            self.gangs.put(record.key, None)
+            concerned = (facts is not None and facts.traits.gang) or (members and record.key in members)
+            if concerned and not is_reserve(record.key):
+                self.gangs.put(record.key, member_of(record))
 
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
@@ -218,8 +210,8 @@ class SchedulerCore:
             record.ask = ask_of(traits.labels, traits.annotations, owners)
         elif record.ask is not None:
             record.ask = None
-        membership = self.ledger.associate(facts.namespace, traits.labels)
-        together = self._grouping.together(record.key, facts)
+        membership = self._quotas.membership(facts.namespace, traits)
+        together = self._grouping.together(record.key, facts) if traits.gang or self.profile.grouping is not None else None
         return self.queue.put(record, facts, membership, traits.preemptible, together)
 
     # -- own events that are being stored ------------------------------------------------------------------------
