@@ -25,6 +25,8 @@ from cotenant_node_executor.figures import register
 from cotenant_node_executor.host_facts import PODS_BY_KUBELET, executor_status, host_facts, host_given
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.known_log import KnownLog
+from cotenant_node_executor.kubelet_evictions import KubeletEvictions
+from cotenant_node_executor.kubelet_machine import KubeletMachine
 from cotenant_node_executor.kubelet_wiring import add_options, kubelet_node
 from cotenant_node_executor.log_endpoint import log_handler
 from cotenant_node_executor.sampling.machine import MachineReader
@@ -208,6 +210,8 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
         async with asyncio.TaskGroup() as running:
             for shell in shells:
                 running.create_task(shell.run())
+            if isinstance(machine, KubeletMachine):
+                running.create_task(KubeletEvictions(arguments.node, machine).run(host))
     finally:
         if machine is not None:
             await asyncio.to_thread(machine.close)

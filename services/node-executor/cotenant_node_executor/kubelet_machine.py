@@ -17,7 +17,7 @@ import msgspec
 
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.kernel_machine import KernelMachine
-from cotenant_node_executor.runtime.interface import Order, PodToRun, Runtime
+from cotenant_node_executor.runtime.interface import AskEviction, PodToRun, Runtime
 from cotenant_node_executor.runtime.kubelet import KubeletRuntime
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
@@ -75,7 +75,7 @@ class KubeletMachine(KernelMachine):
         """Nothing: the group around kubelet's is not the executor's."""
 
     @property
-    def wishes(self) -> Mapping[str, Order]:
+    def wishes(self) -> Mapping[str, AskEviction]:
         """Evictions that the API shall be asked for, by uid."""
         return self._pods.wishes
 
