@@ -67,7 +67,7 @@ async def test_an_evicted_pod_is_deleted_by_the_gateway_and_ended_by_kubelet(
         # Others' pods, and more than evictions within budgets, are refused.
         assert "not placed there" in await refused(harness, "other", name="batch", uid=uid)
         assert "within budgets" in await refused(harness, NODE, name="batch", uid=uid, ignoreBudgets=True)
-        assert "within budgets" in await refused(harness, NODE, name="batch")
+        assert "within budgets" in await refused(harness, NODE, name="batch", uid="")
 
         async with asyncio.timeout(WAIT_SECONDS), gateway.session() as session:
             while True:
