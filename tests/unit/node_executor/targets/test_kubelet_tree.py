@@ -71,7 +71,7 @@ def test_both_layouts_are_told_apart_and_the_flag_has_the_last_word(top: Path) -
 def test_a_directory_that_comes_later_counts_once_it_has_settled_and_a_new_one_of_its_name_is_another(top: Path) -> None:
     kubepods = Kubepods(top)
     kubepods.look(0)
-    assert kubepods.layout is None
+    assert not kubepods.pods
     path = pod_dir(Layout.SYSTEMD, KubeQoS.BURSTABLE, UID)
     for level in (1, 2, 3):
         (top / "/".join(path.split("/")[:level])).mkdir()
