@@ -35,6 +35,8 @@ LIMIT_US = 5_000
 BURST = {"policy": "auto", "cfsQuotaBurstPercent": 200, "sharePoolThresholdPercent": 100_000}
 BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
 MIB = 1 << 20
+STORE_BYTES = 200 * MIB
+"""The guest's disk is its memory."""
 MEMORY_QOS = {"enable": True, "minLimitPercent": 50, "lowLimitPercent": 60, "throttlingPercent": 50}
 SECTIONS = {
     "cpuBurstStrategy": BURST,
@@ -48,7 +50,7 @@ def slo(**sections: Any) -> msgspec.Raw:
 
 @pytest.fixture
 async def harness(nats_server: NatsServer) -> AsyncIterator[Harness]:
-    made = Harness(nats_server.url)
+    made = Harness(nats_server.url, store_bytes=STORE_BYTES)
     await made.open()
     yield made
     await made.close()
