@@ -41,6 +41,8 @@ class Observation(Struct, frozen=True, gc=False):
     threads: Threads = NO_THREADS
     """Of busy pods, where the node SLO protects single threads."""
     realtime: RealtimeState = NO_REALTIME
+    strangers: tuple[str, ...] = ()
+    """Where kubelet runs the pods: directories and pods that do not match, and what cannot be looked at."""
 
 
 def same_figures(before: Observation, now: Observation) -> bool:

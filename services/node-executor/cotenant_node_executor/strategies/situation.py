@@ -49,6 +49,8 @@ class NodeFacts(Struct, frozen=True):
     allocatable_milli: int
     memory_bytes: int
     processors: tuple[Processor, ...]
+    kubelet_pods: bool = False
+    """Kubelet runs the pods of this node: they are started, ended and admitted by it, in control groups that it makes."""
     kubelet_cpu_policy: str = ""
     """CPU manager policy of the kubelet that runs the pods; "" where there is none."""
     manages_batch_cpus: bool = False
