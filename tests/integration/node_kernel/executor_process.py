@@ -1,7 +1,7 @@
 """An executor that can be stopped and killed: a node on this kernel in a process of its own, without a server.
 
-In: one argument, JSON {base, folder, manifests, identities}. Out: a line of JSON for each thing that it did. It samples and decides
-once a second, as the service does, until standard input ends; the node SLO is withdrawn by a line.
+In: one argument, JSON {base, folder, manifests}. Out: a line of JSON for each thing that it did. It samples and decides once
+a second, as the service does, until standard input ends; the node SLO is withdrawn by a line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from cotenant_node_executor.targets.cgroup.knobs import probe
 from tests.integration.node_kernel.kernel_bench import Bench
 
 CYCLE_SECONDS = 1.0
-PROTECTED = {"ls_identity": CpuIdentity(enable=True, group_identity=2), "be_identity": CpuIdentity(enable=True, group_identity=-1)}
+PROTECTED = {
+    "ls_identity": CpuIdentity(enable=True, group_identity=2),
+    "be_identity": CpuIdentity(enable=True, group_identity=-1),
+}
 
 
 def main() -> None:

@@ -211,7 +211,8 @@ def test_an_overload_ends_within_50_ms_and_the_rest_keeps_a_twentieth_of_each_se
 ) -> None:
     tmp_path.chmod(0o755)
     go = Path("/run") / f"cotenant-go-{os.getpid()}"
-    burner = pod_manifest("burner", ["/bin/sh", "-c", f"for _ in $(seq {CPUS - 1}); do (while :; do :; done) & done; {BURN[2]}"])
+    more = f"for _ in $(seq {CPUS - 1}); do ({BURN[2]}) & done; "
+    burner = pod_manifest("burner", [*BURN[:2], more + BURN[2]], amounts={})
     executor = real_time(burner, go=str(go))
     assert until(lambda: len(executor.threads(f"besteffort/pod{UID}")) >= CPUS)
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(ABOVE_ALL))
@@ -260,7 +261,9 @@ def test_an_executor_that_hangs_loses_the_real_time_class(real_time: Callable[..
     assert until(lambda: bool(executor.says("protection", "the executor is silent")))
 
 
-@pytest.mark.parametrize(("number", "why"), [(signal.SIGKILL, "the guard ended"), (signal.SIGSTOP, "the guard does not answer")])
+@pytest.mark.parametrize(
+    ("number", "why"), [(signal.SIGKILL, "the guard ended"), (signal.SIGSTOP, "the guard does not answer")]
+)
 def test_without_a_working_guard_nothing_stays_real_time(
     real_time: Callable[..., Executor], number: signal.Signals, why: str
 ) -> None:

@@ -281,6 +281,7 @@ class DesiredTargets:
             spike=seen.spike,
             threads=seen.threads,
             realtime=seen.realtime,
+            services=seen.services,
         )
 
     def _decide(self, seen: Observation) -> None:

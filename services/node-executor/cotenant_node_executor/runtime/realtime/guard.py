@@ -6,7 +6,8 @@ In: on standard input one line of JSON for each of the executor's cycles, at lea
 
 the groups whose threads shall be SCHED_FIFO; the file that counts each group's CPU time; how many CPUs there are; the share
 of their time that real-time threads may have (1 without budgets), and each group's own. Out: on standard output `{ready:
-true}` or `{refused: why}` once, then `{demoted: {name: why}}` whenever it takes the class away. A group that was demoted
+true}` or `{refused: why}` once, `{took: true}` for the lines that it read, and `{demoted: {name: why}}` whenever it takes the
+class away. A group that was demoted
 stays in the fair class until the executor leaves it out of a line and names it again.
 
 The class is taken away from all groups when together they used OVERLOAD of the CPU time that they may have over the last
@@ -227,6 +228,7 @@ def main() -> None:
                         ready = True
                         say(ready=True)
                     guard.take(newest, time.monotonic())
+                    say(took=True)
             if ready and (found := guard.tick(time.monotonic())):
                 say(demoted=found)
     finally:
