@@ -28,7 +28,7 @@ MOST_MS = 3_600_000.0
 LEAST_GOAL_MS = 0.1
 _FORMS = "expected http://127.0.0.1:PORT/PATH or http://unix:/SOCKET:/PATH"
 _PATH = re.compile(r"/[!-~]*")
-_LOOPBACK = re.compile(r"http://(127(?:\.\d{1,3}){3}|\[::1\]|localhost):(\d{1,5})(/.*)?")
+_LOOPBACK = re.compile(r"http://(127(?:\.[0-9]{1,3}){3}|\[::1\]|localhost):([0-9]{1,5})(/.*)?")
 _SOCKET = re.compile(r"http://unix:(/[^:\s\0]+)(?::(/.*))?")
 
 

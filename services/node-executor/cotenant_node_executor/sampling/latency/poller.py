@@ -44,6 +44,7 @@ class LatencyPoller:
         self._failing: dict[AskedService, _Failing] = {}
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
+        """Of the present thread."""
 
     @property
     def readings(self) -> Services:
@@ -53,9 +54,9 @@ class LatencyPoller:
     def ask(self, asked: Sequence[AskedService]) -> None:
         """Ask these from now on."""
         self._asked = tuple(asked[:MOST_SERVICES])
-        if self._asked and (self._thread is None or not self._thread.is_alive()):
-            self._ending.clear()
-            self._thread = threading.Thread(target=self._run, name="service-latency", daemon=True)
+        if self._asked and (self._thread is None or self._ending.is_set()):
+            self._ending = threading.Event()
+            self._thread = threading.Thread(target=self._run, args=(self._ending,), name="service-latency", daemon=True)
             self._thread.start()
         elif not self._asked:
             self._ending.set()
@@ -67,15 +68,15 @@ class LatencyPoller:
         if self._thread is not None:
             self._thread.join(END_SECONDS)
 
-    def _run(self) -> None:
-        asyncio.run(self._rounds())
+    def _run(self, ending: threading.Event) -> None:
+        asyncio.run(self._rounds(ending))
 
-    async def _rounds(self) -> None:
-        while not self._ending.is_set():
+    async def _rounds(self, ending: threading.Event) -> None:
+        while not ending.is_set():
             asked = self._asked
             try:
                 found = await self._round(asked)
-                if asked is self._asked and found != self._readings:
+                if asked is self._asked and not ending.is_set() and found != self._readings:
                     self._readings = found
             except Exception:  # whatever a service answers, the node goes on with its last readings
                 logger.exception("latency of services")
