@@ -109,6 +109,11 @@ class Executor:
                 self.said.append(json.loads(self._lines.get_nowait()))
         return next((each["summary"] for each in self.said if each["topic"] == topic and part in each["summary"]), "")
 
+    def everything(self) -> list[dict[str, str]]:
+        """All that it said, for a failed test."""
+        self.says("", "")
+        return self.said
+
     def directory(self, group: str) -> str:
         path = self.driver.path(group, Knob.CPU_SHARES)
         assert path is not None
@@ -162,7 +167,7 @@ def real_time(executor: Executor) -> Callable[..., Executor]:
             except OSError as error:
                 pytest.skip(f"another subtree of this machine has the budget for real-time groups: {error}")
         executor.start(service(working(go), "realtime"), *beside)
-        assert until(lambda: executor.has_class(os.SCHED_FIFO)), executor.said
+        assert until(lambda: executor.has_class(os.SCHED_FIFO)), executor.everything()
         return executor
 
     return begin
@@ -183,7 +188,7 @@ def test_busy_threads_have_cpus_of_their_own_and_best_effort_is_idle_beside_them
         found = affinities()
         return len(found) >= CPUS and all(len(each) == 1 for each in found) and len(set.union(*found)) == len(found)
 
-    assert until(spread), (affinities(), executor.says("protection", ""), executor.said)
+    assert until(spread), (affinities(), executor.everything())
     assert executor.value("besteffort", Knob.CPU_IDLE) == "1"
     assert executor.value("burstable", Knob.CPU_IDLE) == "0"
     assert executor.directory("burstable").rpartition("/")[0] == executor.directory("besteffort").rpartition("/")[0]
@@ -230,7 +235,7 @@ def test_an_overload_ends_within_50_ms_and_the_rest_keeps_a_twentieth_of_each_se
     finally:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         go.unlink(missing_ok=True)
-    assert until(lambda: bool(executor.says("protection", "realtime -> fair"))), executor.said
+    assert until(lambda: bool(executor.says("protection", "realtime -> fair"))), executor.everything()
     text = executor.says("protection", "realtime -> fair")
     assert "real-time threads used" in text
     assert float(text.rpartition("fair after ")[2].partition(" ms")[0]) < 50
@@ -270,4 +275,4 @@ def test_without_a_working_guard_nothing_stays_real_time(
     executor = real_time()
     os.kill(executor.guard(), number)
     assert until(lambda: executor.classes() == {os.SCHED_OTHER})
-    assert until(lambda: bool(executor.says("protection", why))), executor.said
+    assert until(lambda: bool(executor.says("protection", why))), executor.everything()

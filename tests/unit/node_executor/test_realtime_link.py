@@ -83,7 +83,7 @@ def test_a_guard_that_does_not_answer_is_killed_and_everything_put_back(driver: 
         return bool(link.state.taken)
 
     wait_for("the guard to be given up", put_back, 60)
-    assert link.state.taken["a"] == "the guard does not answer for 0.2 s"
+    assert link.state.taken["a"] == "the guard does not answer for 1.2 s"
     assert link.guard_pid == 0
 
 

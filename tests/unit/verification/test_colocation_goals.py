@@ -46,7 +46,8 @@ def reading(at: float, services: int, neighbours: int, idle: int, ran: int, wait
 
 
 def seen() -> Trace:
-    before, after = reading(0.0, 0, 0, 0, 0, 0, 0), reading(10.0, SECOND, 12 * SECOND, 2 * SECOND, SECOND, SECOND // 2, 3 * SECOND)
+    before = reading(0.0, 0, 0, 0, 0, 0, 0)
+    after = reading(10.0, SECOND, 12 * SECOND, 2 * SECOND, SECOND, SECOND // 2, 3 * SECOND)
     others = Programs(0.0, {(1, "old"): SECOND}), Programs(10.0, {(1, "old"): 5 * SECOND, (2, "x"): SECOND})
     return trace(before, after, others, [f"+{each} s suppress: {each}" for each in range(9)])
 

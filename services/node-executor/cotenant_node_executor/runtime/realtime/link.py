@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 GROUP = "guard"
 PROGRAM = Path(__file__).with_name("guard.py")
 HUNG_SECONDS = 5.0
+START_FACTOR = 6
+"""So much longer a guard may take until it is ready: nothing is real-time before."""
 MOST_BYTES = 1 << 20
 END_SECONDS = 5.0
 
@@ -69,6 +71,7 @@ class GuardLink:
         self._taken: dict[str, str] = {}
         self._refused = ""
         self._process: subprocess.Popen[bytes] | None = None
+        self._ready = False
         self._unanswered_since: float | None = None
         """When the guard was told what it has not answered yet; None: it has answered everything."""
         self._answer = b""
@@ -153,10 +156,18 @@ class GuardLink:
         self._read()
         if self._process.poll() is not None:
             self._put_back(self._refused or "the guard ended")
-        elif self._unanswered_since is not None and time.monotonic() - self._unanswered_since > self._hung_seconds:
-            self._put_back(f"the guard does not answer for {self._hung_seconds:g} s")
+        elif self._hung:
+            self._put_back(f"the guard does not answer for {self._patience:g} s")
         else:
             self._tell()
+
+    @property
+    def _patience(self) -> float:
+        return self._hung_seconds if self._ready else START_FACTOR * self._hung_seconds
+
+    @property
+    def _hung(self) -> bool:
+        return self._unanswered_since is not None and time.monotonic() - self._unanswered_since > self._patience
 
     def close(self) -> None:
         """End the guard, which puts everything back, and make sure of it."""
@@ -199,7 +210,7 @@ class GuardLink:
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdin.fileno(), False)
         os.set_blocking(self._process.stdout.fileno(), False)
-        self._unanswered_since, self._answer = None, b""
+        self._unanswered_since, self._answer, self._ready = None, b"", False
 
     @property
     def _budgeted(self) -> bool:
@@ -235,6 +246,7 @@ class GuardLink:
         *lines, self._answer = self._answer.split(b"\n")
         for line in lines:
             answer = msgspec.json.decode(line, type=_Answer)
+            self._ready = self._ready or answer.ready
             if answer.took:
                 self._unanswered_since = None
             self._refused = answer.refused or self._refused
