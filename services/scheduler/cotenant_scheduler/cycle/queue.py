@@ -5,6 +5,8 @@ creation time, then namespace and name; a group has the place of its first pod. 
 quota: what refuses one of them refuses all, so a decision evaluates a class once and goes on with the next. A nominated pod is
 a class of its own, and so is a group of several pods. A class exists while it has pods. Reading the queue does not change it:
 a decision walks it (`walk`), and the folds that follow remove what was placed.
+
+Over 300 lines: every change of a pod updates the same indexes (entries, classes, groups).
 """
 
 from __future__ import annotations
