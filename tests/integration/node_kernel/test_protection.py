@@ -35,7 +35,7 @@ AMOUNTS = {"cpu": "100m", "memory": "64Mi"}
 BASE_US = 900_000
 ABOVE_ALL = GUARD_PRIORITY + 10
 """Of the test itself, while it measures what others get."""
-SHARE, WINDOW_SECONDS = 0.05, 1.0
+SHARE, WINDOW_SECONDS, MEASURED_SECONDS = 0.05, 1.0, 0.2
 
 
 def working(go: str = "") -> list[str]:
@@ -227,11 +227,11 @@ def test_an_overload_ends_within_50_ms_and_the_rest_keeps_a_twentieth_of_each_se
         deadline = time.monotonic() + WAIT_SECONDS
         while executor.classes() & {os.SCHED_FIFO} and time.monotonic() < deadline:
             readings.append((time.monotonic(), executor.used_ns("besteffort")))
-            time.sleep(0.05)
+            time.sleep(MEASURED_SECONDS)
         over = time.monotonic()
         while time.monotonic() < over + WINDOW_SECONDS:
             readings.append((time.monotonic(), executor.used_ns("besteffort")))
-            time.sleep(0.05)
+            time.sleep(MEASURED_SECONDS)
     finally:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
         go.unlink(missing_ok=True)

@@ -183,4 +183,4 @@ def test_the_core_has_pods_asked_that_offer_their_latency_and_forgets_them_with_
     assert core.wanted.services == (asked,)
     assert core.wanted.threads
     bench.place(web(), PlacementPhase.GONE)
-    assert core.wanted.services == ()
+    assert not core.wanted.services

@@ -36,6 +36,8 @@ PROMOTE_SECONDS = 0.2
 WINDOW_NS = 1_000_000_000
 BUDGET_NS = 10_000_000_000
 OVERLOAD, SPENT = 0.95, 0.95
+LEAST_ALLOWED = 0.5
+"""Of what real-time threads may use, where the guard itself uses much, as on a slow machine."""
 HUNG_SECONDS = 5.0
 ROUNDS = 50
 """Of looking for threads that were started while their group was being demoted."""
@@ -122,6 +124,7 @@ class Guard:
         self._usage: dict[str, str] = {}
         self._cpus, self._share = 1, 1.0
         self._budgets: dict[str, float] = {}
+        self._own = Meter(WINDOW_NS)
         self._seconds: dict[str, Meter] = {}
         self._periods: dict[str, Meter] = {}
         self._heard = now
@@ -160,6 +163,9 @@ class Guard:
             self._measured_at = now
         together = sum(self._seconds[name].used for name in on if name in self._seconds)
         allowed = self._cpus * self._share
+        if not self._budgets:  # what the guard uses comes out of the same CPUs
+            self._own.add(now_ns, time.process_time_ns())
+            allowed = max(allowed - self._own.used, allowed * LEAST_ALLOWED)
         if together >= OVERLOAD * allowed:
             text = f"real-time threads used {together:.2f} of the {allowed:.2f} CPUs that they may use, for a second"
             return self._take_away(on, text)
