@@ -284,6 +284,7 @@ class DesiredTargets:
             threads=seen.threads,
             realtime=seen.realtime,
             cold=seen.slow.cold.pods if seen.slow is not None and seen.slow.cold is not None else None,
+            services=seen.services,
         )
 
     def _decide(self, seen: Observation) -> None:

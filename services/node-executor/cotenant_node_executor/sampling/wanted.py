@@ -12,6 +12,7 @@ import msgspec
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.sampling.latency.readings import AskedService
 from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath
 
 MOST_APPLICATIONS = 32
@@ -51,6 +52,8 @@ class Wanted(msgspec.Struct, frozen=True):
     cold_memory: bool = False
     threads: bool = False
     spikes: bool = False
+    services: tuple[AskedService, ...] = ()
+    """Pods that say their own latency, by group."""
 
 
 class _Path(msgspec.Struct, frozen=True, rename="camel"):
