@@ -1,16 +1,17 @@
 """The scheduling queue: entries, grouped into classes that share one outcome.
 
-An entry is a group of pods that are placed together or not at all; nearly all are of one pod. Order: priority descending, then
-creation time, then namespace and name; a group has the place of its first pod. A class has the entries of one shape and one
-quota: what refuses one of them refuses all, so a decision evaluates a class once and goes on with the next. A nominated pod is
-a class of its own, and so is a group of several pods. A class exists while it has pods. Reading the queue does not change it:
-a decision walks it (`walk`), and the folds that follow remove what was placed.
+An entry is a group of pods that are placed together or not at all; nearly all are of one pod. Order: priority descending (not
+where jobs are tried first in, first out), then creation time, then namespace and name; a group has the place of its first pod.
+A class has the entries of one shape and one quota: what refuses one of them refuses all, so a decision evaluates a class once
+and goes on with the next. A nominated pod is a class of its own, and so is a group of several pods. A class exists while it has
+pods. Reading the queue does not change it: a decision walks it (`walk`), and the folds that follow remove what was placed.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Hashable, Iterator, Set
+from itertools import islice
 from operator import attrgetter
 
 import msgspec
@@ -75,6 +76,7 @@ class EquivalenceClass:
         "admitted",
         "ask",
         "charge",
+        "kept",
         "key",
         "live",
         "next_due_us",
@@ -109,6 +111,9 @@ class EquivalenceClass:
         """The template from which the waiting events of all pods of the class were last built."""
         self.next_due_us = 0
         """No waiting event is due before this time."""
+        self.kept: tuple[bool, int] | None = None
+        """Whether room came for its first entry when it was last refused, old enough to be the queue's head, and behind how
+        many changes of placed pods; None: unknown."""
         self.refused_in: State | None = None
         """The state in which the class was last refused, if that state and its key alone decided. The template dates from then.
         """
@@ -255,8 +260,10 @@ def _order(member: tuple[QueueKey, PodRecord, Charge]) -> QueueKey:
 class PodQueue:
     """All classes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_priority: bool = True) -> None:
+        """`by_priority` False: priorities do not count in the order."""
         self.classes: dict[ClassKey, EquivalenceClass] = {}
+        self._by_priority = by_priority
 
     def __len__(self) -> int:
         return sum(len(alike.live) for alike in self.classes.values())
@@ -276,7 +283,7 @@ class PodQueue:
         nominated = waiting is not None and waiting.nomination is not None and waiting.uid == facts.uid
         own = record.key if nominated else None
         key: ClassKey = together.name if together is not None else (facts.shape, membership, preemptible, own, record.ask)
-        order = (-facts.priority, facts.created, facts.namespace, facts.name)
+        order = (-facts.priority if self._by_priority else 0, facts.created, facts.namespace, facts.name)
         known = record.queued_in
         if isinstance(known, EquivalenceClass):
             if known.key == key and known.has(record, order, Charge(facts.shape, membership, preemptible)):
@@ -326,6 +333,12 @@ class Cursor:
         """Advance past this many entries."""
         for _ in range(count):
             self.take()
+
+    def entries(self, most: int) -> Iterator[Entry]:
+        """Walk the entries ahead, at most this many; the position stays."""
+        live, entries = self._live, self._entries
+        ahead = (entries[index] for index in range(self._next, len(entries)))
+        return islice((entry for entry in ahead if live.get(entry.records[0].key) is entry), most)
 
     def look(self, most: int, until: QueueKey | None) -> list[PodRecord]:
         """Return the first records of the entries ahead: at most this many, and only those before a place in the queue."""
