@@ -155,8 +155,18 @@ def waiting_line(waiting: Waiting) -> str:
     if waiting.nomination is not None:
         lines.append(nomination_line(waiting.nomination))
     if waiting.hold is not None:
-        lines.append(f"room is kept on {waiting.hold.node}, as it is first in the queue")
+        lines.append(hold_line(waiting.hold))
     return "; ".join(lines)
+
+
+def hold_line(hold: Hold) -> str:
+    """Return where a pod is kept room."""
+    return f"room is kept on {hold.node}, as it is first in the queue"
+
+
+def condition_message(waiting: Waiting) -> str:
+    """Return the text of the pod's PodScheduled condition: kube-scheduler's words, and where it is kept room."""
+    return waiting.message if waiting.hold is None else f"{waiting.message} In the queue: {hold_line(waiting.hold)}."
 
 
 def nomination_line(nomination: Nomination) -> str:
