@@ -69,8 +69,8 @@ def waits(pod: Document) -> bool:
 def jobs(
     pods: Iterable[Document], pod_groups: Iterable[Document], order: str = PRIORITY, quotas: Iterable[Document] = ()
 ) -> list[Job]:
-    """Return the jobs that wait, in queue order; `quotas` are for the fair one. PodGroups that cannot be read are as if they were
-    not there."""
+    """Return the jobs that wait, in queue order; `quotas` are for the fair one. PodGroups that cannot be read are as if they
+    were not there."""
     stated = {identity: spec for identity, spec in map(_of_pod_group, pod_groups) if spec is not None}
     found: dict[str, Job] = {}
     for pod in filter(waits, pods):
@@ -81,8 +81,8 @@ def jobs(
         spec = (stated.get(identity) or _of_pod(identity, labels, annotations)) if gang else None
         key = (spec.group_id if spec is not None else identity) or f"pod {namespace}/{name}"
         job = found.setdefault(key, Job(key.removeprefix("pod "), spec))
-        priority = int(text_at(pod, "spec", "priority", default="0"))
-        job.pods.append(((-priority if order != FIFO else 0, text_at(pod, "metadata", "creationTimestamp"), namespace, name), pod))
+        priority = int(text_at(pod, "spec", "priority", default="0")) if order != FIFO else 0
+        job.pods.append(((-priority, text_at(pod, "metadata", "creationTimestamp"), namespace, name), pod))
     ordered = sorted(found.values(), key=lambda job: job.first[0])
     return _by_share(ordered, quotas) if order == FAIR else ordered
 
