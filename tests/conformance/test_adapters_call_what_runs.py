@@ -11,15 +11,12 @@ ADAPTERS = Path(__file__).parent / "adapters"
 
 METRIC_POLICY = "the collect policy of NodeMetric: aggregation windows, report interval, memory policy"
 DEVICES = "usages of devices in reports"
-THIRD_PARTY = "the share of a third-party resource manager in a node's annotations"
 YARN_NODES = "YARN nodes that are nodes of a Kubernetes cluster"
 NUMA_USAGE = "usage by NUMA node"
 IDENTITY = "identities of groups by annotation, and the sysctls that they need"
-SATISFACTION = "eviction by how much of its request best-effort work gets, cores of groups"
 HOST_APPLICATIONS = "cgroups of host applications, and layouts of other container runtimes"
 
 NOT_WIRED: dict[str, str] = {
-    "cotenant.domain.third_party.find_allocation": THIRD_PARTY,
     "cotenant_metrics_ingest.aggregation.Point": METRIC_POLICY,
     "cotenant_metrics_ingest.aggregation.aggregate": METRIC_POLICY,
     "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
@@ -27,12 +24,6 @@ NOT_WIRED: dict[str, str] = {
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
     "cotenant_metrics_ingest.report.usage_of": METRIC_POLICY,
     "cotenant_metrics_ingest.report.writes_status": METRIC_POLICY,
-    "cotenant_node_executor.sampling.usage.Point": SATISFACTION,
-    "cotenant_node_executor.sampling.usage.best_effort_usage_milli": SATISFACTION,
-    "cotenant_node_executor.sampling.usage.group_cores": SATISFACTION,
-    "cotenant_node_executor.sampling.usage.node_cores": SATISFACTION,
-    "cotenant_node_executor.sampling.usage.system_usage": SATISFACTION,
-    "cotenant_node_executor.strategies.cpu.identity.group_identity.annotated_identity": IDENTITY,
     "cotenant_node_executor.strategies.cpu.identity.group_identity.enabled_sysctls": IDENTITY,
     "cotenant_node_executor.strategies.cpu.identity.group_identity.host_identity": IDENTITY,
     "cotenant_node_executor.strategies.cpu.identity.group_identity.identity_supported": IDENTITY,
@@ -95,6 +86,6 @@ def test_what_runs_is_found_by_who_names_it() -> None:
     scheduler = "cotenant_scheduler.core"
     assert (scheduler, "SchedulerCore") in running()
     assert ("cotenant_scheduler.plugins.load_aware", "LoadAwareScheduling") in running()
-    assert ("cotenant.domain.third_party", "find_allocation") not in running()
+    assert ("cotenant_yarn_copilot.reconcile", "plan_node") not in running()
     assert "SchedulerCore" in definitions(scheduler)
     assert imports(scheduler)["Profile"] == ("cotenant_scheduler.framework.profile", "Profile")

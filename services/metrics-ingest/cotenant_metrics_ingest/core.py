@@ -19,6 +19,8 @@ Prediction: the models of a node are trained when a message ends a minute of its
 
 Bounds: one NodeState per node (see `node_state`); MAX_EARLY queued messages during the load; samples of nodes without an object
 are counted and dropped; TRAINED_AT_ONCE intervals to be trained with.
+
+Over 300 lines: one fold a kind of fact, and the queue of samples that all of them may release.
 """
 
 from collections.abc import Sequence

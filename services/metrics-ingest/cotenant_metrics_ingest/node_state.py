@@ -2,6 +2,8 @@
 
 Bound: one NodeWindows per declared node (see `slots` and `means`: about 100 KiB with 30 pods), one NodePrediction (see
 `prediction`: about 35 KiB), one PlacedPod for each of its placements, MAX_CAUSES references.
+
+Over 300 lines: one short method for each kind of fact about the node.
 """
 
 from collections import deque

@@ -4,7 +4,7 @@ In: a quota as it is desired now, its last event, its pods, the time. Out: the q
 runtime, and the pods of its last wave of evictions. The rule:
 
     streak   begins with the decision that first sees used above runtime in some resource, ends when there is none
-    wave     when the streak is longer than the delay; the streak then begins anew, so there is one wave a delay at most
+    wave     when the streak is longer than the delay; the streak then starts again, so there is one wave a delay at most
     victims  the quota's own assigned pods, least important first (lower priority, then bound later, then by name), until used
              fits the runtime; non-preemptible pods never. Then, from the last one taken on, each that fits beside the others
              stays. Where all of them are not enough all are taken

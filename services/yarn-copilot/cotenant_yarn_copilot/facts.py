@@ -134,7 +134,7 @@ def _state_reason(manager: RmNode | None, node: KnownNode) -> str:
     if manager is not None and manager.state != RUNNING:
         return f"the NodeManager is {manager.state}"
     if node.resources is None:
-        return "the node does not say yet what it lends: YARN keeps its total"
+        return "the node does not say yet what it offers: YARN keeps its total"
     return ""
 
 

@@ -62,11 +62,6 @@ def parse_allocations(annotations: Mapping[str, str]) -> tuple[Allocation, ...]:
     return tuple(allocations)
 
 
-def find_allocation(allocations: tuple[Allocation, ...], name: str) -> Allocation | None:
-    """Return the first allocation of that name."""
-    return next((allocation for allocation in allocations if allocation.name == name), None)
-
-
 def batch_total(allocations: tuple[Allocation, ...], *, replaced: str = "") -> dict[str, int]:
     """Return the sum of all koord-batch entries (of any name), without those of the name `replaced`."""
     total: dict[str, int] = {}

@@ -66,7 +66,7 @@ class CommitRefused(Payload, frozen=True, kw_only=True):
 
 class LogDeclared(Payload, frozen=True, kw_only=True):
     """Subject `services.streams.log`: which LOG this is. `created`: when its server made it, as the server writes it. A
-    LOG that is restored from a backup keeps it; one that was set up anew has another."""
+    LOG that is restored from a backup keeps it; one that was set up again has another."""
 
     TYPE = "cotenant.log.declared.v1"
 

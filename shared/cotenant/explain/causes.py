@@ -10,7 +10,7 @@ Bounds: MAX_DEPTH steps back, MAX_EVENTS events in all; what is cut off, or no l
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -265,11 +265,3 @@ def explain_quota(
     ordered = _newest_first(roots)
     said = next((sentence(event) for event in ordered if event.data is quota), "nothing has been decided about it yet")
     return Explanation("quota", namespace, name, said, links(ordered, walk), walk.cut, tuple(reasons))
-
-
-def lookup_all(walk: CauseWalk, lookup: Mapping[str, Event]) -> CauseWalk:
-    """Run a walk over events that are all in memory."""
-    while wanted := walk.wanted():
-        for ref in wanted:
-            walk.add(ref, lookup.get(ref))
-    return walk

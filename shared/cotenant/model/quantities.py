@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NewType
 
 from cotenant.model.bounds import saturated
-
-MilliCPU = NewType("MilliCPU", int)
-Bytes = NewType("Bytes", int)
 
 Scalar = str | int | float
 """The types that a manifest may hold where a quantity is expected."""

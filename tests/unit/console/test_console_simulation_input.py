@@ -12,7 +12,7 @@ from cotenant_console.durations import parse_duration
 from cotenant_console.manifests.documents import ManifestError
 from cotenant_verification.simulate.chart import axis_top, chart_lines, column_means, span
 from cotenant_verification.simulate.cluster_file import read_cluster
-from cotenant_verification.simulate.openb import TraceError, TracePod, node_document, pod_document, read_trace
+from cotenant_verification.simulate.openb import TraceError, TracePod, offered_gpus, pod_document, read_trace
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn-1,64000,262144,2,T4\nn-0,32000,262144,0,\n"
 PODS = (
@@ -38,9 +38,8 @@ def test_a_trace_is_sorted_by_node_name_and_by_the_moment_pods_come(folder: Path
 
 def test_gpus_are_whole_and_in_sum(folder: Path) -> None:
     trace = read_trace(folder)
-    parts = dict.fromkeys((f"koordinator.sh/gpu{part}" for part in ("-core", "-memory-ratio", ".shared")), "200")
-    amounts = {"cpu": "64000m", "memory": "262144Mi", "pods": "256", "nvidia.com/gpu": "2", **parts}
-    assert node_document(trace.nodes[1])["status"] == {"capacity": amounts, "allocatable": amounts}
+    parts = dict.fromkeys((f"koordinator.sh/gpu{part}" for part in ("-core", "-memory-ratio", ".shared")), 200)
+    assert offered_gpus(trace.nodes[1].gpus) == {"nvidia.com/gpu": 2, **parts}
     whole, none, part = (pod_document(pod)["spec"]["containers"][0]["resources"]["requests"] for pod in trace.pods)  # type: ignore[index,call-overload]
     core, memory = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio"
     assert whole == {"cpu": "12000m", "memory": "16384Mi", core: "200", memory: "200", "nvidia.com/gpu": "2"}

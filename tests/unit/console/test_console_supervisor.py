@@ -19,7 +19,7 @@ from cotenant.log.nats.streams import StreamSizes
 from cotenant.log.storing import store_batch
 from cotenant_console.recorded import history, opened
 from cotenant_console.up.folder_lock import FolderInUseError, FolderLock
-from cotenant_console.up.nats_server import answers, free_port, members, nats_process, nats_processes, nats_urls
+from cotenant_console.up.nats_server import answers, free_port, members, nats_processes, nats_urls
 from cotenant_console.up.restarts import HEALTHY_AFTER_SECONDS, Backoff
 from cotenant_console.up.supervisor import ProcessSpec, ProcessState, Supervisor
 from tests.contract.toy import metric
@@ -174,7 +174,7 @@ async def test_a_process_is_started_again_as_another_specification_has_it(tmp_pa
 async def test_the_real_nats_server_starts_and_comes_back_after_a_kill(tmp_path: Path) -> None:
     port = free_port()
     supervisor = Supervisor(tmp_path / "logs")
-    supervisor.start(nats_process(tmp_path, port)[0])
+    supervisor.start(nats_processes(tmp_path, members([port]))[0][0])
     process = supervisor.processes["nats-server"]
 
     async def greeted() -> None:

@@ -1,4 +1,4 @@
-"""`cotenant simulate --usage`: small loads of which the loan is known, and what holds for every load."""
+"""`cotenant simulate --usage`: small loads of which the offer is known, and what holds for every load."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_batch_resource_calculator.formulas.batch import MeasuredUsage, PodNeed, sum_need
 from cotenant_console.commands.simulate import command
 from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod, read_trace
-from cotenant_verification.simulate.usage.figures import HOUR_STEPS, Figures, figures_of
+from cotenant_verification.simulate.usage.figures import HOUR_STEPS, OfferFigures, figures_of
 from cotenant_verification.simulate.usage.forecasts import PREDICTIONS, SEASON, forecasts_of
 from cotenant_verification.simulate.usage.load import REPORT_STEPS, WINDOW_STEPS, NodeLoad, load_of, use_of
-from cotenant_verification.simulate.usage.loans import MID, POLICIES, UPSTREAM, Loan, Plan, lend
+from cotenant_verification.simulate.usage.offers import MID, POLICIES, UPSTREAM, Offer, Plan, offer_of
 from cotenant_verification.simulate.usage.population import (
     Population,
     ServicePod,
@@ -56,33 +56,33 @@ def load_without_noise(rates: Rates, population: Population, u: float = 0.5) -> 
     return load_of(rates, population, u, seed=0, deviation=0.0)
 
 
-def lent(load: NodeLoad, plan: Plan = UPSTREAM) -> Loan:
-    return lend(load, plan, forecasts_of(load, plan.prediction, 0.0), 0.0)
+def offered(load: NodeLoad, plan: Plan = UPSTREAM) -> Offer:
+    return offer_of(load, plan, forecasts_of(load, plan.prediction, 0.0), 0.0)
 
 
-def figures(load: NodeLoad, plan: Plan) -> Figures:
-    return figures_of(load, lent(load, plan), 0, load.steps)
+def figures(load: NodeLoad, plan: Plan) -> OfferFigures:
+    return figures_of(load, offered(load, plan), 0, load.steps)
 
 
-# -- known loans ---------------------------------------------------------------------------------------------------------
+# -- known offers ---------------------------------------------------------------------------------------------------------
 
 
 def test_upstreams_default_lends_sixty_percent_less_system_and_use() -> None:
-    loan = lent(load_without_noise(rates_of(1.0), one_machine(HOUR))).lent[0]
-    assert set(loan[:REPORT_STEPS]) == {0}  # nothing is known of the pod yet: it counts with its request
-    assert set(loan[REPORT_STEPS:]) == {6000 - 200 - 4000}
+    offer = offered(load_without_noise(rates_of(1.0), one_machine(HOUR))).offered[0]
+    assert set(offer[:REPORT_STEPS]) == {0}  # nothing is known of the pod yet: it counts with its request
+    assert set(offer[REPORT_STEPS:]) == {6000 - 200 - 4000}
 
 
 def test_request_and_the_larger_of_both_count_the_request() -> None:
     load = load_without_noise(rates_of(1.0), one_machine(HOUR, request_milli=5000))
-    assert lent(load, Plan("request")).lent[0, -1] == 6000 - 5000
-    assert lent(load, Plan("maxUsageRequest")).lent[0, -1] == 6000 - 200 - 5000
+    assert offered(load, Plan("request")).offered[0, -1] == 6000 - 5000
+    assert offered(load, Plan("maxUsageRequest")).offered[0, -1] == 6000 - 200 - 5000
 
 
 def test_mid_lends_nothing_without_a_prediction_and_what_the_forecast_leaves_of_requests_with_one() -> None:
     load = load_without_noise(rates_of(1.0, 1.0, 1.0, 1.0), one_machine(4 * HOUR))
-    assert lent(load, Plan(MID)).lent.max() == 0
-    found = lent(load, Plan(MID, SEASON)).lent[0, -1]
+    assert offered(load, Plan(MID)).offered.max() == 0
+    found = offered(load, Plan(MID, SEASON)).offered[0, -1]
     assert 8000 - 200 - 4000 * 1.05 * 1.1 - 100 < found < 8000 - 200 - 4000
 
 
@@ -96,31 +96,31 @@ def test_a_jump_breaks_the_promise_where_it_is_larger_than_the_margin() -> None:
 def test_a_forecast_that_expects_the_jump_keeps_the_promise_at_every_threshold() -> None:
     day = [0.0] * 9 + [1.0] * 3 + [0.0] * 12
     load = load_without_noise(rates_of(*day, *day[:10]), one_machine(34 * HOUR))
-    naive, seasonal = lent(load, Plan(percent=90)), lent(load, Plan("usage", SEASON, percent=90))
+    naive, seasonal = offered(load, Plan(percent=90)), offered(load, Plan("usage", SEASON, percent=90))
     assert figures_of(load, naive, 24 * HOUR, 34 * HOUR).broken_node_hours == 1
     assert figures_of(load, seasonal, 24 * HOUR, 34 * HOUR).broken_node_hours == 0
 
 
 def test_a_pod_that_comes_takes_its_request_out_of_the_loan_at_once_and_gives_it_back_when_it_left() -> None:
     load = load_without_noise(rates_of(0.0), one_machine(HOUR, 4000, first=101, end=149))
-    loan = lent(load).lent[0]
-    assert [loan[100], loan[101], loan[103], loan[104], loan[160]] == [5800, 1800, 1800, 5800, 5800]
+    offer = offered(load).offered[0]
+    assert [offer[100], offer[101], offer[103], offer[104], offer[160]] == [5800, 1800, 1800, 5800, 5800]
 
 
 def test_what_differs_by_less_than_the_dead_band_is_published_after_five_minutes() -> None:
     population = one_machine(2 * HOUR)
     load = load_without_noise(rates_of(0.5, 0.55), population)
-    loan = lent(load).lent[0]
-    assert set(loan[HOUR - WINDOW_STEPS : HOUR + REPORT_STEPS]) == {3800}
-    assert set(loan[HOUR + REPORT_STEPS : HOUR + REPORT_STEPS + WINDOW_STEPS]) == {3760}  # the last one was long ago
-    assert set(loan[HOUR + 2 * REPORT_STEPS + WINDOW_STEPS :]) == {3600}
+    offer = offered(load).offered[0]
+    assert set(offer[HOUR - WINDOW_STEPS : HOUR + REPORT_STEPS]) == {3800}
+    assert set(offer[HOUR + REPORT_STEPS : HOUR + REPORT_STEPS + WINDOW_STEPS]) == {3760}  # the last one was long ago
+    assert set(offer[HOUR + 2 * REPORT_STEPS + WINDOW_STEPS :]) == {3600}
 
 
-def test_figures_count_what_was_lent_used_withheld_and_taken_back() -> None:
+def test_figures_count_what_was_offered_used_withheld_and_taken_back() -> None:
     load = load_without_noise(rates_of(0.0, 1.0), one_machine(2 * HOUR))
     amounts = np.full((1, 2 * HOUR), 7000.0)
     amounts[0, HOUR + HOUR // 2 :] = 5000.0
-    found = figures_of(load, Loan(amounts, np.zeros(1)), 0, 2 * HOUR)
+    found = figures_of(load, Offer(amounts, np.zeros(1)), 0, 2 * HOUR)
     assert found.lent_core_hours == pytest.approx(7 + 3.5 + 2.5)
     assert found.used_core_hours == pytest.approx(7 + 2.9 + 2.5)
     assert found.withheld_core_hours == pytest.approx(0.6)
@@ -161,20 +161,20 @@ def loads() -> st.SearchStrategy[NodeLoad]:
 def test_a_loan_is_never_negative_nor_more_than_the_machine_leaves_the_system(
     load: NodeLoad, policy: str, prediction: str, budgeted: bool
 ) -> None:
-    loan = lent(load, Plan(policy, prediction, RiskBudget(least_hours=1) if budgeted else None))
-    assert (loan.lent >= 0).all()
-    assert (loan.lent <= (load.capacities - load.system)[:, np.newaxis]).all()
+    offer = offered(load, Plan(policy, prediction, RiskBudget(least_hours=1) if budgeted else None))
+    assert (offer.offered >= 0).all()
+    assert (offer.offered <= (load.capacities - load.system)[:, np.newaxis]).all()
 
 
 @given(loads(), st.sampled_from(PREDICTIONS))
 @settings(max_examples=15)
 def test_prod_never_gets_less_than_it_requested_because_of_mid(load: NodeLoad, prediction: str) -> None:
-    loan = lent(load, Plan(MID, prediction))
+    offer = offered(load, Plan(MID, prediction))
     room = (load.capacities - load.system)[:, np.newaxis]
     granted = np.minimum(load.real, room)
-    mid = np.minimum(loan.lent, room - granted)
+    mid = np.minimum(offer.offered, room - granted)
     assert (room - mid >= np.minimum(load.real, load.request) - 1e-6).all()
-    assert figures_of(load, loan, 0, load.steps).starved_node_hours == 0
+    assert figures_of(load, offer, 0, load.steps).starved_node_hours == 0
 
 
 @given(st.integers(1, 99), st.integers(1, 99), st.floats(0, 1))
@@ -182,7 +182,7 @@ def test_prod_never_gets_less_than_it_requested_because_of_mid(load: NodeLoad, p
 def test_a_higher_threshold_never_lends_less(one: int, other: int, level: float) -> None:
     low, high = sorted((one, other))
     load = load_without_noise(rates_of(level), one_machine(HOUR))
-    assert (lent(load, Plan(percent=high)).lent >= lent(load, Plan(percent=low)).lent).all()
+    assert (offered(load, Plan(percent=high)).offered >= offered(load, Plan(percent=low)).offered).all()
 
 
 @given(cases())
@@ -304,7 +304,7 @@ def test_the_command_prints_a_table_for_each_u_and_the_same_as_json(tmp_path: Pa
     text = runner.invoke(command, ["--usage", str(path), "--nodes", "2"])
     assert text.exit_code == 0, text.output
     assert text.output.count("u = 0.") == 3
-    assert "lent by upstream's default" in text.output
+    assert "offered by upstream's default" in text.output
     found = json.loads(runner.invoke(command, ["--usage", str(path), "--nodes", "2", "-o", "json"]).output)
     assert [table["u"] for table in found["tables"]] == [0.3, 0.5, 0.7]
     assert found["machines"] == 2

@@ -10,11 +10,12 @@ import pytest
 
 from cotenant.events.envelope import Event
 from cotenant.events.quotas import QuotaRuntime
-from cotenant.explain.causes import CauseWalk, explain_quota, lookup_all
+from cotenant.explain.causes import CauseWalk, explain_quota
 from cotenant.explain.quotas import runtime_reasons
 from cotenant_console.api.client import Document
 from cotenant_console.commands.explain import explanation_lines
 from cotenant_console.commands.quota_tree import BAR, bar, tree_lines
+from tests.causes import lookup_all
 
 PREFIX = "quota.scheduling.koordinator.sh/"
 

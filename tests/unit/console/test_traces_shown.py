@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.events import Event
-from cotenant.explain.causes import CauseWalk, event_line, explain_pod, lookup_all
+from cotenant.explain.causes import CauseWalk, event_line, explain_pod
 from cotenant.model.subjects import pod_subject
 from cotenant_console.api.client import Document
 from cotenant_console.commands.events import event_line as shown_event
 from cotenant_console.commands.explain import explanation_lines
 from tests.builders import pod_document, stored
+from tests.causes import lookup_all
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cotenant.domain.quota.names import ROOT
-from cotenant.domain.quota.sums import NO_PODS, OwnPods, QuotaNode, QuotaSums
+from cotenant.domain.quota.sums import OwnPods, QuotaNode, QuotaSums
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
@@ -13,6 +13,8 @@ from cotenant.domain.quota.trees.tree import SolvedQuota
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import Amounts, exceeding, larger, limited, masked, minus, total, without_zeros
 from tests.unit.quota_tree.plain_share import plain_share
+
+NO_PODS = OwnPods()
 
 
 def plain_sums(nodes: Sequence[QuotaNode], own: Mapping[str, OwnPods], guarantee: bool) -> dict[str, QuotaSums]:

@@ -20,7 +20,6 @@ from cotenant_verification.stack_chaos.check_writes import CONDITION, LOST, ONCE
 from cotenant_verification.stack_chaos.clients import NAMESPACE
 from cotenant_verification.stack_chaos.records import (
     Action,
-    Change,
     Fault,
     Listing,
     Outcome,
@@ -28,6 +27,7 @@ from cotenant_verification.stack_chaos.records import (
     Version,
     Violation,
     Watch,
+    WatchedChange,
     Write,
 )
 from cotenant_verification.stack_chaos.truth import versions_of
@@ -166,15 +166,15 @@ def test_a_gateway_that_goes_back_is_found() -> None:
 
 
 CHANGES = [
-    Change("ADDED", "a", 3, "v1"),
-    Change("ADDED", "b", 5, "w1"),
-    Change("MODIFIED", "a", 6, "v2"),
-    Change("DELETED", "b", 8, "w1"),
-    Change("MODIFIED", "a", 9, "v3"),
+    WatchedChange("ADDED", "a", 3, "v1"),
+    WatchedChange("ADDED", "b", 5, "w1"),
+    WatchedChange("MODIFIED", "a", 6, "v2"),
+    WatchedChange("DELETED", "b", 8, "w1"),
+    WatchedChange("MODIFIED", "a", 9, "v3"),
 ]
 
 
-def watch(changes: list[Change], start: int = 0, through: int = 9) -> Watch:
+def watch(changes: list[WatchedChange], start: int = 0, through: int = 9) -> Watch:
     return Watch(gateway="g", started=0.0, start=start, through=through, changes=changes)
 
 
@@ -190,11 +190,11 @@ def test_watches_that_follow_the_log_break_nothing() -> None:
         pytest.param(CHANGES[:-1], id="it ends early"),
         pytest.param([*CHANGES[:2], CHANGES[1], *CHANGES[2:]], id="one comes twice"),
         pytest.param([CHANGES[1], CHANGES[0], *CHANGES[2:]], id="another order"),
-        pytest.param([*CHANGES[:4], Change("MODIFIED", "a", 9, "v2")], id="another value"),
-        pytest.param([*CHANGES[:3], Change("MODIFIED", "b", 8, "w1"), CHANGES[4]], id="another type"),
+        pytest.param([*CHANGES[:4], WatchedChange("MODIFIED", "a", 9, "v2")], id="another value"),
+        pytest.param([*CHANGES[:3], WatchedChange("MODIFIED", "b", 8, "w1"), CHANGES[4]], id="another type"),
     ],
 )
-def test_a_watch_that_is_not_the_log_is_found(changes: list[Change]) -> None:
+def test_a_watch_that_is_not_the_log_is_found(changes: list[WatchedChange]) -> None:
     assert promises(check_watches([watch(changes)], VERSIONS)) == [WHOLE]
 
 

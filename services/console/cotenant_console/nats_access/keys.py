@@ -83,10 +83,6 @@ class NatsKeys:
         """Where a user's credentials are."""
         return self.folder / f"{user}{SUFFIX}"
 
-    def node_credentials(self, node: str) -> Path:
-        """Where a node's credentials are."""
-        return self.credentials(f"{NODE}-{encode_token(node)}")
-
     def write_accounts(self) -> None:
         """Write what the servers include, with the permissions of this version and what is revoked."""
         public = {name: key.public for name, key in self._accounts.items()}

@@ -261,12 +261,6 @@ def take_over_streams(folder: Path, servers: Sequence[Member], account: str) -> 
         older.rename(streams / account)
 
 
-def nats_process(folder: Path, port: int) -> tuple[ProcessSpec, int]:
-    """The process of the only server; see `nats_processes`."""
-    (spec,), store_bytes = nats_processes(folder, members([port]))
-    return spec, store_bytes
-
-
 async def answers(port: int, timeout_seconds: float = 1.0) -> bool:
     """Whether a NATS server greets on this port."""
     try:

@@ -31,7 +31,7 @@ CURABLE = ("write error", "not enabled")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ServerFault:
     """What is wrong with the server; empty: nothing that is known. `restart`: starting it again helps now."""
 
     fault: str = ""
@@ -60,19 +60,19 @@ def server_fault(address: str, port: int) -> str:
     return error if any(part in error for part in CURABLE) else ""
 
 
-def verdict(address: str, port: int, store: Path) -> Verdict:
+def verdict(address: str, port: int, store: Path) -> ServerFault:
     """Judge the server whose monitoring port this is and which stores in this folder."""
     fault = server_fault(address, port)
     if not fault:
-        return Verdict()
+        return ServerFault()
     try:
         free = shutil.disk_usage(store).free
     except OSError:
-        return Verdict(fault)
-    return Verdict(fault, restart=free >= SPACE_BYTES)
+        return ServerFault(fault)
+    return ServerFault(fault, restart=free >= SPACE_BYTES)
 
 
-async def keep_storing(look: Callable[[], Verdict], restart: Callable[[Verdict], Awaitable[None]]) -> None:
+async def keep_storing(look: Callable[[], ServerFault], restart: Callable[[ServerFault], Awaitable[None]]) -> None:
     """Look for ever and have the server started again where that is the cure; cancelled at the end."""
     not_before = 0.0
     while True:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cotenant.model.subjects import encode_token
 from cotenant_console.nats_access.roles import NODE, SIMULATED_NODES
-from cotenant_console.up.nats_server import LOOPBACK, store_folder
+from cotenant_console.up.nats_server import store_folder
 from cotenant_console.up.supervisor import ProcessSpec
 
 DECIDING = (
@@ -101,8 +101,3 @@ def _own_flags(run: Run, name: str) -> tuple[str, ...]:
 def environment() -> dict[str, str]:
     """What services inherit: the user's environment, without buffering, so that logs are whole when a process dies."""
     return {**os.environ, "PYTHONUNBUFFERED": "1"}
-
-
-def ready_url(port: int) -> str:
-    """URL of the readiness check of a service."""
-    return f"http://{LOOPBACK}:{port}/readyz"

@@ -42,7 +42,7 @@ from cotenant_console.up.nats_server import (
     store_folder,
     take_over_streams,
 )
-from cotenant_console.up.server_watch import Verdict, keep_storing, verdict
+from cotenant_console.up.server_watch import ServerFault, keep_storing, verdict
 from cotenant_console.up.services import DECIDING, SERVICES, SIMULATED, Run, service_process
 from cotenant_console.up.supervisor import Supervisor
 
@@ -190,10 +190,10 @@ class Stack:
     def _is_ready(self, name: str) -> bool:
         return readiness(self.status_ports[name], self.endpoint.credentials if name == "gateway" else None)[0]
 
-    def _look_at_server(self, server: Member) -> Verdict:
+    def _look_at_server(self, server: Member) -> ServerFault:
         return verdict(LOOPBACK, server.monitor_port, store_folder(self.plan.folder, server.name))
 
-    async def _restart_server(self, server: Member, found: Verdict) -> None:
+    async def _restart_server(self, server: Member, found: ServerFault) -> None:
         self._progress(f"{server.name}: {found}")
         await self.supervisor.restart(server.name)
 

@@ -93,7 +93,7 @@ class Zones:
         self._lost = 0
 
     def set_node(self, node: str, zone: str, lost: bool) -> None:
-        """Count a node. A node that is counted already is counted anew."""
+        """Count a node. A node that is counted already is counted again."""
         if self._of.get(node) == (zone, lost):
             return
         self.drop_node(node)

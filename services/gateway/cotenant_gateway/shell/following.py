@@ -63,7 +63,6 @@ class ReadModel:
         self.ready = asyncio.Event()
         self.folds = asyncio.Event()
         """Set after every pull that brought something; cleared by whoever acts on it."""
-        self.folded_count = 0
         self.traces = Traces(TRACED)
         self.loading = True
         """The core that requests see is not, or no longer, the one that is kept up to date."""
@@ -157,7 +156,6 @@ class _Folding(LoadingIncarnation):
                 self._quarantine.decided()
                 if self._quarantine.findings:
                     await publish_findings(self._quarantine, model.log, model.identity.service, self._clock())
-                model.folded_count += len(events)
                 if load.over:
                     model.wake(core.folded)
                 await asyncio.sleep(0)

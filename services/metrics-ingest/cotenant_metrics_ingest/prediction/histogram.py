@@ -66,7 +66,7 @@ class Histograms:
             self.references = np.concatenate((self.references, np.full(more, YEAR_ONE)))
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Drop all rows but these, ascending; they are numbered anew from 0."""
+        """Drop all rows but these, ascending; they are numbered again from 0."""
         kept = np.array(rows, dtype=np.int64)
         self.windows.keep(kept)
         self.totals, self.references = self.totals[kept], self.references[kept]

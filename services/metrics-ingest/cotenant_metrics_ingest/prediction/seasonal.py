@@ -106,7 +106,7 @@ class SeasonalProfiles:
             self._latest = np.concatenate((self._latest, np.full(more, -1, dtype=np.int64)))
 
     def keep(self, rows: Indices) -> None:
-        """Drop all rows but these; they are numbered anew from 0."""
+        """Drop all rows but these; they are numbered again from 0."""
         self._peaks, self._latest = self._peaks[rows], self._latest[rows]
 
     def add(self, rows: Indices, values: Floats, seconds: float) -> None:

@@ -7,9 +7,9 @@ times are seconds since the epoch by the node's clock.
 A minute belongs to the quarter hour of its middle. With the first minute of a quarter hour both forecasts for it are kept, and
 the quarter hour before is judged by its peak. The first one after a start is not judged, as its beginning was not seen.
 
-After a restart the week's peaks and the choice are those of the stored state; the errors begin anew, so that the choice stands
-for two hours at least and is then judged by what came since. Memory: some 2.9 KiB a node that
-is configured for it.
+After a restart the week's peaks and the choice are those of the stored state; the errors start again from none, so that
+the choice stands for two hours at least and is then judged by what came since. Memory: some 2.9 KiB a node that is configured
+for it.
 """
 
 from collections.abc import Callable, Sequence

@@ -44,7 +44,7 @@ class Windows:
         )
 
     def keep(self, rows: Indices) -> None:
-        """Drop all rows but these; they are numbered anew from 0."""
+        """Drop all rows but these; they are numbered again from 0."""
         gone = np.ones(len(self._begin), dtype=bool)
         gone[rows] = False
         self.clear(np.flatnonzero(gone))

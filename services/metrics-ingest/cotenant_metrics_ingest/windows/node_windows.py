@@ -11,6 +11,8 @@ the node's clock, checked against the log's:
 
 Windows end at the newest sample, not at the time of the report, so a report describes the node as of its last sample. Pods and
 host applications are those of the last message; their means cover the part of the window in which they were seen.
+
+Over 300 lines: accepting a message and reporting read the same rings.
 """
 
 from bisect import bisect_right

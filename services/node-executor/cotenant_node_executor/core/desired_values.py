@@ -12,6 +12,8 @@ dry run decide is rehearsed (`rehearsal`) and desired by nobody.
 |---|---|---|
 | a pod | its shape and the policy, by every strategy's `of_pod` | its placement, its group's existence or the policy changes |
 | a strategy | the situation and its memory, by its `decide` | the policy or one of its `inputs` changes |
+
+Over 300 lines: all methods keep the caches of one cycle consistent.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 ALWAYS = "Always"
 ON_FAILURE = "OnFailure"
-NEVER = "Never"
 
 INITIAL_SECONDS = 10
 MAX_SECONDS = 300

@@ -83,7 +83,7 @@ class Sampler:
             monotonic_ns=now,
             interval_ns=interval,
             node=node,
-            system=_system(node, pods, applications),
+            system=system_usage(node, pods, applications),
             pods=pods,
             tiers=tiers,
             host_applications=applications,
@@ -204,7 +204,10 @@ class Sampler:
         )
 
 
-def _system(node: NodeUsage, pods: Mapping[str, PodUsage], applications: Mapping[str, HostApplicationUsage]) -> SystemUsage:
+def system_usage(
+    node: NodeUsage, pods: Mapping[str, PodUsage], applications: Mapping[str, HostApplicationUsage]
+) -> SystemUsage:
+    """max(node - Σ pods - host applications, 0), for CPU and for memory; no CPU where the node has none yet."""
     usages = [pod.usage for pod in pods.values()] + [application.usage for application in applications.values()]
     cpu = None if node.cpu_milli is None else max(node.cpu_milli - sum(each.cpu_milli or 0 for each in usages), 0)
     return SystemUsage(cpu, max(node.memory_bytes - sum(each.memory_bytes or 0 for each in usages), 0))

@@ -11,6 +11,8 @@ Koordinator's Coscheduling plugin. Different from it:
     representative, no permit to wait in, and nothing is held for a group that waits, so that two gangs cannot block each other
 
 Bound: one Gang per gang with members or a PodGroup, one GangPod per member.
+
+Over 300 lines: members, requirements and groups of gangs are derived from one another.
 """
 
 from __future__ import annotations

@@ -38,7 +38,6 @@ class NodeFacts:
         "metric",
         "name",
         "node",
-        "object_error",
         "resources",
         "sequences",
         "terminating",
@@ -47,7 +46,6 @@ class NodeFacts:
     def __init__(self, name: str) -> None:
         self.name = name
         self.node: Node | None = None
-        self.object_error = ""
         self.terminating = False
         self.executor: ExecutorStatus | None = None
         self.resources: NodeResources | None = None

@@ -22,7 +22,7 @@ from cotenant_console.api.client import Document, text_at
 from cotenant_gateway.loop.steps import Request
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_verification.simulate.api import SimulatedGateway, kind_of
-from cotenant_verification.simulate.requests import Wish
+from cotenant_verification.simulate.requests import GatewayRequest
 from cotenant_verification.workload.schedule import located
 
 REVISION = "chaos.cotenant.io/revision-of-"
@@ -128,9 +128,9 @@ class ChaosGateway(SimulatedGateway):
         deletion = DeletionRequest(grace_period_seconds=grace)
         self._by_user(when, f"delete {name}", lambda: self.requests.delete(kind, namespace, name, deletion))
 
-    def take_request(self, when: datetime, wish: Wish) -> None:
+    def take_request(self, when: datetime, request: GatewayRequest) -> None:
         """Take a service's request: no user is answered."""
-        self.take(when, wish)
+        self.take(when, request)
 
     def _by_user(self, when: datetime, what: str, begin: Callable[[], Request[Any]], *, stale: bool = False) -> None:
         def marked() -> Request[Any]:

@@ -26,7 +26,7 @@ from cotenant_verification.simulate.openb import GPU_MODEL_LABEL, offered_gpus
 from cotenant_verification.workload.pod_constraints import ZONE
 
 SAMPLE = timedelta(seconds=1)
-CALM = timedelta(seconds=15)
+IDLE_PERIOD = timedelta(seconds=15)
 GIB = 1024**3
 
 
@@ -70,7 +70,7 @@ class ChaosNode:
         made = simulated_node(
             name, size, seed=seed, boot=f"boot{boot}", cgroup=cgroup, devices=devices, labels=labels, outlived=False
         )
-        self.inner = NodeParticipant(made, period=SAMPLE, idle_period=CALM)
+        self.inner = NodeParticipant(made, period=SAMPLE, idle_period=IDLE_PERIOD)
         self.filters = self.inner.filters
         self.usage_filters = self.inner.usage_filters
         self._down_until = EPOCH
@@ -116,7 +116,7 @@ class ChaosNode:
                 return self._down_until
             self._down_until = EPOCH
             self._unread = []
-            self.inner = NodeParticipant(self.inner.node.restarted(), period=SAMPLE, idle_period=CALM)
+            self.inner = NodeParticipant(self.inner.node.restarted(), period=SAMPLE, idle_period=IDLE_PERIOD)
             world.load()
             return now + timedelta(milliseconds=1)
         if now < self._slow_until and now < self._turned + self._slowness:

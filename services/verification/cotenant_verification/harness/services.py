@@ -12,7 +12,7 @@ from cotenant.engine.commit import Identity
 from cotenant.engine.definition import Definition
 from cotenant.simulation import EPOCH, HOP, TICK, ServiceParticipant, World
 from cotenant_verification.harness.gateways import ChaosGateway
-from cotenant_verification.simulate.requests import RequestingParticipant, Wish
+from cotenant_verification.simulate.requests import GatewayRequest, RequestingParticipant
 
 
 class ChaosService(RequestingParticipant):
@@ -26,7 +26,7 @@ class ChaosService(RequestingParticipant):
         self._gateways = gateways
         self._turn = 0
 
-    def _send(self, request: Wish, now: datetime, world: World) -> None:
+    def _send(self, request: GatewayRequest, now: datetime, world: World) -> None:
         link = world.link(self.name)
         up = [gateway for gateway in self._gateways if gateway.up]
         if not up or now < self.mute_until or (link is not None and link.severed(now)):

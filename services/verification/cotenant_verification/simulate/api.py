@@ -103,12 +103,12 @@ class SimulatedGateway:
         """Make or delete the reservation of a pod that migrates."""
         self._at(when, f"reserve {wanted.name}", lambda: self.requests.reserve(wanted))
 
-    def take(self, when: datetime, wish: EvictionRequest | ReservationRequest) -> None:
+    def take(self, when: datetime, request: EvictionRequest | ReservationRequest) -> None:
         """Take a service's request."""
-        if isinstance(wish, EvictionRequest):
-            self.evict(when, wish)
+        if isinstance(request, EvictionRequest):
+            self.evict(when, request)
         else:
-            self.reserve(when, wish)
+            self.reserve(when, request)
 
     def documents(self, plural: str) -> list[Json]:
         """The objects of a core kind as the API would show them, sorted by namespace and name."""

@@ -151,25 +151,6 @@ def _pod(row: _Row) -> TracePod:
     )
 
 
-def node_document(node: TraceNode) -> Document:
-    """The Node object of a machine."""
-    amounts: Document = {
-        "cpu": f"{node.cpu_milli}m",
-        "memory": f"{node.memory_mib}Mi",
-        "pods": str(MAX_PODS_PER_NODE),
-    }
-    labels: Document = {"kubernetes.io/hostname": node.name}
-    if node.gpus:
-        amounts |= {name: str(amount) for name, amount in offered_gpus(node.gpus).items()}
-        labels[GPU_MODEL_LABEL] = node.model
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": node.name, "labels": labels},
-        "status": {"capacity": dict(amounts), "allocatable": dict(amounts)},
-    }
-
-
 def offered_gpus(gpus: int) -> dict[str, int]:
     """What a node with so many GPUs offers, as its Device object adds it up."""
     return {GPU: gpus, **dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED), gpus * GPU_CORE_PER_GPU)}

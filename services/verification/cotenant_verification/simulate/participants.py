@@ -12,7 +12,7 @@ from cotenant.engine.core import Requesting
 from cotenant.simulation import HOP, TICK, Participant, ServiceParticipant, World
 from cotenant_console.definitions import definition
 from cotenant_verification.simulate.api import SimulatedGateway
-from cotenant_verification.simulate.requests import RequestingParticipant, Wish
+from cotenant_verification.simulate.requests import GatewayRequest, RequestingParticipant
 
 
 def participant(
@@ -25,7 +25,7 @@ def participant(
     if not isinstance(made.cycle.core, Requesting):
         return made
 
-    def send(request: Wish, now: datetime, world: World) -> None:
+    def send(request: GatewayRequest, now: datetime, world: World) -> None:
         gateway.take(now + HOP, request)
         world.wake(gateway, now + HOP)
 

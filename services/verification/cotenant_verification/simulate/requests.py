@@ -19,10 +19,10 @@ from cotenant.model.subjects import matches
 from cotenant.simulation import ServiceParticipant, World
 
 REPEAT = timedelta(seconds=5)
-Wish = EvictionRequest | ReservationRequest
-_WISHES = {EVICT_ENDPOINT: EvictionRequest, RESERVE_ENDPOINT: ReservationRequest}
+GatewayRequest = EvictionRequest | ReservationRequest
+_REQUESTS = {EVICT_ENDPOINT: EvictionRequest, RESERVE_ENDPOINT: ReservationRequest}
 
-Tell = Callable[[Wish, datetime, World], None]
+Send = Callable[[GatewayRequest, datetime, World], None]
 """Passes a request for an eviction, or for the reservation before it, to a gateway at a moment."""
 
 
@@ -30,12 +30,12 @@ class RequestingParticipant:
     """A deciding service and its requests, each sent at most once in REPEAT while the core returns it; `service` is its
     process."""
 
-    def __init__(self, service: ServiceParticipant, tell: Tell) -> None:
+    def __init__(self, service: ServiceParticipant, send: Send) -> None:
         self.name = service.name
         self.filters = service.filters
         self.usage_filters = service.usage_filters
         self.service = service
-        self._tell = tell
+        self._send_on = send
         self._requesting = isinstance(service.cycle.core, Requesting)
         self._asked: dict[str, datetime] = {}
 
@@ -56,7 +56,7 @@ class RequestingParticipant:
         self._asked = {key: at for key, at in self._asked.items() if key in keys}
         for request in wanted:
             asked = self._asked.get(request.key)
-            for endpoint, wish in _WISHES.items():
+            for endpoint, form in _REQUESTS.items():
                 if matches(endpoint, request.subject) and (asked is None or now - asked >= REPEAT):
                     self._asked[request.key] = now
-                    self._tell(msgspec.json.decode(request.body, type=wish), now, world)
+                    self._send_on(msgspec.json.decode(request.body, type=form), now, world)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from cotenant_verification.stack_chaos.records import Change, Version, Violation, Watch
+from cotenant_verification.stack_chaos.records import Version, Violation, Watch, WatchedChange
 
 WHOLE = "a watch has no gap and repeats nothing"
 
@@ -20,19 +20,19 @@ def check_watches(watches: Sequence[Watch], versions: Sequence[Version], missing
     return [violation for watch in watches for violation in _check(watch, changes, missing)]
 
 
-def _changes(versions: Sequence[Version]) -> Iterator[Change]:
+def _changes(versions: Sequence[Version]) -> Iterator[WatchedChange]:
     values: dict[str, str] = {}
     for version in versions:
         if version.value is None:
             if version.name in values:
-                yield Change("DELETED", version.name, version.sequence, values.pop(version.name))
+                yield WatchedChange("DELETED", version.name, version.sequence, values.pop(version.name))
             continue
         word = "MODIFIED" if version.name in values else "ADDED"
         values[version.name] = version.value
-        yield Change(word, version.name, version.sequence, version.value)
+        yield WatchedChange(word, version.name, version.sequence, version.value)
 
 
-def _check(watch: Watch, changes: Sequence[Change], missing: Collection[int]) -> Iterator[Violation]:
+def _check(watch: Watch, changes: Sequence[WatchedChange], missing: Collection[int]) -> Iterator[Violation]:
     if any(watch.start < sequence <= watch.through for sequence in missing):
         return
     expected = [change for change in changes if watch.start < change.version <= watch.through]
@@ -51,11 +51,11 @@ def _check(watch: Watch, changes: Sequence[Change], missing: Collection[int]) ->
         yield Violation(WHOLE, f"{watch}: event {place + 1} is {_words(watch.changes[place])}; the log has nothing more")
 
 
-def _ends_after(change: Change, changes: Sequence[Change]) -> bool:
+def _ends_after(change: WatchedChange, changes: Sequence[WatchedChange]) -> bool:
     return any(
         later.name == change.name and later.type == "DELETED" and later.version > change.version for later in changes
     )
 
 
-def _words(change: Change) -> str:
+def _words(change: WatchedChange) -> str:
     return f"{change.type} {change.name}={change.value} at {change.version}"

@@ -82,7 +82,7 @@ class Listing(msgspec.Struct, kw_only=True):
         return f"{self.client} listed {self.name or 'all'} at {self.gateway}, {self.started:.2f}-{self.ended:.2f} s"
 
 
-class Change(msgspec.Struct, frozen=True):
+class WatchedChange(msgspec.Struct, frozen=True):
     """One event of a watch."""
 
     type: str
@@ -98,7 +98,7 @@ class Watch(msgspec.Struct, kw_only=True):
     started: float
     start: int
     through: int
-    changes: list[Change]
+    changes: list[WatchedChange]
     expired: bool = False
     """It ended with 410: what it did not deliver is to be listed."""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from cotenant_verification.http_sessions import http_session
 from cotenant_verification.stack_chaos.clients import NO_ANSWER, Registers
-from cotenant_verification.stack_chaos.records import Change, Watch
+from cotenant_verification.stack_chaos.records import Watch, WatchedChange
 
 WATCH_SECONDS = 20
 SILENT_SECONDS = 30.0
@@ -70,6 +70,6 @@ class Watcher:
                 version = int(document["metadata"]["resourceVersion"])
                 if event["type"] != "BOOKMARK":
                     value = document.get("data", {}).get("value", "")
-                    seen.changes.append(Change(event["type"], document["metadata"]["name"], version, value))
+                    seen.changes.append(WatchedChange(event["type"], document["metadata"]["name"], version, value))
                 seen.through = max(seen.through, version)
                 self._version = seen.through

@@ -29,7 +29,6 @@ class FieldReason(StrEnum):
     DUPLICATE = "FieldValueDuplicate"
     NOT_SUPPORTED = "FieldValueNotSupported"
     FORBIDDEN = "FieldValueForbidden"
-    TOO_LONG = "FieldValueTooLong"
     NOT_FOUND = "FieldValueNotFound"
 
 

@@ -27,9 +27,6 @@ class OwnPods(msgspec.Struct, frozen=True, kw_only=True):
     non_preemptible_used: dict[str, int] = {}
 
 
-NO_PODS = OwnPods()
-
-
 class QuotaSums(msgspec.Struct, frozen=True, kw_only=True):
     """The sums of one quota. Amounts: cpu in milli-cores, everything else in base units."""
 

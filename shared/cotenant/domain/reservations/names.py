@@ -7,20 +7,10 @@ DOMAIN = "scheduling.koordinator.sh"
 # Labels.
 LABEL_ORDER = f"{DOMAIN}/reservation-order"
 LABEL_IGNORED = f"{DOMAIN}/reservation-ignored"
-LABEL_OPERATING_MODE = f"{DOMAIN}/operating-mode"
-LABEL_PRE_ALLOCATION_REQUIRED = f"{DOMAIN}/pre-allocation-required"
-LABEL_PRE_ALLOCATABLE = f"{DOMAIN}/pod-pre-allocatable"
-LABEL_CAN_PREEMPT = f"{DOMAIN}/can-preempt"
-LABEL_NOT_PREEMPTIBLE = f"{DOMAIN}/disable-preemptible"
-OPERATING_MODE_RESERVATION = "Reservation"
 
 # Annotations of pods.
 ANNOTATION_AFFINITY = f"{DOMAIN}/reservation-affinity"
 ANNOTATION_EXACT_MATCH = f"{DOMAIN}/exact-match-reservation"
-ANNOTATION_ALLOCATED = f"{DOMAIN}/reservation-allocated"
-ANNOTATION_OWNERS = f"{DOMAIN}/reservation-owners"
-ANNOTATION_CURRENT_OWNER = f"{DOMAIN}/reservation-current-owner"
-ANNOTATION_PRE_ALLOCATABLE_PRIORITY = f"{DOMAIN}/pod-pre-allocatable-priority"
 
 # Annotations of reservations.
 ANNOTATION_RESTRICTED_OPTIONS = f"{DOMAIN}/reservation-restricted-options"

@@ -106,7 +106,7 @@ class ResourceForecast(Part, frozen=True, kw_only=True):
 class ProdPrediction(Part, frozen=True, kw_only=True):
     """What `prod_reclaimable` was computed from; where that is None, `error` says why.
 
-    `cold`: prod pods younger than the cold start, which lend nothing. `unpredicted`: those without a model, which take part in
+    `cold`: prod pods younger than the cold start, which add nothing. `unpredicted`: those without a model, which take part in
     neither predictor. `unplaced`: pods with samples and no placement, of which no request is known. `trainings`: how often the
     models were trained since the process started or `restored`, the event of their stored state (empty: from nothing).
     """

@@ -73,11 +73,6 @@ class Access(msgspec.Struct, frozen=True):
         return _claims_of(self.credentials)
 
 
-def user_key(credentials: Path) -> str:
-    """Return the public key of the user whose credentials these are. Raises AccessError."""
-    return _claims_of(credentials).sub
-
-
 def _claims_of(credentials: Path) -> _Claims:
     try:
         lines = credentials.read_text().split("\n")

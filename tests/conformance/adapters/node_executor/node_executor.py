@@ -219,10 +219,10 @@ def group_identity(given: dict[str, Any], *, name: str) -> object:
         return {"bvt": known.kube_qos_dir.get(given["kubeQOS"], 0)}
     qos = (given["podLabels"] or {}).get(LABEL_QOS_CLASS, "")
     if qos == "LS":
-        try:
-            asked = identity.annotated_identity(given["podAnnotations"] or {})
-        except ValueError:
-            return {"bvt": None}
-        if asked is not None:
-            return {"bvt": asked}
+        text = (given["podAnnotations"] or {}).get(pod_view.ANNOTATION_CPU_QOS)
+        if text is not None:
+            try:
+                return {"bvt": identity.parsed_identity(text)}
+            except ValueError:
+                return {"bvt": None}
     return {"bvt": identity.pod_identity(known, qos, identity.kube_qos_of_path(given["cgroupParent"]))}

@@ -11,7 +11,9 @@ import msgspec
 
 from cotenant.model.quantities import parse_value
 from cotenant_node_executor.sampling import idle_pages, proc, usage
+from cotenant_node_executor.sampling.sampler import system_usage
 from cotenant_node_executor.sampling.slow import cpi as counters
+from cotenant_node_executor.sampling.snapshot import GroupUsage, HostApplicationUsage, NodeUsage, PodUsage, PressureSet
 from cotenant_node_executor.targets import convert, parse
 from cotenant_node_executor.targets.cgroup import paths
 from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeQoS, Layout
@@ -130,8 +132,11 @@ def _counter(reading: dict[str, int] | None, key: str, time: str, unit_ns: int =
     return None if reading is None else usage.Counter(reading[key], reading[time] * unit_ns)
 
 
-def _point(given: dict[str, float] | None) -> usage.Point | None:
-    return None if given is None else usage.Point(given["cpu"], given["memory"], given["age_seconds"])
+def _reading(given: dict[str, float] | None, outdated_seconds: float) -> GroupUsage:
+    """A group's reading; one that is outdated has no figures, as a snapshot is of one moment."""
+    if given is None or given["age_seconds"] > outdated_seconds:
+        return GroupUsage("", None, None, None, None, PressureSet())
+    return GroupUsage("", round(given["cpu"] * 1000), round(given["memory"]), None, None, PressureSet())
 
 
 def _batch_requests(pod: Given) -> tuple[str, list[int]]:
@@ -141,18 +146,13 @@ def _batch_requests(pod: Given) -> tuple[str, list[int]]:
 
 
 def cpu_usage(given: Given, *, name: str) -> object:
-    def rate(last: usage.Counter | None, current: usage.Counter | None) -> object:
-        assert current is not None
-        if given["fn"] == "node_cores":
-            return usage.node_cores(last, current, given["jiffy_ns"])
-        if given["fn"] == "cgroup_cores":
-            return usage.group_cores(last, current)
-        return usage.best_effort_usage_milli(last, current)
-
     if given["fn"] in ("node_cores", "cgroup_cores", "be_usage_milli"):
         key = "ticks" if given["fn"] == "node_cores" else "usage_ns"
         time, unit = ("time_ms", 1_000_000) if given["fn"] == "be_usage_milli" else ("time_ns", 1)
-        return {"value": rate(*(_counter(given[which], key, time, unit) for which in ("last", "current")))}
+        before, now = (_counter(given[which], key, time, unit) for which in ("last", "current"))
+        assert now is not None
+        milli = usage.group_milli(before, now, given.get("jiffy_ns", 1))
+        return {"value": milli if milli is None or given["fn"] == "be_usage_milli" else milli / 1000}
     if given["fn"] == "be_real_limit_milli":
         cpus = len(parse_cpu_list(given["cpuset"]))
         limit = usage.best_effort_real_limit_milli(cpus, given["cfs_quota_us"], given["cfs_period_us"])
@@ -166,10 +166,19 @@ def cpu_usage(given: Given, *, name: str) -> object:
         )
         assert current is not None
         return {"value": usage.throttled_ratio(last, current)}
-    pods = {collector: _point(point) for collector, point in given["pods"].items()}
-    host_applications = _point(given["host_apps"])
-    found = usage.system_usage(_point(given["node"]), pods, host_applications, given["outdated_seconds"])
-    return {"value": None if found is None else {"cpu": found.cpu, "memory": found.memory}}
+    return {"value": _system(given)}
+
+
+def _system(given: Given) -> dict[str, float] | None:
+    """What the system uses; None where a reading is missing or outdated: a snapshot without a figure is not reported."""
+    node, outdated = given["node"], given["outdated_seconds"]
+    readings = {name: _reading(each, outdated) for name, each in (*given["pods"].items(), ("host", given["host_apps"]))}
+    if node is None or any(each.cpu_milli is None for each in readings.values()):
+        return None
+    whole = NodeUsage(round(node["cpu"] * 1000), 0, round(node["memory"]), 0, 0, PressureSet())
+    pods = {name: PodUsage(name, "", readings[name]) for name in given["pods"]}
+    found = system_usage(whole, pods, {"host": HostApplicationUsage("host", readings["host"])})
+    return {"cpu": (found.cpu_milli or 0) / 1000, "memory": found.memory_bytes}
 
 
 def mem_usage(given: Given, *, name: str) -> object:

@@ -3,6 +3,7 @@ the compatible rounding; the service's default is the exact one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,7 +14,6 @@ from cotenant.domain.third_party import (
     Allocation,
     ThirdPartyError,
     batch_total,
-    find_allocation,
     parse_allocations,
     parse_origin,
     write_allocation,
@@ -117,6 +117,10 @@ def yarn_update_call(given: Json, *, name: str) -> object:
         return {"error": end.value, "calls": calls}
 
 
+def _allocation_of(annotations: Mapping[str, str], name: str) -> Allocation | None:
+    return next((each for each in parse_allocations(annotations) if each.name == name), None)
+
+
 def yarn_node_resource(given: Json, *, name: str) -> object:
     node = _node(given["node"])
     plan = plan_node(node, _pods(given["pods"]), Rounding.COMPATIBLE)
@@ -125,7 +129,7 @@ def yarn_node_resource(given: Json, *, name: str) -> object:
     annotations = dict(node.annotations) if node is not None else {}
     if outcome.foreign is not None:
         annotations = write_allocation(annotations, Allocation(HADOOP_YARN, KOORD_BATCH, _resources(outcome.foreign)))
-    entry = find_allocation(parse_allocations(annotations), HADOOP_YARN)
+    entry = _allocation_of(annotations, HADOOP_YARN)
     result: Json = {
         "requeue": outcome.again,
         "error": outcome.failed,
@@ -177,7 +181,7 @@ def origin_allocatable_write(given: Json, *, name: str) -> object:
 
 def third_party_parse(given: Json, *, name: str) -> object:
     try:
-        entry = find_allocation(parse_allocations(given["annotations"] or {}), given["name"])
+        entry = _allocation_of(given["annotations"] or {}, given["name"])
     except ThirdPartyError:
         return {"error": True}
     return {"resources": dict(entry.resources or {}) if entry is not None else None}

@@ -7,8 +7,9 @@ from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.node.resources import NodeResources, Term
 from cotenant.events.node.usage import Series, UsageSample
 from cotenant.events.placements import Figure, Placement, Waiting, WaitingReason
-from cotenant.explain.causes import MAX_EVENTS, CauseWalk, concerns, event_line, explain_pod, lookup_all
+from cotenant.explain.causes import MAX_EVENTS, CauseWalk, concerns, event_line, explain_pod
 from cotenant.explain.sentences import figures, sentence
+from tests.causes import lookup_all
 from tests.unit.gateway.builders_gateway import NOW
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cotenant_node_executor.sampling import proc, usage
 from cotenant_node_executor.sampling.sampler import Sampler
-from cotenant_node_executor.sampling.usage import Counter, Point
+from cotenant_node_executor.sampling.usage import Counter
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import CgroupVersion, Stat
 
@@ -140,14 +140,6 @@ def test_a_rate_is_never_negative(before: int, after: int, then: int, now: int) 
     rate = usage.group_milli(Counter(before, then), Counter(after, now))
     assert (rate is None) == (after < before or now <= then)
     assert rate is None or rate >= 0
-
-
-def test_system_needs_every_point_to_be_fresh() -> None:
-    fresh, old = Point(1.0, 100.0), Point(1.0, 100.0, age_seconds=11.0)
-    assert usage.system_usage(fresh, {"pods": Point(2.0, 30.0)}, Point(0.0, 0.0), 10) == Point(0.0, 70.0)
-    assert usage.system_usage(fresh, {"pods": old}, Point(0.0, 0.0), 10) is None
-    assert usage.system_usage(fresh, {"pods": None}, Point(0.0, 0.0), 10) is None
-    assert usage.system_usage(fresh, {}, None, 10) is None
 
 
 def test_best_effort_gets_the_smaller_of_cpuset_and_quota() -> None:

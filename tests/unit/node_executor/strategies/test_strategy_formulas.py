@@ -202,14 +202,12 @@ def test_a_pods_value_is_that_of_its_label_else_of_its_kubernetes_class() -> Non
 )
 def test_an_ls_pod_asks_for_its_identity(text: str, asked: int) -> None:
     assert group_identity.parsed_identity(text) == asked
-    assert group_identity.annotated_identity({"koordinator.sh/cpuQOS": text}) == asked
 
 
 @pytest.mark.parametrize("text", ["{", '{"enable": true, "groupIdentity": 3}', '{"enable": true, "groupIdentity": -2}'])
 def test_a_malformed_request_for_an_identity_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match=r"koordinator\.sh/cpuQOS"):
         group_identity.parsed_identity(text)
-    assert group_identity.annotated_identity({}) is None
 
 
 def test_the_kernel_knows_group_identity_by_its_file_or_its_sysctl() -> None:

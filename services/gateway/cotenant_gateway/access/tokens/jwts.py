@@ -32,7 +32,6 @@ from cotenant_gateway.access.tokens.bearer_tokens import TokenError
 from cotenant_gateway.access.tokens.files import AccessFileError, read_text
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
-PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 MAX_KEYS = 32
 MIN_RSA_BITS = 2048
 SKEW_SECONDS = 60.0

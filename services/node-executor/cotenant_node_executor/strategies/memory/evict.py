@@ -61,7 +61,7 @@ class EvictConfig(Struct, frozen=True, kw_only=True, rename=lower_name):
     allocatable_evict_priority_threshold: int | None = None
 
 
-class Figures(Struct, frozen=True):
+class MemoryFigures(Struct, frozen=True):
     """The figures of the last decision, in bytes and percent."""
 
     capacity_bytes: int = 0
@@ -189,7 +189,7 @@ def decide_with(situation: Situation, features: frozenset[str]) -> Decision:
     if by_offer:
         tasks += allocatable_tasks(config, _requested(pods, config), situation.offered)
     found = chosen(tasks, pods, situation.evicting)
-    figures = Figures(
+    figures = MemoryFigures(
         capacity,
         used,
         used_percent(capacity, used),
@@ -220,7 +220,7 @@ def _amount(own: Traits, amount: int, task: Task) -> str:
 
 def figures_of(memory: Struct | None) -> dict[str, int]:
     """Return the figures of an event."""
-    if not isinstance(memory, Figures):
+    if not isinstance(memory, MemoryFigures):
         return {}
     return {
         "capacity.memory-bytes": memory.capacity_bytes,

@@ -157,7 +157,7 @@ def _with_cache(usage: GroupUsage) -> int:
 
 
 def _calm(group: GroupUsage | None, config: ReliefConfig) -> bool:
-    """Whether best-effort does not wait for memory already; a group without a figure counts as calm."""
+    """Whether best-effort does not wait for memory already; a group without a figure counts as one that does not."""
     pressure = group.pressure.memory if group is not None else None
     bound = config.memory_reclaim_pressure_percent
     return pressure is None or pressure.some.avg10 < (PRESSURE_PERCENT if bound is None else bound)

@@ -71,9 +71,9 @@ class ReservationEndings:
             if record.reservation is None or share.uid != record.uid:
                 events.append(share_ends(record, share, "the reservation was deleted"))
                 continue
-            found, calm = self._of_share(record, share, over, now)
+            found, idle = self._of_share(record, share, over, now)
             events += found
-            settled &= calm
+            settled &= idle
         events += self._of_status(record, over, now) if not any(_is_status(event) for event in events) else []
         return events, settled
 

@@ -19,8 +19,6 @@ from cotenant.model.names import CPU, MEMORY
 
 ANNOTATION_USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 
-AGGREGATION_TYPES = ("avg", "p50", "p90", "p95", "p99")
-
 DEFAULT_USAGE_THRESHOLDS = {CPU: 65, MEMORY: 95}
 DEFAULT_SCALING_FACTORS = {CPU: 85, MEMORY: 70}
 DEFAULT_RESOURCE_WEIGHTS = {CPU: 1, MEMORY: 1}

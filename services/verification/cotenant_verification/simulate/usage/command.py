@@ -23,7 +23,7 @@ MACHINES = 60
 
 
 def simulate_usage(usage: str, openb: str | None, machines: int, days: int, seed: int, output: str) -> None:
-    """Replay usage and print what was lent, used, taken back, and broke. Raises ClickException where a trace is unreadable."""
+    """Replay usage; print what was offered, used, taken back, what broke. Raises ClickException for an unreadable trace."""
     count = machines or MACHINES
     try:
         rates = generated(seed) if usage == GENERATED else read_rates(Path(usage))

@@ -1,17 +1,17 @@
-"""What a loan came to, over a part of the run.
+"""What an offer came to, over a part of the run.
 
-In: a load, a loan, the steps from and to. Out: `Figures`.
+In: a load, an offer, the steps from and to. Out: `OfferFigures`.
 
-    lent         what batch pods may request, published: core-hours, and percent of the capacity
-    used         what batch work really gets of it: the loan, or what services and the system leave of the machine; there is
+    offered      what batch pods may request, published: core-hours, and percent of the capacity
+    used         what batch work really gets of it: the offer, or what services and the system leave of the machine; there is
                  always enough work
-    taken back   how often a machine's loan was made smaller, for each hour of a machine, and by how much each time, in percent
+    taken back   how often a machine's offer was made smaller, for each hour of a machine, and by how much each time, in percent
                  of its capacity
-    withheld     lent and not usable at that moment, because services used it: core-hours that suppression holds back
-    broken       node-hours in which services and the system used at any moment (15 s) more than the loan left of the machine,
+    withheld     offered and not usable at that moment, because services used it: core-hours that suppression holds back
+    broken       node-hours in which services and the system used at any moment (15 s) more than the offer left of the machine,
                  of all node-hours; a node-hour is one machine in one full hour
     starved      node-hours in which services got less than they wanted and had requested. Services go before batch and mid, and
-                 suppression takes the loan back within a second, so that it is 0
+                 suppression takes the offer back within a second, so that it is 0
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import msgspec
 import numpy as np
 
 from cotenant_verification.simulate.usage.load import NodeLoad
-from cotenant_verification.simulate.usage.loans import Loan
+from cotenant_verification.simulate.usage.offers import Offer
 from cotenant_verification.simulate.usage.rates import STEP_SECONDS, Floats
 
 HOUR_STEPS = 3600 // STEP_SECONDS
 
 
-class Figures(msgspec.Struct, frozen=True):
+class OfferFigures(msgspec.Struct, frozen=True):
     """See the module."""
 
     lent_core_hours: float
@@ -45,25 +45,25 @@ class Figures(msgspec.Struct, frozen=True):
         return 100 * self.broken_node_hours / self.node_hours if self.node_hours else 0.0
 
 
-def figures_of(load: NodeLoad, loan: Loan, first: int, end: int) -> Figures:
+def figures_of(load: NodeLoad, offer: Offer, first: int, end: int) -> OfferFigures:
     """The figures of the steps from `first` on, before `end`."""
     capacity = load.capacities[:, np.newaxis].astype(np.float64)
-    lent = loan.lent[:, first:end]
+    offered = offer.offered[:, first:end]
     wanted = load.real[:, first:end]
     left = capacity - load.system[:, np.newaxis]
     granted = np.minimum(wanted, left)
-    used = np.minimum(lent, np.maximum(left - granted, 0.0))
-    smaller = np.maximum(-np.diff(lent, axis=1), 0.0)
+    used = np.minimum(offered, np.maximum(left - granted, 0.0))
+    smaller = np.maximum(-np.diff(offered, axis=1), 0.0)
     times = int((smaller > 0).sum())
     hours = (end - first) * STEP_SECONDS / 3600 * len(load.capacities)
     room = float(capacity.sum()) * (end - first)
     requested = np.minimum(load.request[:, first:end], left)
-    broken = _node_hours(wanted + load.system[:, np.newaxis] > capacity - lent)
-    return Figures(
-        lent_core_hours=_core_hours(lent),
-        lent_percent=100 * float(lent.sum()) / room if room else 0.0,
+    broken = _node_hours(wanted + load.system[:, np.newaxis] > capacity - offered)
+    return OfferFigures(
+        lent_core_hours=_core_hours(offered),
+        lent_percent=100 * float(offered.sum()) / room if room else 0.0,
         used_core_hours=_core_hours(used),
-        withheld_core_hours=_core_hours(lent - used),
+        withheld_core_hours=_core_hours(offered - used),
         taken_back_an_hour=times / hours if hours else 0.0,
         taken_back_percent=100 * float((smaller / capacity).sum()) / times if times else 0.0,
         node_hours=broken.size,

@@ -8,7 +8,7 @@ prod's requests. The histograms, the profiles, the choice between them and the p
   the system's in addition). Trained once a minute.
 - by time of day: the seasonal profile of the services' peak, where it has been the better of the two on this machine of late,
   else the histogram.
-- mid by histogram: the smaller of pod and priority predictor. Pods younger than COLD_START_SECONDS lend nothing; the default of
+- mid by histogram: the smaller of pod and priority predictor. Pods younger than COLD_START_SECONDS add nothing; the default of
   24 h is longer than the trace, so one hour stands for it.
 - mid by time of day: the priority predictor with the forecast in place of the histogram's peak.
 """
@@ -47,7 +47,7 @@ class Predictor(Protocol):
         """Take in the highest use of each machine's services in the report interval that ends now."""
 
     def forecast(self, seconds: float) -> Floats:
-        """What they will use at most until the loan can be taken back; NaN: nobody knows."""
+        """What they will use at most until the offer can be taken back; NaN: nobody knows."""
 
 
 class NoPrediction:

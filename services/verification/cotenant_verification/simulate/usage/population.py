@@ -4,8 +4,8 @@ In: machines and pods of a trace (openb's, or generated ones of the same form), 
 `Population`: for each pod its machine and its steps.
 
 - Machines: so many of the trace's, drawn by the seed.
-- Services: all pods but best-effort ones (BE). These are the ones that a loan is for; there is always enough batch work, so
-  that a loan is used as far as the machine lets it.
+- Services: all pods but best-effort ones (BE). These are the ones that an offer is for; there is always enough batch work, so
+  that an offer is used as far as the machine lets it.
 - Time: the trace's busy part, from the 2 % quantile of arrivals on, is mapped onto the span; lifetimes stay as they are, and go
   on from the beginning where they reach beyond the end, so that the first step is as full as any other. Pods of before are
   there all the time. Of several days each has the same arrivals, turned by another part of a day.

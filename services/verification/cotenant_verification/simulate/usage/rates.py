@@ -8,7 +8,7 @@ Rows of one type and moment are summed. A moment holds until the usual distance 
 further away nobody asked, which a sampled count shows as no row: the rate is 0.
 
 `repeated` makes days of a trace: its smoothed course by time of day, with another level (standard deviation 10 %) and shift (10
-minutes) each day, two thirds of it on the last two days of seven, and the sampling noise drawn anew: a count of quanta, a
+minutes) each day, two thirds of it on the last two days of seven, and the sampling noise drawn again: a count of quanta, a
 quantum being the smallest value of the trace. These days are made, not measured.
 
 Bounds: MAX_ROWS rows, MAX_DAYS days.

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 
 from cotenant_console.api.client import Document, Json
 from cotenant_verification.simulate.chart import BLOCKS, axis_top, column_means, span
-from cotenant_verification.simulate.usage.figures import Figures
+from cotenant_verification.simulate.usage.figures import OfferFigures
 from cotenant_verification.simulate.usage.population import Population
 from cotenant_verification.simulate.usage.rates import STEP_SECONDS, Rates
 from cotenant_verification.simulate.usage.runs import Row, Table
 
 GOAL = 1.25
 _CHART_HEIGHT = 5
-_TITLES = ("services use", "lent by upstream's default", "lent by the chosen plan")
+_TITLES = ("services use", "offered by upstream's default", "offered by the chosen plan")
 _HEAD = (
-    f"  {'policy':15} {'prediction':11} {'threshold':>11} {'lent':>9} {'':>6} {'ratio':>6} {'used':>9} {'taken back':>16}"
-    f" {'broken':>8} {'1st half: lent':>15} {'broken':>8}"
+    f"  {'policy':15} {'prediction':11} {'threshold':>11} {'offered':>9} {'':>6} {'ratio':>6} {'used':>9} {'taken back':>16}"
+    f" {'broken':>8} {'half 1: offered':>15} {'broken':>8}"
 )
 _UNITS = (
     f"  {'':15} {'':11} {'':>11} {'core-h':>9} {'%':>6} {'':>6} {'core-h':>9} {'a node-hour, by':>16}"
@@ -67,10 +67,10 @@ def _verdict(table: Table) -> list[str]:
     upstream, chosen = table.rows[0].second, table.rows[table.chosen].second
     reached = "reached" if table.ratio >= GOAL and table.holds else "not reached"
     return [
-        f"  * lends {table.ratio:.2f} times what upstream's default lends; it broke {chosen.broken_node_hours} of"
+        f"  * offers {table.ratio:.2f} times what upstream's default offers; it broke {chosen.broken_node_hours} of"
         f" {chosen.node_hours} node-hours, upstream's default {upstream.broken_node_hours}: the goal of {GOAL} at the same or a"
         f" lower rate is {reached}.",
-        f"  Over the whole trace, first hours without a history included, it lends {table.ratio_of_all:.2f} times as much.",
+        f"  Over the whole trace, first hours without a history included, it offers {table.ratio_of_all:.2f} times as much.",
         f"  Services got less than they had requested and wanted in {_starved(table)} node-hours, under all plans together.",
         f"  By time of day on {table.seasonal} machines at the end; cost of both forecasts there: {table.season_cost}"
         f" and {table.histogram_cost} (histogram) milli-CPUs a machine.",
@@ -132,7 +132,7 @@ def _table_document(table: Table) -> Document:
     }
 
 
-def _figures_document(figures: Figures) -> Document:
+def _figures_document(figures: OfferFigures) -> Document:
     return {
         "lentCoreHours": round(figures.lent_core_hours, 2),
         "lentPercent": round(figures.lent_percent, 3),

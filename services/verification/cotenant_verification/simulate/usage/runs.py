@@ -1,13 +1,13 @@
-"""The table: every policy and prediction on one load, and what is lent at which risk.
+"""The table: every policy and prediction on one load, and what is offered at which risk.
 
 In: rates, machines and pods, a seed. Out: a `Table` for each u. The first half of the trace is for choosing, the second one for
 judging:
 
-    upstream   Koordinator's default (`loans.UPSTREAM`)
+    upstream   Koordinator's default (`offers.UPSTREAM`)
     chosen     policy usage with the forecast by time of day and a risk budget of 2, 5 or 10 thousandths: of those that broke no
-               more node-hours of the first half than upstream the one that lent most there; 20 thousandths are shown, not
+               more node-hours of the first half than upstream the one that offered most there; 20 thousandths are shown, not
                chosen
-    ratio      what the chosen one lent in the second half, by what upstream lent there
+    ratio      what the chosen one offered in the second half, by what upstream offered there
 
 The threshold of a risk budget follows from what was seen so far, also during the second half; nothing ever sees what lies
 ahead.
@@ -22,10 +22,10 @@ import msgspec
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.batch import CalculatePolicy
 from cotenant_metrics_ingest.prediction.forecast_choice import Accuracy
-from cotenant_verification.simulate.usage.figures import Figures, figures_of
+from cotenant_verification.simulate.usage.figures import OfferFigures, figures_of
 from cotenant_verification.simulate.usage.forecasts import HISTOGRAM, NONE, PREDICTIONS, SEASON, forecasts_of
 from cotenant_verification.simulate.usage.load import NodeLoad, load_of
-from cotenant_verification.simulate.usage.loans import MID, UPSTREAM, Loan, Plan, lend
+from cotenant_verification.simulate.usage.offers import MID, UPSTREAM, Offer, Plan, offer_of
 from cotenant_verification.simulate.usage.population import Population
 from cotenant_verification.simulate.usage.rates import Floats, Rates
 
@@ -50,8 +50,8 @@ class Row(msgspec.Struct, frozen=True):
     """One plan: figures of both halves."""
 
     plan: Plan
-    first: Figures
-    second: Figures
+    first: OfferFigures
+    second: OfferFigures
     threshold_percent: float
     """The mean of the second half."""
 
@@ -59,7 +59,7 @@ class Row(msgspec.Struct, frozen=True):
 class Table(msgspec.Struct, frozen=True):
     """All rows at one u. `chosen`: the index of the chosen one. `seasonal`: how many machines use the forecast by time of day
     at the end; costs are means over machines, in milli-CPUs. `course`: percent of the capacity of all machines at each step:
-    services, lent by upstream, lent by the chosen plan."""
+    services, offered by upstream, offered by the chosen plan."""
 
     u: float
     rows: tuple[Row, ...]
@@ -71,7 +71,7 @@ class Table(msgspec.Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """Lent by the chosen plan, by what upstream's default lends."""
+        """What the chosen plan offers, divided by what upstream's default offers."""
         upstream = self.rows[0].second.lent_core_hours
         return self.rows[self.chosen].second.lent_core_hours / upstream if upstream else 0.0
 
@@ -112,22 +112,22 @@ def run_usage(
             progress(done / total)
         middle = load.steps // 2
         rows: list[Row] = []
-        loans: list[Loan] = []
+        offers: list[Offer] = []
         for plan in plans:
-            loan = lend(load, plan, forecasts[plan.prediction], rates.begin)
-            thresholds = loan.thresholds[len(loan.thresholds) // 2 :]
-            first, second = figures_of(load, loan, 0, middle), figures_of(load, loan, middle, load.steps)
+            offer = offer_of(load, plan, forecasts[plan.prediction], rates.begin)
+            thresholds = offer.thresholds[len(offer.thresholds) // 2 :]
+            first, second = figures_of(load, offer, 0, middle), figures_of(load, offer, middle, load.steps)
             rows.append(Row(plan, first, second, float(thresholds.mean())))
-            loans.append(loan)
+            offers.append(offer)
             done += 1
             progress(done / total)
         chosen = choose(rows)
-        tables.append(_table(u, load, rows, loans, chosen, forecasts[SEASON].accuracy if SEASON in forecasts else ()))
+        tables.append(_table(u, load, rows, offers, chosen, forecasts[SEASON].accuracy if SEASON in forecasts else ()))
     return tables
 
 
 def choose(rows: Sequence[Row]) -> int:
-    """The row of a risk budget and the forecast by time of day that lent most in the first half without breaking more of it
+    """The row of a risk budget and the forecast by time of day that offered most in the first half without breaking more of it
     than the first row; the one with the smallest budget where all break more."""
     candidates = [place for place, row in enumerate(rows) if _is_candidate(row.plan)]
     if not candidates:
@@ -142,7 +142,7 @@ def _is_candidate(plan: Plan) -> bool:
 
 
 def _table(
-    u: float, load: NodeLoad, rows: list[Row], loans: list[Loan], chosen: int, accuracy: tuple[Accuracy, ...]
+    u: float, load: NodeLoad, rows: list[Row], offers: list[Offer], chosen: int, accuracy: tuple[Accuracy, ...]
 ) -> Table:
     room = float(load.capacities.sum()) / 100
     machines = max(len(accuracy), 1)
@@ -153,7 +153,7 @@ def _table(
         seasonal=sum(each.by_season for each in accuracy),
         season_cost=sum(each.season_cost for each in accuracy) // machines,
         histogram_cost=sum(each.histogram_cost for each in accuracy) // machines,
-        course=(_percent(load.real, room), _percent(loans[0].lent, room), _percent(loans[chosen].lent, room)),
+        course=(_percent(load.real, room), _percent(offers[0].offered, room), _percent(offers[chosen].offered, room)),
     )
 
 

@@ -71,7 +71,7 @@ def admit(
 ) -> tuple[bool, Bucket | None]:
     """Whether a quota may grow now, and the bucket to remember.
 
-    A bucket of another configuration, or one that was not asked for two periods, begins anew.
+    A bucket of another configuration, or one that was not asked for two periods, starts again.
     """
     if not limits(config):
         return True, None

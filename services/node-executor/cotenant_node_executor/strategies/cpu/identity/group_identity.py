@@ -83,12 +83,6 @@ def pod_identity(rule: IdentityRule, qos: str, kube_qos: str) -> int:
     return rule.kube_qos_pod.get(kube_qos, 0)
 
 
-def annotated_identity(annotations: Mapping[str, str]) -> int | None:
-    """The value in an LS pod's annotation, None without one. Raises ValueError on a malformed one."""
-    text = annotations.get(ANNOTATION_CPU_QOS)
-    return None if text is None else parsed_identity(text)
-
-
 def parsed_identity(text: str) -> int:
     """The value in the annotation's text. Raises ValueError on a malformed one."""
     try:

@@ -1,4 +1,4 @@
-"""A loan over time, by the formulas that the calculator runs.
+"""An offer over time, by the formulas that the calculator runs.
 
 In: a `NodeLoad`, a `Plan` (policy, prediction, threshold), its forecasts. Out: what each machine publishes at each step.
 
@@ -51,7 +51,7 @@ _UPDATE_STEPS = DEFAULT_UPDATE_SECONDS // STEP_SECONDS
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How a loan is decided. `budget` None: the threshold is `percent`."""
+    """How an offer is decided. `budget` None: the threshold is `percent`."""
 
     policy: str = CalculatePolicy.USAGE.value
     prediction: str = NONE
@@ -63,29 +63,29 @@ UPSTREAM = Plan()
 """Koordinator's default: policy usage, reclaim threshold 60 %, no prediction."""
 
 
-class Loan(msgspec.Struct, frozen=True):
+class Offer(msgspec.Struct, frozen=True):
     """(machines, steps) in milli-CPUs. `thresholds`: in percent, the mean over machines of each report."""
 
-    lent: Floats
+    offered: Floats
     thresholds: Floats
 
 
 class _Standing:
     """What a machine has published, and what it was decided from."""
 
-    __slots__ = ("assumed", "at", "history", "lent")
+    __slots__ = ("assumed", "at", "history", "offered")
 
     def __init__(self) -> None:
-        self.lent: int | None = None
+        self.offered: int | None = None
         self.at = -1
         self.assumed = 0
         self.history = RiskHistory()
 
 
-def lend(load: NodeLoad, plan: Plan, forecasts: Forecasts, begin: float) -> Loan:
-    """The loan of each machine at each step."""
+def offer_of(load: NodeLoad, plan: Plan, forecasts: Forecasts, begin: float) -> Offer:
+    """The offer of each machine at each step."""
     machines, steps = load.real.shape
-    lent = np.zeros((machines, steps))
+    offered = np.zeros((machines, steps))
     thresholds = np.zeros(load.minutes.shape[1])
     standings = [_Standing() for _ in range(machines)]
     came_or_went = np.diff(load.request, axis=1, prepend=0.0) != 0
@@ -106,14 +106,14 @@ def lend(load: NodeLoad, plan: Plan, forecasts: Forecasts, begin: float) -> Loan
             percent, amount, assumed = _decide(load, plan, forecasts, pool, machine, step)
             standing = standings[machine]
             thresholds[report] += percent / machines if step % REPORT_STEPS == 0 else 0.0
-            old = standing.lent
+            old = standing.offered
             late = old != amount and step - standing.at > _UPDATE_STEPS
             if differs(old, amount, DEFAULT_DIFF_THRESHOLD) or late:
-                lent[machine, max(standing.at, 0) : step] = old or 0
-                standing.lent, standing.at, standing.assumed = amount, step, assumed
+                offered[machine, max(standing.at, 0) : step] = old or 0
+                standing.offered, standing.at, standing.assumed = amount, step, assumed
     for machine, standing in enumerate(standings):
-        lent[machine, max(standing.at, 0) :] = standing.lent or 0
-    return Loan(lent, thresholds)
+        offered[machine, max(standing.at, 0) :] = standing.offered or 0
+    return Offer(offered, thresholds)
 
 
 def _observe(load: NodeLoad, standings: list[_Standing], report: int, begin: float) -> None:
