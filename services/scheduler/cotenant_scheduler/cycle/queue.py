@@ -341,13 +341,9 @@ class Cursor:
 
     def look(self, most: int, until: QueueKey | None) -> list[PodRecord]:
         """Return the first records of the entries ahead: at most this many, and only those before a place in the queue."""
-        entries, live = self._entries, self._live
         found: list[PodRecord] = []
-        for index in range(self._next, len(entries)):
-            entry = entries[index]
-            if len(found) >= most or (until is not None and entry.order > until):
+        for entry in self.entries(most):
+            if until is not None and entry.order > until:
                 break
-            record = entry.records[0]
-            if live.get(record.key) is entry:
-                found.append(record)
+            found.append(entry.records[0])
         return found
