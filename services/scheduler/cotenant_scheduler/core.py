@@ -42,6 +42,7 @@ from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States
 from cotenant_scheduler.framework.plugin import Grouping
 from cotenant_scheduler.framework.profile import Profile
+from cotenant_scheduler.framework.queue_args import QueueOrder
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import ask_of
@@ -86,7 +87,7 @@ class SchedulerCore:
             self.nodes, self.reservations, self.config.reservation, self.config.weights
         )
         self._owners_version = 0
-        self.queue = PodQueue()
+        self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
         self._budgets = DisruptionBudgets()
         self._pod_groups = PodGroups(self.gangs, self.pods.records)
@@ -144,6 +145,7 @@ class SchedulerCore:
             preempting,
             self._reserving,
             self._states,
+            self.config.queue,
         )
 
     # -- folding -------------------------------------------------------------------------------------------------
@@ -188,6 +190,8 @@ class SchedulerCore:
             self.queue.take(record)
         self._nominations.pod_changed(record)
         self._preemption.pod_changed(record)
+        if record.placements:
+            self._placing.head.placed_changed += 1
         self._endings.pod_changed(record)
 
     def _note_gangs(self) -> None:

@@ -147,6 +147,7 @@ class PodReader:
                 first.shape,
                 "",
                 first.ended,
+                first.ends,
             )
         facts = self._read(document, priorities)
         if facts.shape is not None and not self.selectors.selectors:
@@ -236,6 +237,7 @@ class PodReader:
             shape,
             wrong,
             pod.status.phase in ENDED_PHASES,
+            spec.ends,
         )
 
     def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:

@@ -143,6 +143,8 @@ class PodFacts(msgspec.Struct, eq=False, gc=False):
     """Why there is no shape; empty if there is one."""
     ended: bool = False
     """Its own status says that it has ended for good."""
+    ends: bool = False
+    """It ends by itself: it is not restarted for ever, or it has a deadline."""
 
     @property
     def labels(self) -> dict[str, str]:
