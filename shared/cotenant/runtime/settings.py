@@ -49,13 +49,13 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     )
     for flag, variable, help_text in (
         ("--nats-creds", "COTENANT_NATS_CREDS", "this service's NATS credentials (.creds); by default it connects without any"),
-        ("--nats-ca", "COTENANT_NATS_CA", "CA of the NATS servers' certificates (PEM); with it the service connects over TLS only"),
+        ("--nats-ca", "COTENANT_NATS_CA", "CA of the NATS servers' certificates (PEM); with it, connect over TLS only"),
     ):
         given = os.environ.get(variable)
         made.add_argument(flag, type=Path, default=Path(given) if given else None, metavar="FILE", help=help_text)
     made.add_argument("--cell", default=os.environ.get("COTENANT_CELL", "cell"), help="name of the cell (one log)")
     made.add_argument(
-        "--partition", type=_only_partition, default=ONLY_PARTITION, help="partition of the service's entities; only 0 is supported"
+        "--partition", type=_only_partition, default=ONLY_PARTITION, help="partition of its entities; only 0 is supported"
     )
     made.add_argument(
         "--replica",
