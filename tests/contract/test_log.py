@@ -449,6 +449,36 @@ async def test_messages_that_follow_one_another_are_delivered_together_where_the
     await log.close()
 
 
+async def test_a_reader_that_gathers_delivers_at_once_what_is_written_to_hurried_subjects(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    reader = await log.follow(LOG, ["metrics.*", "node.>"])
+    reader.gather(3600.0, ["metrics.*"])
+    assert list(await reader.pull(100, 0.0)) == []
+    reader.loaded()
+    await store(log, resources("n0", 0))
+    seen = list(await read(reader, 1))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not reader._consumer._waits():
+            assert list(await reader.pull(100, 0.1)) == []
+    await store(log, resources("n1", 1))
+    assert list(await reader.pull(100, 0.2)) == [], "an hour is not over"
+    # Several in one batch: what is published arrives before it is stored.
+    await store(log, metric("a", 1), metric("b", 2), resources("n2", 2))
+    async with asyncio.timeout(WAIT_SECONDS):
+        while len(seen) < 5:
+            seen += await reader.pull(100, WAIT_SECONDS)
+    assert [event.subject for event in seen] == [
+        "node.n0.resources",
+        "node.n1.resources",
+        "metrics.a",
+        "metrics.b",
+        "node.n2.resources",
+    ]
+    await reader.close()
+    await log.close()
+
+
 async def test_messages_of_all_sizes_arrive_whole_and_in_order(nats_server: NatsServer) -> None:
     log = await connect(nats_server.url, "test")
     await log.declare()

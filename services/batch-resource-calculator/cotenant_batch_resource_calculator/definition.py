@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from cotenant.engine.definition import Definition, Question
+from cotenant.engine.definition import GATHERED, Definition, Question
 from cotenant.events.envelope import Event
 from cotenant.events.node.resources import NodeResources
 from cotenant_batch_resource_calculator.core import CORE_VERSION, FILTERS, BatchResourceCalculator, CalculatorConfig
@@ -13,8 +13,8 @@ from cotenant_batch_resource_calculator.trial import effect_of
 
 PACE = timedelta(seconds=1)
 """Starting pods change a node's figures many times a second, while consumers act within seconds."""
-GATHER = timedelta(milliseconds=5)
-"""What a metric changes is to be stored within 20 ms."""
+HURRIED = ("metrics.*",)
+"""What a metric changes is to be stored within 20 ms; nobody waits for what anything else changes (PACE)."""
 
 
 def is_urgent(event: Event) -> bool:
@@ -33,7 +33,8 @@ DEFINITION = Definition(
     pace=PACE,
     urgent=is_urgent,
     traced=("metrics.", "objects."),
-    gather=GATHER,
+    gather=GATHERED,
+    hurried=HURRIED,
     gauges=GAUGES,
     questions=(Question("dry-run", effect_of),),
     summary="decides how much of each node batch pods may use, and renders its NodeSLO",

@@ -51,7 +51,9 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     back is decided again when its time has come, or goes with an urgent event.
     `gather` is for services whose decisions nobody waits for: while one message follows another they are delivered together,
     once in this time; after a pause of that length the next one comes at once. A delivery by itself costs the server and the
-    service more than the message. The simulator does without: a commit record says what was folded, whenever that was read.
+    service more than the message. `hurried` selects what is not gathered: while somebody publishes there (the service needs the
+    right to subscribe to it), everything is delivered at once. The simulator does without: a commit record says what was
+    folded, whenever that was read.
     `gauges` are shown with the process' metrics.
     `questions` are answered by the process, while it has a core that has loaded.
     `traced` begins the subjects of what its events name as their first causes: their traces go on in these events.
@@ -68,6 +70,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     pace: timedelta = timedelta(0)
     urgent: Callable[[Event], bool] | None = None
     gather: timedelta = timedelta(0)
+    hurried: tuple[str, ...] = ()
     recomputed: bool = True
     traced: tuple[str, ...] = ("",)
     gauges: tuple[Gauge, ...] = ()

@@ -166,9 +166,9 @@ class Reader(Protocol):
 class Gathering(Protocol):
     """A reader that can have what follows one another closely delivered together."""
 
-    def gather(self, seconds: float) -> None:
+    def gather(self, seconds: float, hurried: Sequence[str] = ()) -> None:
         """Once the load is over, take what is there at most once in so many seconds; what comes after a pause of that length
-        still comes at once."""
+        still comes at once, and so does everything while somebody writes to a subject that a filter in `hurried` selects."""
 
 
 @runtime_checkable

@@ -72,6 +72,7 @@ class DecidingService:
             pull_limit=PULL_LIMIT,
             queue_pulls=QUEUE_PULLS,
             gather_seconds=gather_seconds,
+            hurried=definition.hurried,
             clock=clock,
             figures=figures,
         )

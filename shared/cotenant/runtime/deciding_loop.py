@@ -1,8 +1,8 @@
 """One incarnation of a deciding service: pull, fold, decide, store, apply; at least one decision a tick. While a batch is being
 stored, what arrives is folded and the next batch is decided. Messages queue at the log behind a batch; a decision that does not
-wait for them leaves them for the batch after next. So behind a small batch the service lets them pass first (`Draining`): one
-round trip, no timer, no wait where nothing queues. While LOG has no room the loop folds on and decides at growing intervals
-(`log.room_pause`).
+wait for them leaves them for the batch after next. So behind a small batch the service lets them pass first (`Draining`), where
+batches follow one another closely: one round trip, no timer, no wait where nothing queues. While LOG has no room the loop folds
+on and decides at growing intervals (`log.room_pause`).
 
 It owns no rule: `engine.cycle` holds the order of things, `engine.quarantine` what is set aside, `log.contract` what can go
 wrong.
@@ -47,6 +47,8 @@ QUEUE_PULLS = 16
 BEHIND_SECONDS = 0.1
 """So long, and what the reader gathers, decisions wait for a state that lacks nothing. What is decided on another one cannot be
 recomputed; where more arrives than a service can read, it decides all the same, and its commits say so."""
+DRAIN_SECONDS = 0.02
+"""Batches that are further apart have nothing queued behind them as a rule, and asking costs the server a message."""
 MAX_AHEAD_SECONDS = 30.0
 """A clock that is further ahead of the log's is taken for wrong."""
 
@@ -78,6 +80,8 @@ class DecidingLoop:
         self.log = around.log
         self.host = around.host
         self._draining = around.log if isinstance(around.log, Draining) else None
+        self._answered = 0.0
+        """When the last batch was answered (`time.perf_counter`)."""
         core = cycle.core
         self._requests = Requests(self.host, core) if self.host is not None and isinstance(core, Requesting) else None
         self._progress = LoadProgress(self.identity.service)
@@ -303,8 +307,11 @@ class DecidingLoop:
 
     async def _store(self, batch: Batch) -> tuple[Stored | Refused | NoAnswer, asyncio.Task[None] | None]:
         """Store a batch. Behind a small one, what queued at the log meanwhile has passed when the returned task ends."""
+        apart = time.perf_counter() - self._answered
         outcome = await store_batch(self.log, batch.writes())
-        if self._draining is None or not isinstance(outcome, Stored) or len(batch.events) > AHEAD_FROM:
+        self._answered = time.perf_counter()
+        small = isinstance(outcome, Stored) and len(batch.events) <= AHEAD_FROM
+        if self._draining is None or not small or apart > DRAIN_SECONDS:
             return outcome, None
         return outcome, asyncio.ensure_future(self._draining.drained(self.identity.commit_subject))
 

@@ -81,11 +81,12 @@ class Follower:
         queue_pulls: int = QUEUE_PULLS,
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
         gather_seconds: float = 0.0,
+        hurried: Sequence[str] = (),
         clock: Callable[[], datetime] = utc_now,
         figures: Figures | None = None,
     ) -> None:
         """`republished`: LOG is read without a consumer (`Log.follow_republished`), by the one filter there is.
-        `gather_seconds`: see `log.contract.Gathering`; 0: everything is delivered at once. `figures`: loads, and how
+        `gather_seconds`, `hurried`: see `log.contract.Gathering`; 0: everything is delivered at once. `figures`: loads, and how
         far a consumer is behind."""
         self.incarnations = 0
         """So many were begun."""
@@ -100,6 +101,7 @@ class Follower:
         self._queue_pulls = queue_pulls
         self._max_pause = max_pause_seconds
         self._gather_seconds = gather_seconds
+        self._hurried = tuple(hurried)
         self._clock = clock
         self._figures = figures or Figures()
 
@@ -187,7 +189,7 @@ class Follower:
             if self._views and isinstance(readers[0], Viewing):
                 readers[0].view(self._views)
             if self._gather_seconds and isinstance(readers[0], Gathering):
-                readers[0].gather(self._gather_seconds)
+                readers[0].gather(self._gather_seconds, self._hurried)
             if self._usage_filters:
                 readers.append(await self._log.follow(USAGE, self._usage_filters))
                 # No marker ends this load: samples are news or too old.

@@ -124,7 +124,8 @@ SERVICES = (
         "stores what batch may use, and NodeSLOs",
         "node.*.resources",
         "node.*.slo",
-        subscribe=("cotenant.batch-resource-calculator.*",),
+        # Metrics as they are published: a sign to read LOG now.
+        subscribe=("cotenant.batch-resource-calculator.*", "metrics.>"),
     ),
     _service(
         "quota-tree",

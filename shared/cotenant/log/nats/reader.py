@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 
+from nats.aio.subscription import Subscription
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
 from cotenant.events.envelope import Event, MessageDecoders, View
@@ -86,6 +87,9 @@ class NatsReader:
         self._consumer = PullConsumer(client, self._api, stream, wanted)
         self._gather_seconds = 0.0
         """Once the load is over."""
+        self._hurried: Sequence[str] = ()
+        self._hints: list[Subscription] = []
+        """To what is published on those subjects, before it is stored."""
         self.reopened = 0
         self.behind = False
         """See `cotenant.log.contract.Lagging`."""
@@ -119,6 +123,12 @@ class NatsReader:
             raise Behind(str(error)) from error
         self._heard = asyncio.get_running_loop().time()
         self._in_touch = self._in_touch or boot_seconds()
+        for subject in self._hurried[len(self._hints) :]:
+            # nats-py subscribes again by itself after a reconnect.
+            self._hints.append(await self._client.subscribe_raw(subject, self._on_hint))
+
+    def _on_hint(self, *_: bytes) -> None:
+        self._consumer.hurry()
 
     def _check_touch(self) -> None:
         away = boot_seconds() - self._in_touch
@@ -263,9 +273,10 @@ class NatsReader:
         self._loading = False
         self._consumer.gather_seconds = self._gather_seconds
 
-    def gather(self, seconds: float) -> None:
+    def gather(self, seconds: float, hurried: Sequence[str] = ()) -> None:
         """See `cotenant.log.contract.Gathering`."""
         self._gather_seconds = seconds
+        self._hurried = tuple(hurried)
 
     async def _reopen(self) -> None:
         """Create a new consumer; retries for ever, as there is nothing to do without one."""
@@ -280,4 +291,7 @@ class NatsReader:
         """See `cotenant.log.contract.Reader`."""
         if self._snapshot is not None:
             await self._snapshot.close()
+        for subscription in self._hints:
+            await self._client.unsubscribe_raw(subscription)
+        self._hints.clear()
         await self._consumer.close()
