@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.node import Node
-from cotenant.domain.node import estimate_node_allocatable
+from cotenant.domain.node import NodeSources, estimate_node_allocatable
 from cotenant.domain.reservation import Reservation, kubelet_reserved, parse_reservation
 from cotenant.events.envelope import Event
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
@@ -181,9 +181,8 @@ class NodeState:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of the object, overridden by those that the executor reports."""
-        declared = self.node.metadata.labels if self.node is not None else {}
-        return {**declared, **self.executor.labels} if self.executor is not None else declared
+        """The node's labels as every service sees them; without those of its devices, which this service adds itself."""
+        return NodeSources(self.node, self.executor).labels()
 
     def reservation(self) -> Reservation:
         """The reservation in the node's annotation."""

@@ -17,7 +17,7 @@ VERIFICATION = "cotenant_verification"
 """The package of benchmarks and chaos runs, imported by name only when one is run."""
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "admin": ("cotenant_console.commands.admin.command", "Decide what services leave to a person."),
+    "admin": ("cotenant_console.commands.admin.command", "Operations that need an administrator's decision."),
     "apply": ("cotenant_console.commands.apply", "Create or change objects from manifests."),
     "bench": (f"{VERIFICATION}.bench.command", "Measure the scheduler on this machine, and check what it decided."),
     "delete": ("cotenant_console.commands.delete", "Delete objects by name, by label or by manifest."),

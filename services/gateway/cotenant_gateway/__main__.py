@@ -154,7 +154,7 @@ def main() -> None:
         "--terminated-pod-gc-threshold",
         type=int,
         default=TERMINATED_POD_THRESHOLD,
-        help="so many finished pods are kept before the oldest are deleted; 0: all are kept",
+        help="number of finished pods to keep; beyond it the oldest are deleted; 0: keep all",
     )
     store = os.environ.get("COTENANT_STORE_DIR")
     made.add_argument(
@@ -165,7 +165,7 @@ def main() -> None:
         help="the folder that nats-server stores in, where it is on this machine: its disk's free space is watched",
     )
     for flag, help_text in (
-        ("--tls-cert-file", "the server's certificate, with those between it and its CA behind it (PEM)"),
+        ("--tls-cert-file", "the server's certificate, followed by intermediate certificates (PEM)"),
         ("--tls-private-key-file", "its key (PEM)"),
         ("--client-ca-file", "who signs client certificates (PEM): CN is the user, O its groups"),
         ("--unix-socket", "serve plain HTTP on this socket; the process at its other end is the user"),

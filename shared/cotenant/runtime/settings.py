@@ -45,17 +45,17 @@ def parser(name: str, summary: str) -> argparse.ArgumentParser:
     made.add_argument(
         "--nats",
         default=os.environ.get("COTENANT_NATS_URL", DEFAULT_NATS_URL),
-        help="URL of the NATS server, or those of several with commas between",
+        help="URL of the NATS server, or several, comma-separated",
     )
     for flag, variable, help_text in (
-        ("--nats-creds", "COTENANT_NATS_CREDS", "this service's credentials on NATS (.creds); none: it connects without"),
-        ("--nats-ca", "COTENANT_NATS_CA", "CA of the NATS servers' certificates (PEM): they are spoken to over TLS only"),
+        ("--nats-creds", "COTENANT_NATS_CREDS", "this service's NATS credentials (.creds); by default it connects without any"),
+        ("--nats-ca", "COTENANT_NATS_CA", "CA of the NATS servers' certificates (PEM); with it, connect over TLS only"),
     ):
         given = os.environ.get(variable)
         made.add_argument(flag, type=Path, default=Path(given) if given else None, metavar="FILE", help=help_text)
     made.add_argument("--cell", default=os.environ.get("COTENANT_CELL", "cell"), help="name of the cell (one log)")
     made.add_argument(
-        "--partition", type=_only_partition, default=ONLY_PARTITION, help="partition of the service's entities; there is only 0"
+        "--partition", type=_only_partition, default=ONLY_PARTITION, help="partition of its entities; only 0 is supported"
     )
     made.add_argument(
         "--replica",

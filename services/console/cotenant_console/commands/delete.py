@@ -24,12 +24,12 @@ POLL_SECONDS = 0.2
 @click.argument("arguments", nargs=-1, metavar="KIND NAME... | KIND/NAME...")
 @click.option("-f", "--filename", "sources", multiple=True, metavar="FILE|DIR|-", help="Delete what these manifests name.")
 @with_namespace
-@click.option("-l", "--selector", default="", help="Delete what has these labels.")
+@click.option("-l", "--selector", default="", help="Delete the objects with these labels.")
 @click.option("--all", "every", is_flag=True, help="Delete all objects of the kind in the namespace.")
 @click.option("--grace-period", type=int, default=None, help="Seconds that a pod has to end by itself.")
 @click.option("--wait/--no-wait", default=True, help="Wait until the objects are gone.")
 @click.option("--timeout", type=float, default=120.0, show_default=True, help="Seconds to wait at most.")
-@click.option("--ignore-not-found", is_flag=True, help="What is gone already is no error.")
+@click.option("--ignore-not-found", is_flag=True, help="Do not fail for objects that do not exist.")
 @with_client
 def command(
     client: Client,

@@ -23,7 +23,7 @@ SHOWN = 100
 
 
 @click.command("events")
-@click.option("-f", "--follow", is_flag=True, help="Go on and print what happens.")
+@click.option("-f", "--follow", is_flag=True, help="Print new events as they happen, until interrupted.")
 @click.option("--for", "about", default="", metavar="KIND/NAME", help="Only what concerns this object.")
 @click.option("-n", "--namespace", default="", help="Only objects of this namespace (with --for).")
 @click.option("--since", type=click.IntRange(0), default=None, metavar="SEQ", help="From this sequence of LOG on.")

@@ -24,7 +24,7 @@ KINDS = ("pod", "po", "pods", "node", "no", "nodes", "quota", "quotas", "eq", "r
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name")
 @with_namespace
-@click.option("--depth", type=click.IntRange(1), default=12, show_default=True, help="How many steps back.")
+@click.option("--depth", type=click.IntRange(1), default=12, show_default=True, help="Number of steps to walk back.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 @with_client
 def command(client: Client, kind: str, name: str, namespace: str, depth: int, output: str | None) -> None:

@@ -39,10 +39,10 @@ from cotenant_console.tables import row_from, shown_columns, table_from
 @click.argument("arguments", nargs=-1, metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
 @with_namespace
 @click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")
-@click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml", "name"]), help="Another form of output.")
+@click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml", "name"]), help="Output format.")
 @click.option("-l", "--selector", default="", help="Label selector, such as app=web,tier!=db.")
 @click.option("--field-selector", default="", help="Field selector, such as spec.nodeName=a.")
-@click.option("-w", "--watch", is_flag=True, help="Go on and print what changes.")
+@click.option("-w", "--watch", is_flag=True, help="Print changes as they happen, until interrupted.")
 @click.option("--no-headers", is_flag=True, help="Leave out the headings.")
 @click.option("--tree", is_flag=True, help="Of quotas: draw their trees, with a bar a resource.")
 @click.option("--order", type=click.Choice(queue.ORDERS), help="Of the queue: the scheduler's queue.order (priority).")

@@ -15,9 +15,9 @@ from cotenant_console.api.connection import with_client, with_namespace
 @click.argument("pod")
 @with_namespace
 @click.option("-c", "--container", default="", help="The container, where there are several.")
-@click.option("-f", "--follow", is_flag=True, help="Go on and print what comes.")
+@click.option("-f", "--follow", is_flag=True, help="Print new output as it is written.")
 @click.option("--tail", type=click.IntRange(0), default=None, help="Only the last lines.")
-@click.option("-p", "--previous", is_flag=True, help="The container's run before the present one.")
+@click.option("-p", "--previous", is_flag=True, help="The output of the container's previous run.")
 @with_client
 def command(
     client: Client, pod: str, namespace: str, container: str, follow: bool, tail: int | None, previous: bool

@@ -19,7 +19,7 @@ from cotenant_console.durations import parse_duration
 @click.option("-f", "--filename", metavar="FILE", help="The cluster to simulate.")
 @click.option("--openb", metavar="DIR", help="The folder with the openb trace.")
 @click.option("--usage", metavar="TRACE", help="Try overcommitment on usage: a file of request rates, or `generated`.")
-@click.option("--days", type=click.IntRange(0, 60), default=0, help="With --usage: make so many days of it; 0: as it is.")
+@click.option("--days", type=click.IntRange(0, 60), default=0, help="With --usage: days generated from it; 0: the trace.")
 @click.option("--for", "span", default="10m", show_default=True, metavar="TIME", help="Virtual time, such as 10m or 6h.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random numbers.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)

@@ -44,15 +44,15 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--replicas",
     type=click.Choice(["1", "3"]),
-    help="How many nats-servers hold the log; by default what the data folder was begun with, else 1.",
+    help="How many nats-servers hold the log; by default as many as the data folder was created with, else 1.",
 )
-@click.option("--tls-cert-file", type=_FILE, help="The gateway's certificate, in the place of one that is made.")
+@click.option("--tls-cert-file", type=_FILE, help="The gateway's certificate, instead of a generated one.")
 @click.option("--tls-private-key-file", type=_FILE, help="Its key.")
 @click.option("--certificate-authority", type=_FILE, help="The CA that signed it.")
-@click.option("--nats-tls/--no-nats-tls", default=True, show_default=True, help="TLS between NATS and who uses it.")
+@click.option("--nats-tls/--no-nats-tls", default=True, show_default=True, help="TLS between NATS and its clients.")
 @click.option("--allow-root-pods", "root_pods", is_flag=True, help="Pods of this host may run as root.")
 @click.option("--demo", is_flag=True, help="Run the demonstration: a service under load, and batch jobs.")
-@click.option("--for", "for_seconds", type=Duration(), help="End by itself after this time and print a summary.")
+@click.option("--for", "for_seconds", type=Duration(), help="Stop after this time and print a summary.")
 def command(
     data: str | None,
     port: int | None,

@@ -37,7 +37,7 @@ def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: 
 @click.option("--faults", "only_faults", is_flag=True, help="Print the faults of this seed, and do nothing.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 def chaos(seed: int, span: str, clients: int, keep: str, only_faults: bool, output: str | None) -> None:
-    """Kill, pause, cut off and misdate servers and services of a real stack under load, and check what clients saw."""
+    """Kill, pause, isolate and clock-skew servers and services of a real stack under load, and check what clients saw."""
     try:
         seconds = parse_duration(span)
     except ValueError as error:

@@ -49,8 +49,8 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 @click.command("streams")
-@click.option("-f", "--file", "file", type=click.Path(path_type=Path), help="What is wanted (YAML); without one, the defaults.")
-@click.option("--dry-run", is_flag=True, help="Say what would be changed, and change nothing.")
+@click.option("-f", "--file", "file", type=click.Path(path_type=Path), help="The desired streams (YAML; default: built in).")
+@click.option("--dry-run", is_flag=True, help="Show what would be changed without changing it.")
 @click.option("--nats", metavar="URL", help="The servers (or COTENANT_NATS_URL; by default those of the data folder's stack).")
 @click.option("--nats-creds", type=click.Path(path_type=Path), help="An administrator's credentials (or COTENANT_NATS_CREDS).")
 @click.option("--nats-ca", type=click.Path(path_type=Path), help="CA of the servers' certificates (or COTENANT_NATS_CA).")

@@ -58,9 +58,9 @@ def add_credential_flags(parser: argparse.ArgumentParser) -> None:
         "who tokens are from: the first is that of new ones, all are accepted; default https://<cell>.cotenant.internal",
     )
     one("--service-account-jwks-uri", "URL", "where others find the keys; default: below the issuer")
-    one("--api-audiences", "NAMES", "whom tokens for this API are meant for, with commas between; default: the issuer")
+    one("--api-audiences", "NAMES", "accepted audiences of tokens, comma-separated; default: the issuer")
     one("--oidc-issuer-url", "URL", "an OpenID issuer whose ID tokens are taken (https)")
-    one("--oidc-client-id", "ID", "whom its tokens are meant for (aud)")
+    one("--oidc-client-id", "ID", "the audience (aud) that its tokens must have")
     one("--oidc-username-claim", "CLAIM", "which claim is the user's name", "sub")
     one("--oidc-username-prefix", "TEXT", "stands before it; default: the issuer and #, not for the claim email; -: nothing")
     one("--oidc-groups-claim", "CLAIM", "which claim has the user's groups")

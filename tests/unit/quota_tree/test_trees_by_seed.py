@@ -1,0 +1,105 @@
+"""A tree kept current equals one solved from scratch, on trees and changes drawn from seeds; and the form of it that the
+scheduler keeps, without what runtimes do not depend on."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
+from cotenant.domain.quota.sums import OwnPods, QuotaNode
+from cotenant.domain.quota.trees.hierarchy import Tree
+from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
+from cotenant.domain.quota.view import built_in_quota
+from tests.unit.quota_tree.builders_quota_tree import count
+from tests.unit.quota_tree.plain_tree import plain_tree
+from tests.unit.quota_tree.test_fair_sharing import comparable
+
+RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
+BUILT_IN = {name: built_in_quota(name) for name in (DEFAULT, SYSTEM)}
+
+
+def drawn_tree(random: Random) -> list[QuotaNode]:
+    """Parents before children, mins within max; the mins of children may exceed their parent's."""
+    nodes: list[QuotaNode] = []
+    for index in range(random.randint(1, 9)):
+        maximum = {resource: random.randint(0, 90) for resource in RESOURCES if random.random() < 0.8} or {"cpu": 50}
+        nodes.append(
+            QuotaNode(
+                name=f"q{index}",
+                parent=random.choice([ROOT, *(node.name for node in nodes)]),
+                min={resource: random.randint(0, most) for resource, most in maximum.items() if random.random() < 0.6},
+                max=maximum,
+                shared_weight={resource: random.randint(0, 9) for resource in maximum},
+                lends=random.random() < 0.6,
+            )
+        )
+    return nodes
+
+
+def drawn_pods(random: Random) -> OwnPods:
+    request, used = ({each: random.randint(1, 80) for each in RESOURCES if random.random() < 0.7} for _ in range(2))
+    preemptible = random.random() < 0.5
+    return OwnPods(
+        request=request,
+        used=used,
+        non_preemptible_request={} if preemptible else request,
+        non_preemptible_used={} if preemptible else used,
+    )
+
+
+@pytest.mark.parametrize("scale_min", [True, False])
+@pytest.mark.parametrize("guarantee", [True, False])
+def test_kept_current_equals_solved_from_scratch(scale_min: bool, guarantee: bool) -> None:
+    rules = Rules(scale_min=scale_min, guarantee_usage=guarantee)
+    for seed in range(60):
+        random = Random(seed)
+        nodes = drawn_tree(random)
+        tree = Tree(nodes=tuple(nodes), reasons={})
+        own: dict[str, OwnPods] = {}
+        total: dict[str, int] = {}
+        kept, lean = QuotaTree(tree, BUILT_IN, rules), QuotaTree(tree, BUILT_IN, rules, usage=False)
+        seen: dict[str, SolvedQuota] = {}
+        for _ in range(12):
+            if random.random() < 0.3:
+                total = {resource: random.randint(-5, 200) for resource in RESOURCES if random.random() < 0.8}
+                kept.set_total(total)
+                lean.set_total(total)
+            else:
+                name, pods = random.choice([DEFAULT, SYSTEM, *(node.name for node in nodes)]), drawn_pods(random)
+                for each in (kept, lean):
+                    count(each, {name: own.get(name, OwnPods())}, -1)
+                    count(each, {name: pods})
+                own[name] = pods
+            plain = plain_tree(tree, BUILT_IN, rules, total, own)
+            asked = random.choice(nodes).name
+            assert kept.runtime(asked) == lean.runtime(asked) == plain[asked].runtime, seed
+            if random.random() < 0.5:
+                seen |= {name: kept.solved(name) for name in kept.changed()}
+                wanted = {name: comparable(quota) for name, quota in plain.items()}
+                assert {name: comparable(quota) for name, quota in seen.items()} == wanted, seed
+
+
+def test_of_a_tree_without_usage_only_what_runtimes_depend_on_is_kept() -> None:
+    nodes = (QuotaNode(name="a", parent=ROOT, max={"cpu": 9}), QuotaNode(name="b", parent=ROOT, max={"cpu": 9}))
+    tree = Tree(nodes=nodes, reasons={})
+    lean, guaranteeing = (
+        QuotaTree(tree, BUILT_IN, Rules(guarantee_usage=guarantee), usage=False) for guarantee in (False, True)
+    )
+    whole = QuotaTree(tree, BUILT_IN, Rules())
+    for name in ("a", "b"):
+        assert lean.hold(name, {"cpu": 1}, True, 1) is False
+        assert guaranteeing.hold(name, {"cpu": 1}, True, 1) is True
+        assert whole.hold(name, {"cpu": 1}, True, 1) is True
+        assert whole.hold(name, {"cpu": 0}, True, 1) is False, "nothing is held"
+    assert lean.hold(DEFAULT, {"cpu": 1}, True, 1) is True, "the default quota's use is taken off the total"
+
+
+def test_the_root_has_what_is_distributable_and_an_unknown_quota_nothing() -> None:
+    tree = QuotaTree(Tree(nodes=(QuotaNode(name="a", parent=ROOT, max={"cpu": 9}),), reasons={}), BUILT_IN, Rules())
+    tree.set_total({"cpu": 7})
+    assert tree.runtime(ROOT) == {"cpu": 7}
+    assert tree.runtime("nobody") == {}
+    assert tree.runtime(DEFAULT) == BUILT_IN[DEFAULT].max
