@@ -79,7 +79,7 @@ class ExecutorCore:
         self.evictions = Evictions(self.strategies)
         self.pods = PlacedPods()
         """The pods placed on this node."""
-        self._steps = PodSteps(facts.name, self.pods, self.evictions)
+        self._steps = PodSteps(facts.name, self.pods, self.evictions, of_kubelet=facts.kubelet_pods)
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
         self.slo: NodeSLORendered | None = None
@@ -163,9 +163,12 @@ class ExecutorCore:
         if gone:
             self.pods.drop(key)
         else:
-            placed = read_placement(event, data, self.facts.name, self._plain_processes, self._root_pods)
+            of_kubelet = self.facts.kubelet_pods
+            placed = read_placement(
+                event, data, self.facts.name, self._plain_processes, self._root_pods, of_kubelet=of_kubelet
+            )
             self.pods.put(key, placed)
-            if placed.names_node:
+            if placed.names_node and not of_kubelet:
                 self._admission.waiting.add(key)
         self._ask_services(before, self.pods.by_name.get(key))
         if self._topology.depends_on_pods or _holds_cpus(before) or _holds_cpus(self.pods.by_name.get(key)):

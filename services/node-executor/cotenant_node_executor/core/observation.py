@@ -42,6 +42,8 @@ class Observation(Struct, frozen=True, gc=False):
     threads: Threads = NO_THREADS
     """Of busy pods, where the node SLO protects single threads."""
     realtime: RealtimeState = NO_REALTIME
+    strangers: tuple[str, ...] = ()
+    """Where kubelet runs the pods: directories and pods that do not match, and what cannot be looked at."""
     services: Services = NO_SERVICES
     """What services said of their own latency; the same object until there are newer answers."""
 

@@ -50,6 +50,8 @@ class NodeFacts(Struct, frozen=True):
     allocatable_milli: int
     memory_bytes: int
     processors: tuple[Processor, ...]
+    kubelet_pods: bool = False
+    """Kubelet runs the pods of this node: they are started, ended and admitted by it, in control groups that it makes."""
     kubelet_cpu_policy: str = ""
     """CPU manager policy of the kubelet that runs the pods; "" where there is none."""
     manages_batch_cpus: bool = False
@@ -97,6 +99,8 @@ class Situation(Struct, frozen=True):
     """What the threads of busy pods used, by the pod's group."""
     realtime: RealtimeState = NO_REALTIME
     """What the guard of the real-time class did."""
+    cold: Mapping[str, int] | None = None
+    """Page cache that nobody touched for minutes, by the pod's uid; None where it is not measured. One object a reading."""
     services: Services = NO_SERVICES
     """What services said of their own latency."""
 
