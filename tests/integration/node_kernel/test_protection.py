@@ -228,11 +228,7 @@ def test_an_overload_ends_within_50_ms_and_the_rest_keeps_a_twentieth_of_each_se
         go.touch()
         deadline = time.monotonic() + WAIT_SECONDS
         while executor.classes() & {os.SCHED_FIFO} and time.monotonic() < deadline:
-            readings.append((time.monotonic(), executor.used_ns("besteffort")))
-            time.sleep(MEASURED_SECONDS)
-        over = time.monotonic()
-        while time.monotonic() < over + WINDOW_SECONDS:
-            readings.append((time.monotonic(), executor.used_ns("besteffort")))
+            readings.append((time.monotonic(), executor.used_ns(GROUP)))
             time.sleep(MEASURED_SECONDS)
     finally:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
@@ -246,7 +242,7 @@ def test_an_overload_ends_within_50_ms_and_the_rest_keeps_a_twentieth_of_each_se
     for at, used in readings:
         later = next((each for each in readings if each[0] >= at + WINDOW_SECONDS), None)
         if later is not None:
-            assert (later[1] - used) / 1e9 / (later[0] - at) >= SHARE * CPUS * 0.9, readings
+            assert (later[1] - used) / 1e9 / (later[0] - at) <= (1 - SHARE) * CPUS * 1.005, readings
 
 
 def test_a_killed_executor_leaves_no_real_time_thread(real_time: Callable[..., Executor]) -> None:
