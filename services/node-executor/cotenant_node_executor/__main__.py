@@ -30,6 +30,7 @@ from cotenant_node_executor.kubelet_machine import KubeletMachine
 from cotenant_node_executor.kubelet_wiring import add_options, kubelet_node
 from cotenant_node_executor.log_endpoint import log_handler
 from cotenant_node_executor.sampling.machine import MachineReader
+from cotenant_node_executor.sampling.own_priority import hurry
 from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.shell import ExecutorShell, adopt_handler
@@ -174,6 +175,7 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
         nodes = simulated_nodes(arguments, periods)
     else:
         lock = lock_folder(arguments.data)
+        hurry()
         machine, node = real_node(arguments, periods)
         nodes = [node]
     known_log = KnownLog(None)

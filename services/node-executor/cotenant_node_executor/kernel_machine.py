@@ -21,6 +21,7 @@ from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.runtime.realtime.link import GuardLink
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.host_applications import application_directory, kubelet_layout
+from cotenant_node_executor.sampling.latency.poller import LatencyPoller
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.slow.readings import Asked
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
@@ -99,6 +100,7 @@ class KernelMachine:
         """Of the real-time class."""
         self._other_writer = OtherWriter(host_accessors(driver.threads, driver.pids, self.guard, self._unified), held)
         self._thread_sampler = ThreadSampler(driver.threads)
+        self._services = LatencyPoller(driver.pids)
         self._with_threads = False
         self._threads = NO_THREADS
         self._with_disks = capabilities.supports(Knob.BLKIO_READ_BPS) or capabilities.supports(Knob.IO_MAX)
@@ -164,6 +166,7 @@ class KernelMachine:
             spike=self._urgency.spike,
             threads=self._threads,
             realtime=self.guard.state,
+            services=self._services.readings,
         )
 
     @property
@@ -193,6 +196,8 @@ class KernelMachine:
     def measure(self, wanted: Wanted) -> None:
         """Find the groups of host applications, and what the slow collectors shall read."""
         self._with_threads = wanted.threads and self._capabilities.supports(THREADS)
+        self._urgency.follows_spikes = wanted.spikes
+        self._services.ask(wanted.services)
         layout = kubelet_layout(self._driver)
         own = self._driver.root_group
         self._applications = {each.name: application_directory(each, layout, own) for each in wanted.host_applications}
@@ -212,6 +217,7 @@ class KernelMachine:
     def close(self) -> None:
         """End the slow collectors and the guard, which put the kernel back as it was, and the triggers. Pods run on."""
         self._urgency.close()
+        self._services.close()
         self.guard.close()
         if self._slow is not None:
             self._slow.close()

@@ -101,13 +101,24 @@ class Nomination(Part, frozen=True, kw_only=True):
     victims: tuple[Victim, ...] = ()
 
 
+class Hold(Part, frozen=True, kw_only=True):
+    """The node on which a job at the head of the queue is kept room: pods behind it are placed there only beside that room.
+
+    The node was chosen at `at`. Nobody is preempted: the room comes as pods end that do so by themselves.
+    """
+
+    node: str
+    at: datetime
+
+
 class Waiting(Payload, frozen=True, kw_only=True):
     """Subject `waiting.<namespace>.<pod>`: why the pod is not placed, and what would change that.
 
     `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
     answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. `priority` is the
-    pod's; `nomination` the node that other pods make room on. Stored again when the nomination changes, when the set of
-    (code, resource) changes, at most once a second, or when figures changed and 30 s have passed.
+    pod's; `nomination` the node that other pods make room on; `hold` the node on which it is kept room as the queue's head.
+    Stored again when the nomination or `hold` changes, when the set of (code, resource) changes, at most once a second, or when
+    figures changed and 30 s have passed.
     """
 
     TYPE = "cotenant.waiting.v1"
@@ -122,6 +133,7 @@ class Waiting(Payload, frozen=True, kw_only=True):
     message: str = ""
     priority: Int32 = 0
     nomination: Nomination | None = None
+    hold: Hold | None = None
 
     @property
     def codes(self) -> frozenset[tuple[str, str]]:
@@ -142,7 +154,19 @@ def waiting_line(waiting: Waiting) -> str:
         lines = [*of_pod, f"0/{waiting.nodes} nodes" + (f": {', '.join(of_nodes)}" if of_nodes else "")]
     if waiting.nomination is not None:
         lines.append(nomination_line(waiting.nomination))
+    if waiting.hold is not None:
+        lines.append(hold_line(waiting.hold))
     return "; ".join(lines)
+
+
+def hold_line(hold: Hold) -> str:
+    """Return where a pod is kept room."""
+    return f"room is kept on {hold.node}, as it is first in the queue"
+
+
+def condition_message(waiting: Waiting) -> str:
+    """Return the text of the pod's PodScheduled condition: kube-scheduler's words, and where it is kept room."""
+    return waiting.message if waiting.hold is None else f"{waiting.message} In the queue: {hold_line(waiting.hold)}."
 
 
 def nomination_line(nomination: Nomination) -> str:

@@ -21,7 +21,7 @@ from cotenant.api.times import rfc3339
 from cotenant.domain.qos import KubeQoS, kube_qos
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
-from cotenant.events.placements import Placement, PlacementPhase, Waiting
+from cotenant.events.placements import Placement, PlacementPhase, Waiting, condition_message
 from cotenant.kinds.pod_columns import LAYOUT
 from cotenant.model.by_identity import by_identity
 from cotenant.model.quantities import QuantityError
@@ -122,7 +122,7 @@ def _scheduled(snapshot: Snapshot, placed: Event | None, waits: Event | None) ->
         since = since or (placed.time if placed is not None else None)
         return _condition("PodScheduled", True, since)
     if waits is not None and isinstance(waits.data, Waiting):
-        return _condition("PodScheduled", False, waits.time, "Unschedulable", waits.data.message)
+        return _condition("PodScheduled", False, waits.time, "Unschedulable", condition_message(waits.data))
     stored = snapshot.stored
     return _condition("PodScheduled", False, stored.time if stored else None, "Pending", "not looked at yet")
 

@@ -79,3 +79,35 @@ def test_the_table_says_who_waits_how_long_and_for_what() -> None:
 @pytest.mark.parametrize("document", [{}, {"metadata": None}, {"metadata": {"name": 3}, "spec": "x", "status": []}])
 def test_documents_of_another_shape_are_shown_as_far_as_they_go(document: Any) -> None:
     assert len(jobs([document], [document])) == 1
+
+
+def quota(name: str, runtime: int, used: int = 0) -> Any:
+    noted = {"quota.scheduling.koordinator.sh/runtime": f'{{"cpu": {runtime}}}'}
+    return {
+        "metadata": {"name": name, "namespace": "team", "annotations": noted},
+        "spec": {"max": {"cpu": "100"}},
+        "status": {"used": {"cpu": str(used)}},
+    }
+
+
+def of_tenant(name: str, tenant: str, cpu: str, **more: Any) -> dict[str, Any]:
+    labels = {"labels": {"quota.scheduling.koordinator.sh/name": tenant}}
+    return pod(name, metadata=labels, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **more)
+
+
+def test_priorities_do_not_count_first_in_first_out() -> None:
+    found = jobs([pod("high", priority=9, created="2026-01-01T12:01:00Z"), pod("old")], [], "fifo")
+    assert [job.name for job in found] == ["default/old", "default/high"]
+
+
+def test_tenants_take_turns_by_the_share_that_they_use_of_their_runtime() -> None:
+    waiting = [of_tenant(f"red-{n}", "red", "4") for n in range(2)] + [of_tenant(f"blue-{n}", "blue", "2") for n in range(2)]
+    found = jobs(waiting, [], "fair", [quota("red", 8), quota("blue", 8, used=3)])
+    # red 0/8, blue 3/8, red 4/8, blue 5/8
+    assert [job.name for job in found] == [f"default/{name}" for name in ("red-0", "blue-0", "red-1", "blue-1")]
+
+
+def test_a_tenant_without_a_runtime_comes_last_once_it_uses_anything() -> None:
+    quotas = [quota("none", 0, used=1), quota("red", 8, used=7)]
+    found = jobs([of_tenant("a", "none", "1"), of_tenant("b", "red", "1")], [], "fair", quotas)
+    assert [job.name for job in found] == ["default/b", "default/a"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cotenant.domain.quota.names import ANNOTATION_NAMESPACES, LABEL_PARENT, LABEL_TREE
+from cotenant.domain.quota.names import ANNOTATION_NAMESPACES, ANNOTATION_SHARED_WEIGHT, LABEL_PARENT, LABEL_TREE
 from cotenant.engine.commit import Decision, Identity, commit_batch
 from cotenant.events.envelope import Event, MessageDecoders, Payload, decode_event, encode_event
 from cotenant.events.node.conditions import NodeCondition
@@ -223,14 +223,18 @@ class Story:
         min: dict[str, int] | None = None,
         parent: str = "",
         namespaces: Sequence[str] = (),
+        weight: dict[str, int] | None = None,
     ) -> Event:
         """A quota's object; amounts of cpu in milli-cores. Its runtime is its max where its pods request so much and
         its parent and the nodes have it."""
+        annotations = {ANNOTATION_NAMESPACES: msgspec.json.encode(namespaces).decode()} if namespaces else {}
+        if weight:
+            annotations[ANNOTATION_SHARED_WEIGHT] = msgspec.json.encode(weight).decode()
         metadata: dict[str, Any] = {
             "name": name,
             "namespace": QUOTAS,
             "labels": {LABEL_PARENT: parent, LABEL_TREE: tree},
-            "annotations": {ANNOTATION_NAMESPACES: msgspec.json.encode(namespaces).decode()} if namespaces else {},
+            "annotations": annotations,
         }
         spec = {"max": {r: format_amount(r, a) for r, a in max.items()}}
         spec["min"] = {r: format_amount(r, a) for r, a in (min or {}).items()}

@@ -45,6 +45,7 @@ from cotenant_console.tables import row_from, shown_columns, table_from
 @click.option("-w", "--watch", is_flag=True, help="Go on and print what changes.")
 @click.option("--no-headers", is_flag=True, help="Leave out the headings.")
 @click.option("--tree", is_flag=True, help="Of quotas: draw their trees, with a bar a resource.")
+@click.option("--order", type=click.Choice(queue.ORDERS), help="Of the queue: the scheduler's queue.order (priority).")
 @with_client
 def command(
     client: Client,
@@ -57,6 +58,7 @@ def command(
     watch: bool,
     no_headers: bool,
     tree: bool,
+    order: str | None,
 ) -> None:
     """List objects as a table, JSON, YAML or names; `deadletters` are the messages that services could not use, `queue` the
     jobs that wait for nodes."""
@@ -67,8 +69,10 @@ def command(
     if first == queue.NAME:
         if names or output or watch:
             raise click.UsageError("the queue is one table: cotenant get queue [-n NAMESPACE | -A] [-l SELECTOR]")
-        _print_queue(client, "" if all_namespaces else namespace, selector, not no_headers)
+        _print_queue(client, "" if all_namespaces else namespace, selector, not no_headers, order or queue.PRIORITY)
         return
+    if order:
+        raise click.UsageError("--order is for the queue: cotenant get queue --order fair")
     if tree:
         if first not in quota_tree.NAMES or names:
             raise click.UsageError("--tree is for quotas: cotenant get quotas --tree")
@@ -92,14 +96,18 @@ def command(
     _print_tables(client, targets, scope, query, output == "wide", not no_headers, watch)
 
 
-def _print_queue(client: Client, scope: str, selector: str, headings: bool) -> None:
+def _print_queue(client: Client, scope: str, selector: str, headings: bool, order: str) -> None:
     """Print the jobs that wait; a position is among the jobs that are asked for."""
     query = {"labelSelector": selector} if selector else {}
-    pods, groups = (
-        [item for item in list_at(client.get(kind.path(scope), asked), "items") if isinstance(item, dict)]
-        for kind, asked in ((PODS, {**query, "fieldSelector": "spec.nodeName="}), (POD_GROUPS, {}))
+    pods, groups, quotas = (
+        [item for item in list_at(client.get(kind.path(where), asked), "items") if isinstance(item, dict)]
+        for kind, where, asked in (
+            (PODS, scope, {**query, "fieldSelector": "spec.nodeName="}),
+            (POD_GROUPS, scope, {}),
+            (ELASTIC_QUOTAS, "", {}),
+        )
     )
-    table = queue.queue_table(pods, groups, datetime.now(UTC))
+    table = queue.queue_table(pods, groups, datetime.now(UTC), order, quotas)
     click.echo("\n".join(table.lines(headings)) if table.rows else queue.NOTHING)
 
 

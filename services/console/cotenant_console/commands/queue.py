@@ -1,8 +1,10 @@
 """`cotenant get queue`: the jobs that wait for nodes, in the order in which the scheduler tries them.
 
 In: pods without a node and PodGroups as the API shows them. Out: a table. A job is a gang group, or a pod that is in no gang;
-its tenant is the quota of its first pod. Jobs stand in the order of their first pods: by priority, then creation time, then
-namespace and name. Those behind a job that does not fit are tried too, so a position is a turn, not a barrier.
+its tenant is the quota of its first pod. Jobs stand in the order of their first pods, which is that of the scheduler's
+configuration (`queue.order`): by priority, creation time, namespace and name; without the priority (fifo); or fair between
+tenants: the next job is that of the tenant with the smallest dominant share, used / runtime of its quota's max, in which the
+jobs before it count as placed. Those behind a job that does not fit are tried too, so a position is a turn, not a barrier.
 """
 
 from __future__ import annotations
@@ -10,19 +12,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
+from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_group import PodGroup
+from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.gangs import GangError, GangSpec, gang_id, gang_name, of_pod, of_pod_group
-from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant.domain.quota.names import DEFAULT, LABEL_QUOTA
+from cotenant.model.amounts import Amounts, add_to
+from cotenant.model.quantities import QuantityError
 from cotenant_console.ages import age
 from cotenant_console.api.client import Document, list_at, mapping_at, text_at, value_at
+from cotenant_console.commands.quota_tree import Drawn, drawn
 from cotenant_console.tables import Table
 
 NAME = "queue"
 HEADINGS = ("POSITION", "JOB", "PODS", "QUOTA", "PRIORITY", "AGE", "WAITS FOR")
 NOTHING = "No job waits for nodes."
+
+PRIORITY, FIFO, FAIR = ORDERS = ("priority", "fifo", "fair")
 
 Order = tuple[int, str, str, str]
 
@@ -34,6 +44,11 @@ class Job:
     name: str
     spec: GangSpec | None
     pods: list[tuple[Order, Document]] = field(default_factory=list)
+
+    @property
+    def tenant(self) -> str:
+        """The quota that its first pod names; empty if it names none."""
+        return _texts(self.first[1], "labels").get(LABEL_QUOTA, "")
 
     @property
     def first(self) -> tuple[Order, Document]:
@@ -51,8 +66,11 @@ def waits(pod: Document) -> bool:
     )
 
 
-def jobs(pods: Iterable[Document], pod_groups: Iterable[Document]) -> list[Job]:
-    """Return the jobs that wait, in queue order. PodGroups that cannot be read are as if they were not there."""
+def jobs(
+    pods: Iterable[Document], pod_groups: Iterable[Document], order: str = PRIORITY, quotas: Iterable[Document] = ()
+) -> list[Job]:
+    """Return the jobs that wait, in queue order; `quotas` are for the fair one. PodGroups that cannot be read are as if they
+    were not there."""
     stated = {identity: spec for identity, spec in map(_of_pod_group, pod_groups) if spec is not None}
     found: dict[str, Job] = {}
     for pod in filter(waits, pods):
@@ -63,24 +81,72 @@ def jobs(pods: Iterable[Document], pod_groups: Iterable[Document]) -> list[Job]:
         spec = (stated.get(identity) or _of_pod(identity, labels, annotations)) if gang else None
         key = (spec.group_id if spec is not None else identity) or f"pod {namespace}/{name}"
         job = found.setdefault(key, Job(key.removeprefix("pod "), spec))
-        priority = int(text_at(pod, "spec", "priority", default="0"))
+        priority = int(text_at(pod, "spec", "priority", default="0")) if order != FIFO else 0
         job.pods.append(((-priority, text_at(pod, "metadata", "creationTimestamp"), namespace, name), pod))
-    return sorted(found.values(), key=lambda job: job.first[0])
+    ordered = sorted(found.values(), key=lambda job: job.first[0])
+    return _by_share(ordered, quotas) if order == FAIR else ordered
 
 
-def queue_table(pods: Iterable[Document], pod_groups: Iterable[Document], now: datetime) -> Table:
+def _by_share(ordered: Iterable[Job], quotas: Iterable[Document]) -> list[Job]:
+    """Give the tenants turns, as the scheduler does if every job fits."""
+    known = {quota.name: quota for quota in map(drawn, quotas)}
+    used = {name: dict(quota.used) for name, quota in known.items()}
+    waiting: dict[str, list[Job]] = {}
+    for job in ordered:
+        tenant = job.tenant if job.tenant in known else DEFAULT
+        waiting.setdefault(tenant, []).append(job)
+    turns = [(_share(known.get(tenant), used.get(tenant, {})), of[0].first[0], tenant, 0) for tenant, of in waiting.items()]
+    heapify(turns)
+    found: list[Job] = []
+    while turns:
+        _, _, tenant, index = heappop(turns)
+        job = waiting[tenant][index]
+        found.append(job)
+        for _, pod in job.pods:
+            add_to(used.setdefault(tenant, {}), _requests(pod), 1)
+        if index + 1 < len(waiting[tenant]):
+            share = _share(known.get(tenant), used[tenant])
+            heappush(turns, (share, waiting[tenant][index + 1].first[0], tenant, index + 1))
+    return found
+
+
+def _share(quota: Drawn | None, used: Amounts) -> int:
+    """A tenant's dominant share in millionths; 0 where there is no quota."""
+    share = 0
+    for name in quota.maximum if quota is not None else ():
+        runtime = quota.runtime.get(name, 0) if quota is not None else 0
+        if used.get(name, 0) > 0:
+            share = max(share, used[name] * 1_000_000 // runtime if runtime > 0 else 1 << 40)
+    return share
+
+
+def _requests(pod: Document) -> Amounts:
+    """What a pod requests; nothing where it cannot be read."""
+    try:
+        return pod_requests(msgspec.convert(pod, Pod, strict=False))
+    except (msgspec.ValidationError, QuantityError):
+        return {}
+
+
+def queue_table(
+    pods: Iterable[Document],
+    pod_groups: Iterable[Document],
+    now: datetime,
+    order: str = PRIORITY,
+    quotas: Iterable[Document] = (),
+) -> Table:
     """Return the table."""
     table = Table(HEADINGS)
-    for position, job in enumerate(jobs(pods, pod_groups), 1):
-        (priority, *_), pod = job.first
+    for position, job in enumerate(jobs(pods, pod_groups, order, quotas), 1):
+        _, pod = job.first
         least = f"/{job.spec.min_member}" if job.spec is not None else ""
         table.rows.append(
             (
                 str(position),
                 job.name,
                 f"{len(job.pods)}{least}",
-                _texts(pod, "labels").get(LABEL_QUOTA) or "<none>",
-                str(-priority),
+                job.tenant or "<none>",
+                text_at(pod, "spec", "priority", default="0"),
                 age(text_at(pod, "metadata", "creationTimestamp"), now),
                 _reason(pod),
             )

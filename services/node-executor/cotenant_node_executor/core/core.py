@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
@@ -30,6 +32,7 @@ from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
+from cotenant_node_executor.core.latency_offers import asked_services, offers_latency
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods
@@ -131,7 +134,7 @@ class ExecutorCore:
             self.slo = None if event.tombstone else data
             self.slo_ref = event.ref
             self._changed = self._topology.stale = True
-            wanted = wanted_by(self.slo)
+            wanted = replace(wanted_by(self.slo), services=self.wanted.services)
             if wanted != self.wanted:
                 self.wanted = wanted
         elif isinstance(data, NodeResources):
@@ -167,8 +170,14 @@ class ExecutorCore:
             self.pods.put(key, placed)
             if placed.names_node and not of_kubelet:
                 self._admission.waiting.add(key)
+        self._ask_services(before, self.pods.by_name.get(key))
         if self._topology.depends_on_pods or _holds_cpus(before) or _holds_cpus(self.pods.by_name.get(key)):
             self._topology.stale = True
+
+    def _ask_services(self, before: DecodedPlacement | None, now: DecodedPlacement | None) -> None:
+        """Have the pods that say their own latency asked."""
+        if offers_latency(before) or offers_latency(now):
+            self.wanted = replace(self.wanted, services=asked_services(self.pods.by_name.values()))
 
     def last_sequence(self, subject: str) -> int:
         """Return the expected last sequence for a write to this subject; 0 for none. Of a subject that ended long ago it is

@@ -8,7 +8,7 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
 | cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | what these strategies set, or whom they evict |
-| memory-qos, blkio, resctrl, system-config | changed files of these strategies |
+| memory-qos, page-cache, blkio, resctrl, system-config | changed files of these strategies |
 | restored | what no strategy desires any more: initial values; what sysctls, files below /sys and resctrl groups held before |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
 | memory-relief | memory.high of the best-effort group, memory that was reclaimed, with the figures |

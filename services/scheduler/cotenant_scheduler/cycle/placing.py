@@ -8,7 +8,7 @@ evaluated; and why the others wait. Equal pods in a row are placed at once (`fra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, MAX_EVENTS_TOGETHER
 from cotenant.events.envelope import Event
@@ -17,7 +17,10 @@ from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption
-from cotenant_scheduler.cycle.nominations import Nominations
+from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
+from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
+from cotenant_scheduler.cycle.ordering.queue_head import NEVER, QueueHead
+from cotenant_scheduler.cycle.ordering.shares import Shares
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, events_of
@@ -27,6 +30,7 @@ from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States, Walk
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import Profile
+from cotenant_scheduler.framework.queue_args import QueueArgs, QueueOrder
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
@@ -66,6 +70,7 @@ class Placing:
         preempting: Preempting,
         reserving: Reserving,
         states: Callable[[], States],
+        queue_args: QueueArgs,
     ) -> None:
         self._reserving = reserving
         self._nodes = nodes
@@ -78,6 +83,13 @@ class Placing:
         self._states = states
         self._results = CachedResults(nodes, profile)
         self._binding = Binding(profile, nodes, node_cache, pods, quotas, assumed, endings, reserving)
+        self._shares = Shares(quotas.ledger) if queue_args.order is QueueOrder.FAIR else None
+        self.head = QueueHead(
+            nodes, pods.records, queue, self._results, timedelta(seconds=queue_args.hold_after_seconds)
+        )
+        self._keeps_nominated = queue_args.order is not QueueOrder.PRIORITY
+        """Whether room is kept for a nominated pod, too: its nomination does not count against those of a higher priority."""
+        waiting.holds = self.head.holds
         self._groups = PlacingGroups(
             nodes,
             self._results,
@@ -89,6 +101,7 @@ class Placing:
             nominations,
             reserving,
             GroupPreemption(nodes, self._results, admission, nominations, preempting, waiting),
+            self._refused_by_nodes,
             MOST_EVENTS,
             MOST_TOGETHER,
         )
@@ -102,7 +115,9 @@ class Placing:
         self._nodes.expire(microseconds(now))
         bound: list[Event] = []
         # While any pod is nominated, its room counts for some pods and not for others, and it may end by time alone.
-        walk = Walk(self._queue, None if self._nominations else self._states)
+        self.head.begin(now)
+        states = None if self._nominations else self._with_rooms
+        walk = Walk(self._queue, states) if self._shares is None else FairWalk(self._queue, states, self._shares)
         previous: EquivalenceClass | None = None
         evaluation: Evaluation | None = None
         follows: int | None = None
@@ -147,7 +162,7 @@ class Placing:
             if row < 0:
                 nominated = self._preempting.refused(record, alike, evaluation, now)
                 if nominated is None:
-                    walk.close(by_nodes=True)
+                    self._refused_by_nodes(walk, entry, alike, now)
                 else:
                     walk.wake()
                     bound.append(nominated)
@@ -166,6 +181,7 @@ class Placing:
             walk.advance(placed)
             if shape.selected_by:
                 walk.reopen(shape.selected_by)
+        self.head.release()
         walk.finish()
         waiting = self._waiting.decide(now, max(0, limit - len(bound)), self._preempting.nominated) if top is None else []
         return bound, waiting
@@ -179,12 +195,14 @@ class Placing:
         causes = self._quotas.causes(charge.membership)
         if not self._preempting.may_preempt_in_quota(record, alike):
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
+            alike.kept = NEVER
             walk.close()
             return
         self._nominations.hold(charge.shape.priority, alike.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
         nominated = self._preempting.refused_by_quota(record, alike, refusal, causes, evaluation, now)
         if nominated is None:
+            alike.kept = NEVER
             walk.close(by_nodes=True)
         else:
             walk.wake()
@@ -196,8 +214,26 @@ class Placing:
         since."""
         if self._nominations.freed:
             self._nominations.freed = False
+            self.head.restart()
             walk.reopen_all()
-        return walk.top()
+        top = walk.top()
+        if top is None:
+            return walk.top() if self.head.has_changed() and walk.try_skipped() else None
+        if top[1] is self.head.alike:
+            self.head.restart()  # pods that it has affinity to were placed: it does not see its own rooms
+        return top
+
+    def _refused_by_nodes(self, walk: Walk, entry: Entry, alike: EquivalenceClass, now: datetime) -> None:
+        """Close the top entry's class, which nodes refuse; if it is the queue's head, its rooms count from now on."""
+        nominated = nomination_of(entry.records[0]) is not None
+        if (not nominated or self._keeps_nominated) and self.head.refused(entry, alike, now):
+            walk.wake()
+        walk.close(by_nodes=True)
+
+    def _with_rooms(self) -> States:
+        """The states, with the rooms that are kept for the queue's head."""
+        states = self._states()
+        return States(states.quotas, (*states.nodes, self.head.version))
 
     def _place_run(
         self,

@@ -7,6 +7,7 @@ group that a decision of usual size cannot hold end in the decisions behind it (
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from itertools import takewhile
 
@@ -15,7 +16,8 @@ from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
 from cotenant_scheduler.cycle.nominations import Nominations
-from cotenant_scheduler.cycle.queue import Entry, GroupClass, WaitingTemplate
+from cotenant_scheduler.cycle.ordering.queue_head import NEVER
+from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, WaitingTemplate
 from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
@@ -44,6 +46,7 @@ class PlacingGroups:
         nominations: Nominations,
         reserving: Reserving,
         preemption: GroupPreemption,
+        refused_by_nodes: Callable[[Walk, Entry, EquivalenceClass, datetime], None],
         usual: int,
         most: int,
     ) -> None:
@@ -57,6 +60,7 @@ class PlacingGroups:
         self._waiting = waiting
         self._nominations = nominations
         self._preemption = preemption
+        self._refused_by_nodes = refused_by_nodes
         self._usual = usual
         self._most = most
 
@@ -64,6 +68,7 @@ class PlacingGroups:
         """Place as much of a group as its rules ask for, in one batch, or record why it waits."""
         if len(entry.records) > self._most:
             group.template = self._waiting.group_too_large(group, len(entry.records), self._most)
+            group.kept = NEVER
             walk.close()
             return
         self._binding.ends_waiting = entry.event_count <= self._usual
@@ -78,7 +83,11 @@ class PlacingGroups:
         events = self._preemption.refused(group, entry, trial, now)
         group.template = trial.refused
         if not events:
-            walk.close(by_nodes=True)
+            if trial.by_quota or trial.refused is None:
+                group.kept = NEVER
+                walk.close(by_nodes=True)
+            else:
+                self._refused_by_nodes(walk, entry, group, now)
             return
         walk.wake()
         bound += events

@@ -1,10 +1,10 @@
 """The scheduling queue: entries, grouped into classes that share one outcome.
 
-An entry is a group of pods that are placed together or not at all; nearly all are of one pod. Order: priority descending, then
-creation time, then namespace and name; a group has the place of its first pod. A class has the entries of one shape and one
-quota: what refuses one of them refuses all, so a decision evaluates a class once and goes on with the next. A nominated pod is
-a class of its own, and so is a group of several pods. A class exists while it has pods. Reading the queue does not change it:
-a decision walks it (`walk`), and the folds that follow remove what was placed.
+An entry is a group of pods that are placed together or not at all; nearly all are of one pod. Order: priority descending (not
+where jobs are tried first in, first out), then creation time, then namespace and name; a group has the place of its first pod.
+A class has the entries of one shape and one quota: what refuses one of them refuses all, so a decision evaluates a class once
+and goes on with the next. A nominated pod is a class of its own, and so is a group of several pods. A class exists while it has
+pods. Reading the queue does not change it: a decision walks it (`walk`), and the folds that follow remove what was placed.
 
 Over 300 lines: every change of a pod updates the same indexes (entries, classes, groups).
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Hashable, Iterator, Set
+from itertools import islice
 from operator import attrgetter
 
 import msgspec
@@ -77,6 +78,7 @@ class EquivalenceClass:
         "admitted",
         "ask",
         "charge",
+        "kept",
         "key",
         "live",
         "next_due_us",
@@ -111,6 +113,8 @@ class EquivalenceClass:
         """The template from which the waiting events of all pods of the class were last built."""
         self.next_due_us = 0
         """No waiting event is due before this time."""
+        self.kept: tuple[bool, int] | None = None
+        """Whether room was to come when it was last refused as the queue's head, and after how many changes of placed pods."""
         self.refused_in: State | None = None
         """The state in which the class was last refused, if that state and its key alone decided. The template dates from then.
         """
@@ -257,8 +261,9 @@ def _order(member: tuple[QueueKey, PodRecord, Charge]) -> QueueKey:
 class PodQueue:
     """All classes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_priority: bool = True) -> None:
         self.classes: dict[ClassKey, EquivalenceClass] = {}
+        self._by_priority = by_priority
 
     def __len__(self) -> int:
         return sum(len(alike.live) for alike in self.classes.values())
@@ -278,14 +283,15 @@ class PodQueue:
         nominated = waiting is not None and waiting.nomination is not None and waiting.uid == facts.uid
         own = record.key if nominated else None
         key: ClassKey = together.name if together is not None else (facts.shape, membership, preemptible, own, record.ask)
-        order = (-facts.priority, facts.created, facts.namespace, facts.name)
-        known = record.queued_in
+        order = (-facts.priority if self._by_priority else 0, facts.created, facts.namespace, facts.name)
+        alike, known = self.classes.get(key), record.queued_in
+        # The key of a class has all that its pods are charged with; in a group each is charged with its own.
+        charge = alike.charge if alike is not None and together is None else Charge(facts.shape, membership, preemptible)
         if isinstance(known, EquivalenceClass):
-            if known.key == key and known.has(record, order, Charge(facts.shape, membership, preemptible)):
+            if known is alike and known.has(record, order, charge):
                 return known
             self.take(record)
-        charge = Charge(facts.shape, membership, preemptible)
-        alike = self.classes.get(key)
+            alike = self.classes.get(key)
         if alike is None:
             alike = EquivalenceClass(key, charge, own, record.ask) if together is None else GroupClass(together, charge)
             self.classes[key] = alike
@@ -329,15 +335,16 @@ class Cursor:
         for _ in range(count):
             self.take()
 
+    def entries(self, most: int) -> Iterator[Entry]:
+        """Walk the entries ahead, at most this many; the position stays."""
+        live, ahead = self._live, islice(self._entries, self._next, None)
+        return islice((entry for entry in ahead if live.get(entry.records[0].key) is entry), most)
+
     def look(self, most: int, until: QueueKey | None) -> list[PodRecord]:
         """Return the first records of the entries ahead: at most this many, and only those before a place in the queue."""
-        entries, live = self._entries, self._live
         found: list[PodRecord] = []
-        for index in range(self._next, len(entries)):
-            entry = entries[index]
-            if len(found) >= most or (until is not None and entry.order > until):
+        for entry in self.entries(most):
+            if until is not None and entry.order > until:
                 break
-            record = entry.records[0]
-            if live.get(record.key) is entry:
-                found.append(record)
+            found.append(entry.records[0])
         return found

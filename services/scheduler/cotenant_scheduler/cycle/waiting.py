@@ -1,22 +1,22 @@
 """Waiting events of queued pods: why no node takes them, or why their quota does not.
 
-In: the classes of the queue with a template (each decision makes one for every class that it could not place). Out:
-Waiting events, in queue order of the classes. An event is stored when its pod has none yet and its object has been on the log
-for FIRST_PAUSE, when its nomination changed, when the set of reason codes changed and CHANGE_PAUSE has passed since the last,
-or when figures changed and WAITING_PAUSE has. So a pod that is placed within FIRST_PAUSE gets none, and any other at most one a
-CHANGE_PAUSE beside its nominations, however its reasons alternate. A class all of whose pods have their event is passed over
-until its template changes, a pod joins it, or the next pause ends.
+In: the classes of the queue with a template (each decision makes one for every class that it could not place). Out: Waiting
+events, in queue order of the classes. An event is stored when its pod has none yet and its object has been on the log for
+FIRST_PAUSE, when its nomination or the room that it is kept changed, when the set of reason codes changed and CHANGE_PAUSE has
+passed since the last, or when figures changed and WAITING_PAUSE has. So a pod that is placed within FIRST_PAUSE gets none, and
+any other at most one a CHANGE_PAUSE beside its nominations and rooms, however its reasons alternate. A class all of whose pods
+have their event is passed over until its template changes, a pod joins it, or the next pause ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timedelta
 
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.placements import Nomination, Waiting, WaitingReason
+from cotenant.events.placements import Hold, Nomination, Waiting, WaitingReason
 from cotenant.model.subjects import waiting_subject
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, WaitingTemplate
 from cotenant_scheduler.cycle.reservations.events import waits
@@ -66,6 +66,10 @@ class WaitingPods:
         self._reserving = reserving
         self.now: datetime | None = None
         """The time of the decision that is being made."""
+        self.holds: Mapping[PodKey, Hold] = {}
+        """What the decision keeps for the queue's head."""
+        self._holding: dict[PodKey, PodRecord] = {}
+        """Pods whose waiting events name a room that is kept."""
         self._nodes = nodes
         self._placed = placed
         """Whether the current decision has placed a pod that stays in its class until the placement is stored."""
@@ -187,6 +191,8 @@ class WaitingPods:
         classes = [alike for alike in self._queue.classes.values() if alike.template is not None]
         if not classes:
             return []
+        if self._holding:
+            self._look_at_holding()
         now_us = microseconds(now)
         classes = [alike for alike in classes if alike.reported is not alike.template or now_us >= alike.next_due_us]
         events: list[Event] = []
@@ -199,6 +205,8 @@ class WaitingPods:
                 if self._placed(record.key):
                     complete = False
                     continue
+                if record.waiting is not None and record.waiting.hold is not None:
+                    self._holding[record.key] = record
                 nomination = alike.nomination(record)
                 due = self.due_at(record, alike.template.waiting, nomination, now)
                 if due is None or record.key in nominated:
@@ -213,13 +221,22 @@ class WaitingPods:
             alike.reported, alike.next_due_us = (alike.template, next_due) if complete else (None, 0)
         return events
 
+    def _look_at_holding(self) -> None:
+        """Have the classes of pods looked at that are no longer kept the room that they are said to be kept."""
+        for key, record in list(self._holding.items()):
+            hold = record.waiting.hold if record.waiting is not None else None
+            if hold is None or not isinstance(record.queued_in, EquivalenceClass):
+                del self._holding[key]
+            elif hold != self.holds.get(key):
+                record.queued_in.reported = None
+
     def due_at(self, record: PodRecord, template: Waiting, nomination: Nomination | None, now: datetime) -> datetime | None:
         """Return when the pod's waiting event must be stored (again); None: what is stored is the same."""
         waiting = record.waiting
         assert record.facts is not None
         if waiting is None or waiting.uid != record.facts.uid:
             return first_due(record, now)
-        if waiting.nomination != nomination:
+        if waiting.nomination != nomination or waiting.hold != self.holds.get(record.key):
             return now
         if (waiting.reasons, waiting.nodes, waiting.message) == (template.reasons, template.nodes, template.message):
             return None
@@ -237,7 +254,12 @@ class WaitingPods:
         return Event(
             subject=waiting_subject(namespace, name),
             data=msgspec.structs.replace(
-                template.waiting, namespace=namespace, name=name, uid=record.facts.uid, nomination=nomination
+                template.waiting,
+                namespace=namespace,
+                name=name,
+                uid=record.facts.uid,
+                nomination=nomination,
+                hold=self.holds.get(record.key),
             ),
             causes=(f"LOG:{record.object_sequence}", *template.causes),
         )

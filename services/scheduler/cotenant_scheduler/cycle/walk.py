@@ -80,6 +80,16 @@ class Walk:
             self._passed_over = []
             heapq.heapify(self._heap)
 
+    def try_skipped(self) -> bool:
+        """Open the classes that were skipped, after nothing was placed: what they were refused for no longer holds. Returns
+        whether there are any."""
+        skipped, self._passed_over = self._passed_over, []
+        self._states = None
+        for alike in skipped:
+            self._open(alike)
+        heapq.heapify(self._heap)
+        return bool(skipped)
+
     def top(self) -> tuple[Entry, EquivalenceClass] | None:
         """Return the first entry in queue order of the classes still open."""
         return self._heap[0][1:3] if self._heap else None
@@ -88,7 +98,7 @@ class Walk:
         """Return at most this many pods of the top entry's class that precede every other class's pods."""
         heap = self._heap
         _, entry, alike, known = heap[0]
-        cursor = known or _behind_first(alike)
+        cursor = known or behind_first(alike)
         until = min(heap[1:3])[0] if len(heap) > 1 else None
         return [entry.records[0], *cursor.look(most - 1, until)]
 
@@ -96,7 +106,7 @@ class Walk:
         """Continue behind the first entries of the top entry's class, which were placed."""
         heap = self._heap
         _, _, alike, known = heap[0]
-        cursor = known or _behind_first(alike)
+        cursor = known or behind_first(alike)
         if count > 1:
             cursor.skip(count - 1)
         head = cursor.take()
@@ -136,7 +146,8 @@ class Walk:
                 heapq.heappush(self._heap, entry)
 
 
-def _behind_first(alike: EquivalenceClass) -> Cursor:
+def behind_first(alike: EquivalenceClass) -> Cursor:
+    """Return a position behind the first entry of a class."""
     cursor = Cursor(alike)
     cursor.take()
     return cursor

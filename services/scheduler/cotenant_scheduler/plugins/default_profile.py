@@ -8,6 +8,7 @@ import msgspec
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.terminating import Terminating
 from cotenant_scheduler.framework.profile import Profile
+from cotenant_scheduler.framework.queue_args import QueueArgs
 from cotenant_scheduler.plugins.balanced import NodeResourcesBalancedAllocation
 from cotenant_scheduler.plugins.host_ports import NodePorts
 from cotenant_scheduler.plugins.image_locality import ImageLocality
@@ -42,6 +43,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     """The rules by which runtimes are computed: those of quota-tree (`scale_min`, `guarantee_usage`, ...), to be set alike."""
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
+    queue: QueueArgs = QueueArgs()
     disable_default_quota_preemption: bool = True
     """Pods of the default quota are not preempted for other pods of it that the quota has no room for."""
 

@@ -140,13 +140,16 @@ def nobody_storms(view: LogView, event: Event) -> Wrong:
 
 
 def waiting_reasons_do_not_flap(view: LogView, event: Event) -> Wrong:
-    """The reason why a pod waits is published at most once a second, however often it changes, except for its nomination."""
+    """The reason why a pod waits is published at most once a second, however often it changes, except for its nomination
+    and the room that it is kept."""
     data = event.data
     before = view.before(event)
     if not isinstance(data, Waiting) or event.tombstone or before is None or before.tombstone:
         return
     said = before.data
-    if not isinstance(said, Waiting) or said.uid != data.uid or said.nomination != data.nomination:
+    if not isinstance(said, Waiting) or said.uid != data.uid:
+        return
+    if (said.nomination, said.hold) != (data.nomination, data.hold):
         return
     after = event.time - before.time if event.time is not None and before.time is not None else TOLD_AGAIN
     if after < TOLD_AGAIN:

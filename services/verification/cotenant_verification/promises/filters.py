@@ -85,7 +85,8 @@ def placements_of(there: Mapping[PodKey, Event]) -> list[Placement]:
 
 def no_waiting_pod_fits(moment: Moment) -> Wrong:
     """In the idle phase, every pod without a placement has a waiting event, and every node or its quota refuses it; a gated pod
-    says so, and no other does. Nodes with a nominated pod, and nodes that have just changed, are left out."""
+    says so, and no other does. Nodes with a nominated pod or room that is kept, and nodes that
+    have just changed, are left out."""
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = _now_and_before(moment)
@@ -163,8 +164,9 @@ def _now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
 
 
 def _promised(view: LogView) -> set[str]:
-    nominated = (event.data.nomination for event in view.last.values() if isinstance(event.data, Waiting))
-    return {nomination.node for nomination in nominated if nomination is not None}
+    waiting = [event.data for event in view.last.values() if isinstance(event.data, Waiting)]
+    nominated = {data.nomination.node for data in waiting if data.nomination is not None}
+    return nominated | {data.hold.node for data in waiting if data.hold is not None}
 
 
 def _admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:

@@ -68,6 +68,13 @@ class Spec(View, frozen=True, kw_only=True):
     preemption_policy: str | None = None
     scheduling_gates: list[Gate] = []
     termination_grace_period_seconds: Int64 | None = None
+    restart_policy: str = "Always"
+    active_deadline_seconds: Int64 | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether the pod ends by itself: it is not restarted for ever, or it has a deadline."""
+        return self.restart_policy != "Always" or self.active_deadline_seconds is not None
 
     @property
     def from_class(self) -> bool:

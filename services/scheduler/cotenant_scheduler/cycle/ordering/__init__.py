@@ -1,0 +1,1 @@
+"""In which order jobs are tried, and what the first of them is kept."""

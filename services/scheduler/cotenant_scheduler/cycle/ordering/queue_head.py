@@ -1,0 +1,262 @@
+"""Room that is kept for the head of the queue, so that jobs behind it that fit before it cannot starve it.
+
+In: the jobs that nodes refuse, in queue order. Out: for the head a node for each of its pods, named in their waiting events;
+and the node table with these rooms counted, for what is tried behind it. The rules:
+
+    head        the first job in queue order that nodes refuse, that waits since its last pod was created for at least
+                `holdAfterSeconds`, and for which room comes; one at a time
+    room comes  on a node that refuses the pod for nothing but resources, if pods there that end by themselves (restartPolicy
+                other than Always, activeDeadlineSeconds, or ending already) give back all that is short. So a job that waits
+                for services to end, or that no node could ever take, keeps nobody out
+    choice      for each pod, in queue order, the node on which the smallest share of what it offers is short, then by name
+    held        a room counts like the pod itself against everybody behind the head, who may still be placed beside it. Jobs
+                before the head do not see it, and neither does the head, which starts wherever it fits first
+    renewal     after `holdAfterSeconds`, or when room no longer comes on a node, nodes are chosen again
+
+Why the head is not starved: on a node with a room, what is used and the room together exceed what the node offers only by what
+ran there when the node was chosen. Nobody behind the head adds to that, and those who run there end. Then the head fits, and it
+is tried before them in the next decision. Without such rooms this is plain back-filling; with them it is that of the EASY
+scheduler (Lifka, 1995), for run times that nobody knows.
+
+Bounds: one job; gangs of at most MEMBERS pods; CANDIDATES nodes are looked at for each pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from cotenant.api.times import rfc3339
+from cotenant.events.placements import Hold
+from cotenant_scheduler.cycle.preemption import is_ending
+from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, QueueKey
+from cotenant_scheduler.framework.results import CachedResults
+from cotenant_scheduler.plugins.reservation.matching import Ask
+from cotenant_scheduler.state.columns import IntArray
+from cotenant_scheduler.state.counting import PodKey, held_key, is_held, is_reserve
+from cotenant_scheduler.state.load.load_estimate import AssignedPod, microseconds
+from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
+from cotenant_scheduler.state.reading.shapes import Shape
+
+MEMBERS = 749
+"""Pods of a gang that is kept room."""
+CANDIDATES = 32
+NEVER = (False, -1)
+"""Of classes that are refused for more than nodes: they wait for a quota, or for a reservation."""
+_PPM = 1_000_000
+_MOST_SHORT = 1e6
+"""Times what a node offers; more is not told apart."""
+
+
+class QueueHead:
+    """Finds the head of each decision, and counts its rooms."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        records: Mapping[PodKey, PodRecord],
+        queue: PodQueue,
+        results: CachedResults,
+        hold_after: timedelta,
+    ) -> None:
+        """`hold_after` 0: nobody is kept room."""
+        self._nodes = nodes
+        self._records = records
+        self._queue = queue
+        self._results = results
+        self._hold_after = hold_after
+        self.holds: dict[PodKey, Hold] = {}
+        """What the decision keeps for the head's pods."""
+        self.alike: EquivalenceClass | None = None
+        """The class of the head whose rooms are counted now."""
+        self.version = 0
+        """Incremented whenever other rooms than before are counted."""
+        self.placed_changed = 0
+        """How often a placed pod changed: it may have begun to end."""
+        self._counted: list[tuple[str, PodKey]] = []
+        self._last: dict[PodKey, str] = {}
+        """The rooms that were counted last, by pod."""
+        self._old = ""
+        """Creation time up to which a pod has waited long enough."""
+        self._found = False
+
+    def begin(self, now: datetime) -> None:
+        """A decision begins: have the classes tried in which the head may be, though nodes refused them in the same state."""
+        self.restart()
+        if not self._hold_after:
+            return
+        self._old = rfc3339(now - self._hold_after)
+        known = (NEVER, (False, self.placed_changed))
+        refused = [
+            (head.order, alike)
+            for alike in self._queue.classes.values()
+            if alike.refused_in is not None and alike.kept not in known and (head := alike.first()) and self._has_waited(head)
+        ]
+        for _, alike in sorted(refused, key=_order):
+            alike.refused_in = None
+            if alike.kept == (True, self.placed_changed):
+                break
+
+    def restart(self) -> None:
+        """The pass begins, or begins again: nobody is the head yet."""
+        self.release()
+        self.holds.clear()
+        self._found = False
+
+    def release(self) -> None:
+        """Stop counting the rooms."""
+        for node, key in self._counted:
+            self._nodes.remove(node, key)
+        self._counted.clear()
+        self.alike = None
+
+    def has_changed(self) -> bool:
+        """Return whether rooms that were counted last are no longer, as nobody is the head: asked at the end of a pass."""
+        if self._found or not self._last:
+            return False
+        self._last = {}
+        self.version += 1
+        return True
+
+    def refused(self, entry: Entry, alike: EquivalenceClass, now: datetime) -> bool:
+        """Nodes refuse an entry: if it is the head, keep and count its rooms. Returns whether these are others than before."""
+        alike.kept = None
+        if not self._hold_after or self._found:
+            return False
+        if not _needs_nodes_only(entry):
+            alike.kept = NEVER
+            return False
+        if not self._has_waited(entry):
+            return False
+        chosen = self._kept(entry, alike, now) or self._chosen(entry, alike, now)
+        alike.kept = (bool(chosen), self.placed_changed)
+        if not chosen:
+            return False
+        self._found, self.alike = True, alike
+        self.holds.update(chosen)
+        if any(_held_for(record) != chosen.get(record.key) for record in entry.records):
+            alike.reported = None
+        rooms = {key: hold.node for key, hold in chosen.items()}
+        if rooms == self._last:
+            return False
+        self._last = rooms
+        self.version += 1
+        return True
+
+    def _has_waited(self, entry: Entry) -> bool:
+        return all(record.facts is not None and record.facts.created <= self._old for record in entry.records)
+
+    def _kept(self, entry: Entry, alike: EquivalenceClass, now: datetime) -> dict[PodKey, Hold]:
+        """Return the rooms that its waiting events name, counted, if they are still good; else none."""
+        found: dict[PodKey, Hold] = {}
+        for record in entry.records:
+            hold = _held_for(record)
+            if hold is None or now >= hold.at + self._hold_after:
+                continue
+            row, shape = self._nodes.rows.get(hold.node, -1), alike.charge_of(record).shape
+            evaluation = self._results.evaluation(shape)
+            if row < 0 or evaluation.preemptibility.is_beyond(row) or not self._comes(row, shape, evaluation.codes.item(row)):
+                break
+            found[record.key] = hold
+            self._count(record, hold, shape)
+        if found and _enough(alike, entry, found):
+            return found
+        self.release()
+        return {}
+
+    def _chosen(self, entry: Entry, alike: EquivalenceClass, now: datetime) -> dict[PodKey, Hold]:
+        """Return a room for as many pods as the job needs, counted; none if there are not so many."""
+        found: dict[PodKey, Hold] = {}
+        if len(entry.records) <= MEMBERS:
+            for record in entry.records:
+                shape = alike.charge_of(record).shape
+                row = self._row_for(shape)
+                if row >= 0:
+                    hold = found[record.key] = Hold(node=self._nodes.names[row], at=now)
+                    self._count(record, hold, shape)
+                elif not isinstance(alike, GroupClass) or alike.together.gives_up(record.key):
+                    break
+        if found and _enough(alike, entry, found):
+            return found
+        self.release()
+        return {}
+
+    def _count(self, record: PodRecord, hold: Hold, shape: Shape) -> None:
+        key = held_key((f"queue/{record.key[0]}", record.key[1]))
+        assigned = AssignedPod(shape.estimate, shape.prod, microseconds(hold.at))
+        self._nodes.place(hold.node, key, shape, assigned)
+        self._counted.append((hold.node, key))
+
+    def _row_for(self, shape: Shape) -> int:
+        """Return the row on which room comes with the least to wait for; -1: on none."""
+        nodes = self._nodes
+        dims = nodes.dims_of(shape)
+        if not nodes.size or min(dims) < 0:
+            return -1
+        evaluation = self._results.evaluation(shape)
+        possible = ~evaluation.preemptibility.beyond(slice(0, nodes.size))
+        short = np.zeros(nodes.size)
+        for dim, (_, amount) in zip(dims, shape.needs, strict=True):
+            offered = nodes.allocatable[dim, : nodes.size]
+            possible &= offered >= amount
+            missing = np.maximum(nodes.requested[dim, : nodes.size] + amount - offered, 0)
+            short = np.maximum(short, np.minimum(missing / np.maximum(offered, 1), _MOST_SHORT))
+        rows: IntArray = np.flatnonzero(possible)
+        keys = ((short[rows] * _PPM).astype(np.int64) << TIE_BITS) | ((1 << TIE_BITS) - 1 - nodes.tie[rows])
+        if rows.size > CANDIDATES:
+            few = np.argpartition(keys, CANDIDATES)[:CANDIDATES]
+            rows, keys = rows[few], keys[few]
+        codes = evaluation.codes
+        return next((row for row in rows[np.argsort(keys)].tolist() if self._comes(row, shape, codes.item(row))), -1)
+
+    def _comes(self, row: int, shape: Shape, code: int) -> bool:
+        """Return whether the shape fits on a row, or lacks nothing there but what pods give back that end by themselves."""
+        if not code:
+            return True
+        nodes = self._nodes
+        missing = {
+            name: lacking
+            for dim, (name, amount) in zip(nodes.dims_of(shape), shape.needs, strict=True)
+            if (lacking := nodes.requested.item(dim, row) + amount - nodes.allocatable.item(dim, row)) > 0
+        }
+        if not missing:
+            return False  # it is refused for something else
+        for key, pod in nodes.pods[row].items():
+            if is_held(key) or is_reserve(key) or not self._ends(key, nodes.names[row]):
+                continue
+            for name, amount in pod.shape.needs:
+                if name in missing:
+                    missing[name] -= amount
+        return all(lacking <= 0 for lacking in missing.values())
+
+    def _ends(self, key: PodKey, node: str) -> bool:
+        record = self._records[key]
+        placed = record.placements.get(node)
+        facts = placed.facts if placed is not None else record.facts
+        return (facts is not None and facts.ends) or (placed is not None and is_ending(record, placed))
+
+
+def _order(item: tuple[QueueKey, EquivalenceClass]) -> QueueKey:
+    return item[0]
+
+
+def _held_for(record: PodRecord) -> Hold | None:
+    """The room that the pod's waiting event names."""
+    waiting, facts = record.waiting, record.facts
+    return waiting.hold if waiting is not None and facts is not None and waiting.uid == facts.uid else None
+
+
+def _needs_nodes_only(entry: Entry) -> bool:
+    """Whether pods wait for nodes: not for a reservation, and not to become one."""
+    return not any(
+        is_reserve(record.key) or (isinstance(record.ask, Ask) and (record.ask.required or bool(record.ask.problem)))
+        for record in entry.records
+    )
+
+
+def _enough(alike: EquivalenceClass, entry: Entry, found: Iterable[PodKey]) -> bool:
+    members = [record.key for record in entry.records]
+    return not isinstance(alike, GroupClass) or alike.together.enough(list(found), members)

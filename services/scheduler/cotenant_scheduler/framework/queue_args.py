@@ -1,0 +1,30 @@
+"""The order in which jobs are tried, and how long the first may wait before it is kept room: what a user sets of the queue.
+
+    priority  by priority, then creation time, then namespace and name
+    fifo      by creation time, then namespace and name
+    fair      between tenants the one with the smallest dominant share (`cycle.ordering.shares`), within a tenant as by priority
+Priorities decide who may preempt whom in every order.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+MAX_HOLD_SECONDS = 86_400 * 365
+
+
+class QueueOrder(StrEnum):
+    PRIORITY = "priority"
+    FIFO = "fifo"
+    FAIR = "fair"
+
+
+class QueueArgs(msgspec.Struct, frozen=True, rename="camel"):
+    """What a user may set of the queue."""
+
+    order: QueueOrder = QueueOrder.PRIORITY
+    hold_after_seconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_HOLD_SECONDS)] = 30
+    """A job that has waited so long is kept room when it is first in the queue (`cycle.ordering.queue_head`); 0: no job is."""
