@@ -29,7 +29,10 @@ DISTANCES = " ".join(
 )
 """Two nodes a socket."""
 LAYOUTS = {
-    "plain": {"NUMA_NODES": "1", "SELECT": "not sandbox and not (kubelet_node and cgroupfs) and not an_overload_ends"},
+    "plain": {
+        "NUMA_NODES": "1",
+        "SELECT": "not sandbox and not (kubelet_node and (cgroupfs or cri-o)) and not an_overload_ends",
+    },
     "systemd": {
         "SYSTEMD": "1",
         "GUEST_ARGS": f"-smp 4,sockets=2,cores=2,threads=1 {NUMA} {DISTANCES}",

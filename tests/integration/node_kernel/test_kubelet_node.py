@@ -1,7 +1,7 @@
 """A running executor on a node whose pods kubelet runs: real groups with real processes, LOG on a real server.
 
-Here on cgroup v1, in the guest on v2. The share pool's threshold is far above what this machine can be loaded with, so that
-what else runs here moves no quota.
+On whichever cgroup version the machine has. The share pool's threshold is far above what this machine can be loaded with, so
+that what else runs here moves no quota.
 """
 
 from __future__ import annotations
