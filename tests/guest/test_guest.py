@@ -29,12 +29,12 @@ DISTANCES = " ".join(
 )
 """Two nodes a socket."""
 LAYOUTS = {
-    "plain": {"NUMA_NODES": "1", "SELECT": "not sandbox"},
+    "plain": {"NUMA_NODES": "1", "SELECT": "not sandbox and not (kubelet_node and cgroupfs)"},
     "systemd": {
         "SYSTEMD": "1",
         "GUEST_ARGS": f"-smp 4,sockets=2,cores=2,threads=1 {NUMA} {DISTANCES}",
         "NUMA_NODES": str(NUMA_NODES),
-        "SELECT": "not sandbox and not v2_strategies",
+        "SELECT": "not sandbox and not v2_strategies and not kubelet_node",
     },
 }
 """`SELECT`: what the strategies do to a group does not depend on who made its parent, so one layout tells."""

@@ -13,7 +13,7 @@ from nats.errors import NoRespondersError
 
 from cotenant.domain.quota.gates import GATES, QuotaGates, quota_gates
 from cotenant.engine.commit import Identity
-from cotenant.events.migrations import EVICT_ENDPOINT, RESERVE_ENDPOINT
+from cotenant.events.migrations import EVICT_ENDPOINT, NODE_EVICT_ENDPOINT, RESERVE_ENDPOINT
 from cotenant.kinds.pods import PODS
 from cotenant.runtime.follower import LOG_ERRORS
 from cotenant.runtime.process import VERSION, Host, run_program, status_routes
@@ -26,6 +26,7 @@ from cotenant_gateway.http.auth.bus_evictions import BusEvictions
 from cotenant_gateway.http.auth.bus_reservations import BusReservations
 from cotenant_gateway.http.auth.credential_flags import CredentialError, CredentialSources, add_credential_flags
 from cotenant_gateway.http.auth.metrics import register_access
+from cotenant_gateway.http.auth.node_evictions import NodeEvictions
 from cotenant_gateway.http.clients.limits import Limits, within_open_files
 from cotenant_gateway.http.clients.metrics import register_clients
 from cotenant_gateway.http.clients.streams import OpenStreams
@@ -128,6 +129,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         await asyncio.wait({running, loaded, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if loaded.done():
             await host.endpoint_by_subject("evict", BusEvictions(gateway, audit).answer, EVICT_ENDPOINT)
+            await host.endpoint_by_subject("node-evict", NodeEvictions(gateway, audit).answer, NODE_EVICT_ENDPOINT)
             await host.endpoint_by_subject("reserve", BusReservations(gateway, audit).answer, RESERVE_ENDPOINT)
             host.health.ready, host.health.detail = True, "ok"
         await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -4,6 +4,7 @@ from cotenant.engine.definition import GATHERED, Definition, Gauge
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.core import CORE_VERSION, EARLY_FULL, FILTERS, NO_NODE, USAGE_FILTERS, MetricsIngestCore
 from cotenant_metrics_ingest.node_state import ExecutorView, StrategyView
+from cotenant_metrics_ingest.prediction.node import PlacementView
 from cotenant_metrics_ingest.windows.node_windows import BACKWARDS, FUTURE, MALFORMED, TOO_OLD
 
 REASONS = (MALFORMED, BACKWARDS, FUTURE, TOO_OLD, NO_NODE, EARLY_FULL)
@@ -25,7 +26,7 @@ DEFINITION = Definition(
     make_core=MetricsIngestCore,
     recomputed=False,
     gauges=GAUGES,
-    views=(StrategyView, ExecutorView),
+    views=(StrategyView, ExecutorView, PlacementView),
     traced=("usage.", "objects.core.nodes."),
     gather=GATHERED,
     summary="aggregates usage samples into NodeMetrics: means, percentiles per window, and nodes without samples",

@@ -134,16 +134,13 @@ class MeanSlots:
 
     def largest_since(self, start_ms: int) -> dict[str, tuple[int, int]]:
         """Return each row's largest mean over the closed slots from `start_ms` on: milli-cores, bytes."""
-        keys = list(self.rows)
-        found: dict[str, tuple[int, int]] = {}
+        largest = np.full((2, len(self.rows)), -1, dtype=np.int64)
         for closed in self._closed:
             if closed.slot * self.width_ms >= start_ms:
-                counts, cpu, memory = closed.table.tolist()
-                for key, count, cpu_sum, memory_sum in zip(keys, counts, cpu, memory, strict=False):
-                    if count:
-                        before = found.get(key, (0, 0))
-                        found[key] = max(before[0], cpu_sum // count), max(before[1], memory_sum // count)
-        return found
+                counts, own = closed.table[0], largest[:, : closed.table.shape[1]]
+                np.maximum(own, np.where(counts > 0, closed.table[1:] // np.maximum(counts, 1), -1), out=own)
+        cpu, memory = largest.tolist()
+        return {key: (cpu[row], memory[row]) for row, key in enumerate(self.rows) if cpu[row] >= 0}
 
     # -- restart -------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ from cotenant_metrics_ingest.prediction.node import (
     Forecast,
     NodePrediction,
     PlacedPod,
+    PlacementView,
     PredictionStore,
     by_time_of_day,
 )
@@ -86,11 +87,14 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     def of(cls, metric: NodeMetricComputed, *, whole: bool) -> "Published":
         """A report as it is kept; `whole`: with its digest."""
         digest = metric.digest
-        kept = metric if whole or digest is None else msgspec.structs.replace(metric, digest=None)
         last_ms, span_ms = (digest.last_ms, digest.span_ms) if digest is not None else (0, 0)
-        return cls(
-            metric.update_time, metric.unknown_since, digest is not None, last_ms, span_ms, encode_payload(kept)
-        )
+        encoded = encode_payload(metric) if whole else cls.encoded_without_digest(metric)
+        return cls(metric.update_time, metric.unknown_since, digest is not None, last_ms, span_ms, encoded)
+
+    @staticmethod
+    def encoded_without_digest(metric: NodeMetricComputed) -> bytes:
+        """A report whose digest the windows say."""
+        return encode_payload(msgspec.structs.replace(metric, digest=None))
 
     def metric(self) -> NodeMetricComputed:
         """The report."""
@@ -170,7 +174,9 @@ class NodeState(msgspec.Struct):
         self.to_restore, stored, self.stored = False, self.stored, None
         if self.published is None:
             return None
-        self.windows = NodeWindows.restored(self.published.metric(), sizes)
+        metric = self.published.metric()
+        self.windows = NodeWindows.restored(metric, sizes)
+        self.published = msgspec.structs.replace(self.published, encoded=Published.encoded_without_digest(metric))
         return self._restore_models(*stored, store) if stored is not None else None
 
     def _restore_models(self, ref: str, state: PredictionState, store: PredictionStore) -> Training | None:
@@ -266,7 +272,7 @@ class NodeState(msgspec.Struct):
         """Take a placement of the node."""
         key = f"{namespace}/{name}"
         placement = event.data
-        if event.tombstone or not isinstance(placement, Placement) or placement.phase is _GONE:
+        if event.tombstone or not isinstance(placement, Placement | PlacementView) or placement.phase is _GONE:
             self.placed.pop(key, None)
             return
         if not self.placed:

@@ -71,7 +71,7 @@ def thinned(samples: Integers, lengths: Integers) -> tuple[Integers, Integers]:
 def restored_points(integers: Integers, firsts: Integers, counts: Integers) -> Integers:
     """Return the points of series, int64 (series, POINTS), from their values, each as the difference to the one before.
     `firsts`: where in `integers` those of each series begin; `counts`: how many samples it had, at most MAX_OPEN."""
-    weights = _WEIGHT[counts]
     places = np.minimum(firsts[:, np.newaxis] + np.arange(POINTS), len(integers) - 1)
+    weights = _WEIGHT[counts]
     values = np.where(weights > 0, integers[places], 0).cumsum(axis=1)
     return np.where(weights > 0, values << WEIGHT_BITS | weights, 0)

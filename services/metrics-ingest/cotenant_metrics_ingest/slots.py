@@ -158,36 +158,54 @@ class PercentileSlots:
 
     def _restore_ended(self, encoded: bytes, open_slot: int) -> None:
         integers = varints.decode(encoded)
-        values = integers.tolist()
-        begins: list[int] = []
-        firsts: list[int] = []
-        counts: list[int] = []
-        at, before = 0, -1
-        while at < len(values):
-            if not before < values[at] < open_slot:
-                raise varints.VarintError(f"slot {values[at]} is not between {before} and {open_slot}")
-            before = values[at]
-            begins.append(at)
-            at += COLUMNS
-            for _ in range(SERIES):
-                count = min(values[at], MAX_OPEN)
-                firsts.append(at + 1)
-                counts.append(count)
-                at += 1 + KEPT[count]
-        if at > len(values):
-            raise varints.VarintError("slots are cut off")
-        if not begins:
+        if not len(integers):
             return
-        rows = integers[np.array(begins)[:, np.newaxis] + np.arange(COLUMNS)]
+        begins, counts_at = _places(integers)
+        rows = integers[begins[:, np.newaxis] + np.arange(COLUMNS)]
         numbers = rows[:, 0].copy()
+        if numbers[0] < 0 or numbers[-1] >= open_slot or (numbers[1:] <= numbers[:-1]).any():
+            raise varints.VarintError(f"slots do not ascend to before {open_slot}")
         rows[:, 1:3] += numbers[:, np.newaxis] * self.width_ms
-        points = restored_points(integers, np.array(firsts), np.array(counts)).reshape(-1, SERIES, POINTS)
+        sizes = np.minimum(integers[counts_at], MAX_OPEN)
+        points = restored_points(integers, counts_at + 1, sizes).reshape(-1, SERIES, POINTS)
         # Others are of a ring that held more.
         held = numbers > open_slot - self.capacity
         places = numbers[held] % self.capacity
         self.points[:, places] = points[held].swapaxes(0, 1)
         self.slots[places] = rows[held]
         self._encoded = dict.fromkeys(numbers[held].tolist())
+
+
+_FULL = COLUMNS + SERIES * (1 + POINTS)
+"""Integers of an encoded slot that had at least POINTS samples."""
+_COUNTS = np.arange(COLUMNS, _FULL, 1 + POINTS)
+
+
+def _places(integers: Integers) -> tuple[Integers, Integers]:
+    """Where encoded slots begin, int64 (slots,), and where in each the series' counts are, int64 (slots x SERIES,). A run of
+    slots with all points, as most are, is found at once. Raises VarintError, IndexError."""
+    begins: list[Integers] = []
+    counts_at: list[Integers] = []
+    at, end = 0, len(integers)
+    while at < end:
+        rows = integers[at : at + (end - at) // _FULL * _FULL].reshape(-1, _FULL)
+        full = rows[:, _COUNTS].min(axis=1) >= POINTS
+        run = len(full) if full.all() else int(full.argmin())
+        if run:
+            begins.append(at + _FULL * np.arange(run))
+            counts_at.append((begins[-1][:, np.newaxis] + _COUNTS).reshape(-1))
+            at += run * _FULL
+            continue
+        begins.append(np.array([at]))
+        at += COLUMNS
+        places: list[int] = []
+        for _ in range(SERIES):
+            places.append(at)
+            at += 1 + KEPT[min(int(integers[at]), MAX_OPEN)]
+        counts_at.append(np.array(places))
+    if at > end:
+        raise varints.VarintError("slots are cut off")
+    return np.concatenate(begins), np.concatenate(counts_at)
 
 
 class Window(msgspec.Struct, frozen=True):

@@ -22,11 +22,15 @@ from cotenant_node_executor import koordlet_metrics
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.figures import register
-from cotenant_node_executor.host_facts import executor_status, host_facts, host_given
+from cotenant_node_executor.host_facts import PODS_BY_KUBELET, executor_status, host_facts, host_given
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.known_log import KnownLog
+from cotenant_node_executor.kubelet_evictions import KubeletEvictions
+from cotenant_node_executor.kubelet_machine import KubeletMachine
+from cotenant_node_executor.kubelet_wiring import add_options, kubelet_node
 from cotenant_node_executor.log_endpoint import log_handler
 from cotenant_node_executor.sampling.machine import MachineReader
+from cotenant_node_executor.sampling.own_priority import hurry
 from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.shell import ExecutorShell, adopt_handler
@@ -100,6 +104,8 @@ def real_node(arguments: argparse.Namespace, periods: Periods) -> tuple[KernelMa
     driver = open_driver(arguments.cgroup_base, arguments.node, sandbox_dir=folder / "sandbox")
     lock_subtree(driver, arguments.node)
     capabilities = probe(driver)
+    if arguments.pods == PODS_BY_KUBELET:
+        return kubelet_node(arguments, periods, driver, capabilities)
     given = host_given(driver)
     facts = host_facts(
         arguments.node, given, manages_batch_cpus=arguments.manage_batch_cpus, kubelet=arguments.kubelet
@@ -169,6 +175,7 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
         nodes = simulated_nodes(arguments, periods)
     else:
         lock = lock_folder(arguments.data)
+        hurry()
         machine, node = real_node(arguments, periods)
         nodes = [node]
     known_log = KnownLog(None)
@@ -205,6 +212,8 @@ async def program(host: Host, arguments: argparse.Namespace) -> None:
         async with asyncio.TaskGroup() as running:
             for shell in shells:
                 running.create_task(shell.run())
+            if isinstance(machine, KubeletMachine):
+                running.create_task(KubeletEvictions(arguments.node, machine).run(host))
     finally:
         if machine is not None:
             await asyncio.to_thread(machine.close)
@@ -230,6 +239,7 @@ def main() -> None:
     made.add_argument(
         "--kubelet", type=Path, default=Path("/var/lib/kubelet"), metavar="DIR", help="folder of a kubelet on this host, if any"
     )
+    add_options(made)
     made.add_argument("--allow-root-pods", action="store_true", help="run pods of user 0; the gateway needs the same flag")
     made.add_argument(
         "--manage-batch-cpus",

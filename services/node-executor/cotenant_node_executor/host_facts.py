@@ -18,9 +18,12 @@ from cotenant_node_executor.sampling.given import GivenMachine, given_machine
 from cotenant_node_executor.sampling.kubelet import cpu_policy_in_force
 from cotenant_node_executor.sampling.machine import machine_cpus, processors_of
 from cotenant_node_executor.sampling.proc import parse_busy_ticks_per_cpu, parse_node_meminfo
+from cotenant_node_executor.strategies.kubelet_node import OFF
 from cotenant_node_executor.strategies.situation import NodeFacts, Processor, ResctrlFacts
 from cotenant_node_executor.targets.cgroup.hierarchy import Hierarchies, read_hierarchies
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion
+
+PODS_BY_EXECUTOR, PODS_BY_KUBELET = "executor", "kubelet"
 
 
 def host_given(driver: CgroupDriver, *, proc: Path = Path("/proc")) -> GivenMachine:
@@ -42,12 +45,13 @@ def host_facts(
     given: GivenMachine,
     *,
     manages_batch_cpus: bool = False,
+    kubelet_pods: bool = False,
     proc: Path = Path("/proc"),
     sys: Path = Path("/sys"),
     kubelet: Path | None = None,
 ) -> NodeFacts:
     """Read the facts of this host. Nothing is reserved for the system: its consumption counts as system usage. `kubelet`: the
-    folder of a kubelet that may be here."""
+    folder of a kubelet that may be here; `kubelet_pods`: it runs the pods."""
     rows = processors_of(machine_cpus(sys), given.cpus)
     return NodeFacts(
         name=node,
@@ -55,6 +59,7 @@ def host_facts(
         allocatable_milli=given.capacity_milli,
         memory_bytes=given.memory_bytes,
         processors=tuple(Processor(cpu=row.cpu, core=row.core, socket=row.socket, node=row.node) for row in rows.values()),
+        kubelet_pods=kubelet_pods,
         kubelet_cpu_policy=cpu_policy_in_force(*_kubelet_files(kubelet)) if kubelet is not None else "",
         manages_batch_cpus=manages_batch_cpus,
         resctrl=resctrl_facts(proc, sys),
@@ -104,7 +109,13 @@ def resctrl_facts(proc: Path, sys: Path) -> ResctrlFacts | None:
 def executor_status(
     facts: NodeFacts, capabilities: Capabilities, boot: str, version: str, *, adopted: tuple[str, ...] = ()
 ) -> ExecutorStatus:
-    """Build the report of a host that runs host processes only; its taint keeps other pods away."""
+    """Build the report of a host that runs host processes only, whose taint keeps other pods away; or of one of kubelet's."""
+    if facts.kubelet_pods:
+        runtime = PODS_BY_KUBELET
+        taints: tuple[tuple[str, str, str], ...] = ()
+    else:
+        runtime = RUNTIME_PROCESS
+        taints = ((RUNTIME_KEY, RUNTIME_PROCESS, "NoSchedule"),)
     amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS}
     return ExecutorStatus(
         node=facts.name,
@@ -117,9 +128,9 @@ def executor_status(
             LABEL_HOSTNAME: facts.name,
             "kubernetes.io/os": "linux",
             "kubernetes.io/arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
-            RUNTIME_KEY: RUNTIME_PROCESS,
+            RUNTIME_KEY: runtime,
         },
-        taints=((RUNTIME_KEY, RUNTIME_PROCESS, "NoSchedule"),),
+        taints=taints,
         cgroup_version=1 if capabilities.version is CgroupVersion.V1 else 2,
         sandbox=capabilities.sandbox,
         capabilities={
@@ -129,6 +140,8 @@ def executor_status(
         kernel=capabilities.kernel or platform.release(),
         operating_system=_operating_system(),
         addresses=(socket.gethostname(),),
+        pods_by=PODS_BY_KUBELET if facts.kubelet_pods else PODS_BY_EXECUTOR,
+        strategies_off=dict(OFF) if facts.kubelet_pods else {},
         message=(
             f"sandbox: control groups are imitated and nothing is enforced ({capabilities.why_sandbox})"
             if capabilities.sandbox

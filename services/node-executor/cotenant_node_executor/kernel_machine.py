@@ -16,11 +16,12 @@ import msgspec
 
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation
-from cotenant_node_executor.runtime.interface import Collect, Order, Start, Stop
+from cotenant_node_executor.runtime.interface import Collect, Order, Runtime, Start, Stop
 from cotenant_node_executor.runtime.process import ProcessRuntime
 from cotenant_node_executor.runtime.realtime.link import GuardLink
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.host_applications import application_directory, kubelet_layout
+from cotenant_node_executor.sampling.latency.poller import LatencyPoller
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.slow.readings import Asked
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
@@ -82,7 +83,8 @@ class KernelMachine:
         for group in (BURSTABLE, BESTEFFORT):
             driver.create(group)
         self._raise_family()
-        self.runtime = ProcessRuntime(driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        self._woken_by: tuple[int, ...] = ()
+        self.runtime = self._open_runtime(state)
         self._sampler = Sampler(driver, group_pressure=capabilities.supports("psi.group"), given=given)
         self._urgency = Urgency(driver, group_pressure=capabilities.supports("psi.group"))
         self._slow = slow
@@ -98,6 +100,7 @@ class KernelMachine:
         """Of the real-time class."""
         self._other_writer = OtherWriter(host_accessors(driver.threads, driver.pids, self.guard, self._unified), held)
         self._thread_sampler = ThreadSampler(driver.threads)
+        self._services = LatencyPoller(driver.pids)
         self._with_threads = False
         self._threads = NO_THREADS
         self._with_disks = capabilities.supports(Knob.BLKIO_READ_BPS) or capabilities.supports(Knob.IO_MAX)
@@ -106,6 +109,12 @@ class KernelMachine:
         self._snapshot: Snapshot | None = None
         self._values: Mapping[tuple[str, Knob], str] = {}
         """Values of the last cycle, by file."""
+
+    def _open_runtime(self, state: Path) -> Runtime:
+        """Make the runtime, and say what wakes the cycles for it."""
+        runtime = ProcessRuntime(self._driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        self._woken_by = (runtime.containers.exits.fileno(),)
+        return runtime
 
     def _unified(self, group: str) -> Path | None:
         """A group's directory in the cgroup v2 tree, also where that has no controllers."""
@@ -157,12 +166,13 @@ class KernelMachine:
             spike=self._urgency.spike,
             threads=self._threads,
             realtime=self.guard.state,
+            services=self._services.readings,
         )
 
     @property
     def wakes(self) -> Sequence[int]:
         """See `core.node.Machine`: containers that end."""
-        return (self.runtime.containers.exits.fileno(),)
+        return self._woken_by
 
     @property
     def urgent(self) -> int | None:
@@ -186,6 +196,8 @@ class KernelMachine:
     def measure(self, wanted: Wanted) -> None:
         """Find the groups of host applications, and what the slow collectors shall read."""
         self._with_threads = wanted.threads and self._capabilities.supports(THREADS)
+        self._urgency.follows_spikes = wanted.spikes
+        self._services.ask(wanted.services)
         layout = kubelet_layout(self._driver)
         own = self._driver.root_group
         self._applications = {each.name: application_directory(each, layout, own) for each in wanted.host_applications}
@@ -205,6 +217,7 @@ class KernelMachine:
     def close(self) -> None:
         """End the slow collectors and the guard, which put the kernel back as it was, and the triggers. Pods run on."""
         self._urgency.close()
+        self._services.close()
         self.guard.close()
         if self._slow is not None:
             self._slow.close()
@@ -249,10 +262,14 @@ class KernelMachine:
                 for place, own in targets.others.items()
                 if isinstance(place, RealtimeThreads) and own.get(RealtimeAttribute.CLASS) == REALTIME
             })
-        report = self._writer.apply(self._values)
+        report = self._writer.apply(self._wanted_values())
         if targets.others or self._other_writer.holding:
             return report.and_also(self._other_writer.apply(targets.others))
         return report
+
+    def _wanted_values(self) -> Mapping[tuple[str, Knob], str]:
+        """The values of files that shall hold in this cycle."""
+        return self._values
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:
         """Pass orders to the runtime. An order that fails, for example on a full disk, is tried again in the next cycle."""

@@ -2,7 +2,7 @@
 
 In: the machine's descriptors. Each is watched by the event loop until it is readable once, and again after the cycle that saw
 why (`arm`): a cycle that does not come, as while the node is loaded again, makes no busy loop. A look runs no cycle unless it
-found something, and says itself when it wants to look again.
+found something, and says itself when it wants to look again; where it does not, the next cycle looks.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Wakes:
         if machine.urgent is not None and machine.urgent not in self._armed:
             self._armed.add(machine.urgent)
             self._loop.add_reader(machine.urgent, self._look, machine)
+        if machine.urgent is not None and self._due is None:
+            self._look(machine)
 
     def _readable(self, descriptor: int) -> None:
         self._disarm(descriptor)

@@ -20,8 +20,7 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.domain.gangs import gang_name
-from cotenant.domain.quota.membership import Membership, is_preemptible
+from cotenant.domain.quota.membership import Membership
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
@@ -31,7 +30,7 @@ from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.folding import StateFolding
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing import ENDINGS_SHARE, Placing
-from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups
+from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups, member_of
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.preemption import Preemption
 from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
@@ -49,7 +48,7 @@ from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import ask_of
 from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
-from cotenant_scheduler.state.gangs import GangCache, GangPod
+from cotenant_scheduler.state.gangs import GangCache
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -185,7 +184,7 @@ class SchedulerCore:
         if self._demands.counting:
             self._demands.note(record)
         facts = record.facts
-        if facts is not None and facts.shape is not None and self._endings.wants_node(record):
+        if not record.placements and facts is not None and facts.shape is not None and self._endings.wants_node(record):
             self._enqueue(record).reported = None
         elif record.queued_in is not None:
             self.queue.take(record)
@@ -195,28 +194,29 @@ class SchedulerCore:
             self._placing.head.placed_changed += 1
         self._endings.pod_changed(record)
 
-    def _note_gang(self, record: PodRecord) -> None:
-        """Have the gangs know of a pod."""
-        if is_reserve(record.key):
-            return
-        facts = record.facts
-        if facts is not None and gang_name(facts.labels, facts.annotations):
-            bound = bool(facts.node_name) or any(placed.data.uid == facts.uid for placed in record.placements.values())
-            run = next((run.phase for run, _ in record.runs.values() if run.uid == facts.uid), None)
-            self.gangs.put(record.key, GangPod(facts.created, facts.labels, facts.annotations, bound, run))
-        elif record.key in self.gangs.of_pod:
-            self.gangs.put(record.key, None)
+    def _note_gangs(self) -> None:
+        """Have the gangs know of pods that changed; only those that are in one, or were, have anything to do with them."""
+        members = self.gangs.of_pod
+        for record in self._changed.values():
+            facts = record.facts
+            concerned = (facts is not None and facts.traits.gang) or (members and record.key in members)
+            if concerned and not is_reserve(record.key):
+                self.gangs.put(record.key, member_of(record))
 
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
         assert facts is not None
         if is_reserve(record.key):
             return self.queue.put(record, facts, None, True)
+        traits = facts.traits
         owners = self.reservations.index.meaning(record, facts) if self.reservations.index else ()
-        record.ask = ask_of(facts.labels, facts.annotations, owners)
-        membership = self.ledger.associate(facts.namespace, facts.labels)
-        together = self._grouping.together(record.key, facts)
-        return self.queue.put(record, facts, membership, is_preemptible(facts.labels), together)
+        if owners or traits.of_reservations:
+            record.ask = ask_of(traits.labels, traits.annotations, owners)
+        elif record.ask is not None:
+            record.ask = None
+        membership = self._quotas.membership(facts.namespace, traits)
+        together = self._grouping.together(record.key, facts) if traits.gang or self.profile.grouping is not None else None
+        return self.queue.put(record, facts, membership, traits.preemptible, together)
 
     # -- own events that are being stored ------------------------------------------------------------------------
 
@@ -242,8 +242,7 @@ class SchedulerCore:
         self._quotas.settle()
         if self._quotas.regroup and not self._demands.counting:
             self._demands.begin(self.pods.records.values())
-        for record in self._changed.values():
-            self._note_gang(record)
+        self._note_gangs()
         for key in self.gangs.settle():
             # Its group is another one, or has other rules: what was found out about it no longer holds.
             self.queue.take(self.pods.records[key])

@@ -8,22 +8,26 @@ until it is a single message, which is set aside.
 A later message of a subject ends its quarantine. In: events, exceptions. Out: what to fold, and `Finding`s to be published as
 dead letters. Pure; kept in memory for the life of the process: after a restart the same messages are found again.
 
-Bounds: MAX_HELD subjects (beyond it the core's exception is raised); REMEMBERED_PULLS deliveries without a decision.
+Bounds: MAX_HELD subjects (beyond it the core's exception is raised); REMEMBERED_PULLS deliveries without a decision, of which
+only subjects and sequences are kept: a load is one long delivery without a decision, and its events are most of what it reads.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from cotenant.events.commits import ServiceStarted
 from cotenant.events.envelope import Event
 
 MAX_HELD = 1000
 PARTS = 16
 REMEMBERED_PULLS = 4096
 
+
+_MARKERS = "services."
+"""Where start markers are (`model.subjects.marker_subject`)."""
 
 Key = tuple[str, int]
 """Subject and sequence of a message."""
@@ -44,8 +48,8 @@ class Quarantine:
         """Sequence of the message that was set aside, by subject."""
         self.findings: list[Finding] = []
         """Findings that are not published yet."""
-        self._recent: list[Sequence[Event]] = []
-        """Deliveries since the last good decision."""
+        self._recent: list[tuple[list[str], array[int]]] = []
+        """Subjects and sequences of each delivery since the last good decision."""
         self._parts: list[frozenset[Key]] = []
         """Suspected messages, in the order in which they are tried."""
         self._kept_back: dict[str, Event] = {}
@@ -56,7 +60,7 @@ class Quarantine:
     def fold(self, events: Sequence[Event], apply: Callable[[Event], None]) -> None:
         """Fold what may be folded; a message that raises is set aside."""
         if len(self._recent) < REMEMBERED_PULLS:
-            self._recent.append(events)
+            self._recent.append(([event.subject for event in events], array("q", [event.sequence for event in events])))
         selected: Iterable[Event] = events if not (self.held or self._parts) else self._without(events)
         remaining = iter(selected)
         while True:
@@ -106,11 +110,11 @@ class Quarantine:
         """Record that `decide` raised: the next incarnation searches among what was folded since the last good decision. Raises
         the error itself if that is nothing: then no message is at fault."""
         suspected = {
-            (event.subject, event.sequence)
-            for events in self._recent
-            for event in events
-            # Nothing is decided on these, and the next incarnation's ends its load.
-            if not isinstance(event.data, ServiceStarted)
+            key
+            for subjects, sequences in self._recent
+            for key in zip(subjects, sequences, strict=True)
+            # Nothing is decided on start markers, and the next incarnation's ends its load.
+            if not key[0].startswith(_MARKERS)
         }
         if not suspected:
             raise error

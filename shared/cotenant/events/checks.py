@@ -29,14 +29,16 @@ def check_of(cls: type[msgspec.Struct], subject: str) -> Check:
     fields = set(cls.__struct_fields__)
     pattern = subject.split(".")
     tokens = [(at, name) for at, token in enumerate(pattern) if (name := token.strip("{}")) != token and name in fields]
+    words, first = len(pattern), pattern[0]
 
     def check(payload: Any, given: str) -> str:
         if tokens:
             parts = given.split(".")
-            for at, field in tokens if len(parts) == len(pattern) and parts[0] == pattern[0] else ():
-                named, token = getattr(payload, field), parts[at]
-                if token != named and decode_token(token) != named:
-                    return f"{field} {named[:100]!r} is not that of its subject"
+            if len(parts) == words and parts[0] == first:
+                for at, field in tokens:
+                    named, token = getattr(payload, field), parts[at]
+                    if token != named and decode_token(token) != named:
+                        return f"{field} {named[:100]!r} is not that of its subject"
         return times(payload) if times is not None else ""
 
     return check
@@ -69,8 +71,9 @@ def _times_of_struct(info: inspect.StructType) -> Times | None:
     def times(value: Any) -> str:
         if value is not None:
             for name, check in fields:
-                wrong = check(getattr(value, name))
-                if wrong:
+                # Most times and parts of an event are not given.
+                part = getattr(value, name)
+                if part is not None and (wrong := check(part)):
                     return wrong
         return ""
 

@@ -14,6 +14,9 @@ from cotenant.model.subjects import encode_token
 EVICT_ENDPOINT = "cotenant.gateway.evict.*"
 """The micro endpoint that takes an `EvictionRequest` as JSON; what it decides comes back as an `EvictionOutcome` event. The
 last token names who asks: NATS tells the gateway nothing else of them, and lets each user publish its own name only."""
+NODE_EVICT_ENDPOINT = "cotenant.gateway.node-evict.*"
+"""The same for the executor of a node whose pods kubelet runs: the last token is the node, which may evict the pods that are
+placed on it, within their budgets, and no others."""
 RESERVE_ENDPOINT = "cotenant.gateway.reserve.*"
 """The micro endpoint that takes a `ReservationRequest` as JSON. What it creates is an object; a refusal comes back as the
 `EvictionOutcome` of the pod, as it cannot be evicted without a place."""
@@ -27,6 +30,11 @@ USER_PREFIX = "system:cotenant:"
 def evict_subject(user: str) -> str:
     """Where a user on NATS asks for evictions."""
     return EVICT_ENDPOINT.replace("*", encode_token(user))
+
+
+def node_evict_subject(node: str) -> str:
+    """Where a node's executor asks for evictions of the node's pods."""
+    return NODE_EVICT_ENDPOINT.replace("*", encode_token(node))
 
 
 def reserve_subject(user: str) -> str:

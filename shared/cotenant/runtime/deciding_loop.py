@@ -33,6 +33,7 @@ from cotenant.log.storing import store_batch
 from cotenant.log.traces import Traces
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.findings import publish_findings
+from cotenant.runtime.freed_memory import GIVEN_BACK_AFTER_SECONDS, give_back
 from cotenant.runtime.load_progress import LoadProgress
 from cotenant.runtime.process import Host
 from cotenant.runtime.reading import Reading
@@ -179,6 +180,7 @@ class DecidingLoop:
         if self.host is not None:
             gc.enable()
             gc.freeze()
+            asyncio.get_running_loop().call_later(GIVEN_BACK_AFTER_SECONDS, give_back)
             self.host.health.ready = True
             self.host.health.detail = "ok"
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ import msgspec
 import nats
 import pytest
 
+from cotenant.events.envelope import Event
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, evict_subject
+from cotenant.events.node.execution import Execution
 from cotenant.log.contract import EXECUTION
 from cotenant.log.nats.log import connect, read_all
+from cotenant.model.subjects import execution_subject
 from cotenant_verification.http_sessions import http_session
 from tests.integration.gateway.gateway_process import MERGE, PODS, WAIT_SECONDS, GatewayProcess, body_of, pod, with_kubectl
 from tests.nats_server import NatsServer
@@ -324,6 +328,24 @@ async def test_the_log_is_told_in_words_and_a_pod_explained(http: aiohttp.Client
     explained = await body_of(await http.get("/apis/cotenant.io/v1/explain/pod/default/told"), 200)
     assert explained["links"][0]["ref"] == f"LOG:{version}"
     await body_of(await http.get("/apis/cotenant.io/v1/explain/pod/default/nobody"), 404)
+
+
+async def test_a_node_is_explained_with_what_its_executor_did_last_and_by_which_figure(
+    http: aiohttp.ClientSession, shared_nats_server: NatsServer
+) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late.node"}}
+    await body_of(await http.post("/api/v1/nodes", json=node), 201)
+    log = await connect(shared_nats_server.url, "test")
+    for text in ("one", "besteffort quota: 300 -> 200: default/web: oldest request 45.0 ms, goal 20 ms"):
+        did = Execution(node="late.node", topic="suppress", summary=text, figures={"held-back.cpu-milli": 800})
+        subject = execution_subject("late.node", "suppress")
+        event = Event(subject=subject, data=did, time=datetime.now(UTC), id=text, source="/t", stream=EXECUTION)
+        assert await log.publish(event)
+    await log.close()
+    explained = await body_of(await http.get("/apis/cotenant.io/v1/explain/node/late.node"), 200)
+    (link,) = [each for each in explained["links"] if each["ref"].startswith("EXECUTION:")]
+    assert "oldest request 45.0 ms, goal 20 ms" in link["sentence"]
+    assert link["figures"]["held-back.cpu-milli"] == "800"
 
 
 @with_kubectl

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,6 +115,38 @@ def test_all_lose_it_once_they_used_together_what_they_may_for_a_second(tmp_path
     assert set(found) == {"a", "b"}
     assert "used 1.65 of the 1.70 CPUs" in found["a"]
     assert set(asked.values()) == {"fair"}
+
+
+@pytest.mark.parametrize(("cpus", "overloaded"), [(1.84, True), (1.75, False)])
+def test_without_budgets_an_overload_is_most_of_what_the_kernel_does_not_keep_for_others(
+    tmp_path: Path, asked: dict[str, str], cpus: float, overloaded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "process_time_ns", lambda: 0)
+    group, guard = Group(tmp_path / "a"), Guard(0.0)
+    found: dict[str, str] = {}
+    for tick in range(300):
+        now = tick / 100
+        group.used(cpus * now)
+        if tick % 100 == 0:
+            guard.take(line(a=group) | {"share": 0.95, "budgets": {}}, now)
+        found |= guard.tick(now)
+    assert bool(found) is overloaded
+    assert not found or "used 1.84 of the 1.90 CPUs" in found["a"]
+
+
+def test_what_the_guard_itself_uses_is_not_there_for_real_time_threads(
+    tmp_path: Path, asked: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, guard = Group(tmp_path / "a"), Guard(0.0)
+    found: dict[str, str] = {}
+    for tick in range(200):
+        now = tick / 100
+        monkeypatch.setattr(time, "process_time_ns", lambda now=now: int(0.3 * now * SECOND))
+        group.used(1.6 * now)
+        if tick % 100 == 0:
+            guard.take(line(a=group) | {"share": 0.95, "budgets": {}}, now)
+        found |= guard.tick(now)
+    assert "used 1.60 of the 1.60 CPUs" in found["a"]
 
 
 def test_one_that_spends_its_own_budget_loses_it_alone(tmp_path: Path, asked: dict[str, str]) -> None:

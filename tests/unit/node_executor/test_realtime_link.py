@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.runtime.realtime.link import HUNG_LINES, GuardLink
+from cotenant_node_executor.runtime.realtime.link import GuardLink
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.other_processes import wait_for
@@ -74,15 +74,36 @@ def test_what_the_guard_took_away_stays_asked_for_until_somebody_asks_for_anothe
     link.close()
 
 
-def test_a_guard_that_does_not_read_is_killed_and_everything_put_back(driver: SandboxDriver, tmp_path: Path) -> None:
-    link = GuardLink(driver, 2, program=program(tmp_path, DEAF))
+def test_a_guard_that_does_not_answer_is_killed_and_everything_put_back(driver: SandboxDriver, tmp_path: Path) -> None:
+    link = GuardLink(driver, 2, program=program(tmp_path, DEAF), hung_seconds=0.2)
     link.give("a")
-    for _ in range(2000 + HUNG_LINES):  # until the pipe is full, and then for too long
+
+    def put_back() -> bool:
         link.beat()
-        if link.state.taken:
-            break
-    assert "does not read" in link.state.taken["a"]
+        return bool(link.state.taken)
+
+    wait_for("the guard to be given up", put_back, 60)
+    assert link.state.taken["a"] == "the guard does not answer for 1.2 s"
     assert link.guard_pid == 0
+
+
+def test_a_guard_that_answers_is_kept_however_long_it_runs(driver: SandboxDriver, tmp_path: Path) -> None:
+    file = tmp_path / "told"
+    answering = (
+        "import sys\nfor line in sys.stdin:\n"
+        f"    open({str(file)!r}, 'a').write('x')\n    print('{{\"took\": true}}', flush=True)\n"
+    )
+    link = GuardLink(driver, 2, program=program(tmp_path, answering), hung_seconds=30.0)
+    link.give("a")
+
+    def heard(lines: int) -> bool:
+        link.beat()
+        return file.exists() and len(file.read_text()) >= lines
+
+    wait_for("many answers", lambda: heard(50), 60)
+    assert link.state.taken == {}
+    assert link.guard_pid > 0
+    link.close()
 
 
 def test_a_guard_that_ended_is_started_again_when_the_class_is_asked_for_anew(driver: SandboxDriver, tmp_path: Path) -> None:

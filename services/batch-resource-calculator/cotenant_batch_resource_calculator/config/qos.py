@@ -34,6 +34,10 @@ class MemoryQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaul
     wmark_ratio: int | None = None
     wmark_scale_permill: int | None = None
     wmark_min_adj: int | None = None
+    page_cache_limit_enable: int | None = None
+    page_cache_limit_sync: int | None = None
+    page_cache_limit_size: int | None = None
+    """In bytes."""
     priority_enable: int | None = None
     priority: int | None = None
     oom_kill_group: int | None = None

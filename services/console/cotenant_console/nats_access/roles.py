@@ -79,6 +79,7 @@ def _node(name: str, token: str, says: str) -> Role:
             f"usage.{token}",
             f"execution.{token}.>",
             f"deadletter.*.{consumer}",
+            f"cotenant.gateway.node-evict.{token}",
             f"{NODES_API}.DIRECT.GET.{LOG}.{LOG_IDENTITY}",
             f"{NODES_API}.DIRECT.GET.{LOG}.node.{token}.>",
             f"{NODES_API}.CONSUMER.CREATE.{LOG}.{consumer}.node.{token}.>",
@@ -116,7 +117,7 @@ SERVICES = (
         CONFIG_DRY_RUN,
         "$SRV.PING",
         f"{_API}.STREAM.UPDATE.{LOG}",
-        subscribe=("cotenant.gateway.evict.*", "cotenant.gateway.reserve.*"),
+        subscribe=("cotenant.gateway.evict.*", "cotenant.gateway.node-evict.*", "cotenant.gateway.reserve.*"),
     ),
     _service("metrics-ingest", "stores node metrics, and the state of predictions", "metrics.*", "predictions.*"),
     _service(
@@ -164,7 +165,7 @@ READERS = (
     Role(ADMINISTRATOR, CELL, "everything, streams and purges too", (">",), (">",)),
 )
 OF_NODES = (
-    _node(NODE, NAME, "one node: its own subjects"),
+    _node(NODE, NAME, "one node: its own subjects; asks the gateway for evictions of its own pods, where kubelet runs them"),
     _node(SIMULATED_NODES, "*", "all nodes: for simulated ones only, which share a process"),
 )
 ROLES: dict[str, Role] = {role.name: role for role in (*SERVICES, *READERS, *OF_NODES)}
@@ -189,6 +190,7 @@ FOR_NODES = (
     Shared("usage.*", "service"),
     Shared("execution.*.>", "service"),
     Shared("deadletter.*.*", "service"),
+    Shared("cotenant.gateway.node-evict.*", "service"),
     Shared(f"{_API}.DIRECT.GET.{LOG}.{LOG_IDENTITY}", "service", f"{NODES_API}.DIRECT.GET.{LOG}.{LOG_IDENTITY}"),
     Shared(f"{_API}.DIRECT.GET.{LOG}.node.*.>", "service", f"{NODES_API}.DIRECT.GET.{LOG}.node.$1.>"),
     Shared(

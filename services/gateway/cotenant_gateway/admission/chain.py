@@ -41,6 +41,7 @@ from cotenant_gateway.admission.pods.extended_resources import (
     renew_extended_resource_spec,
     write_extended_resource_spec,
 )
+from cotenant_gateway.admission.pods.latency import latency_annotations_are_valid
 from cotenant_gateway.admission.pods.priority import resolve_priority
 from cotenant_gateway.admission.pods.replaced_resources import replace_resources
 from cotenant_gateway.admission.pods.rules import pod_is_valid, pod_update_is_allowed
@@ -88,6 +89,7 @@ NEW: Mapping[Kind, Rules] = {
             unresolved_classes,
             pod_is_valid,
             devices_are_possible,
+            latency_annotations_are_valid,
             quota_of_pod_is_a_leaf,
             has_required_labels,
         ),
@@ -123,6 +125,7 @@ LIVE: Mapping[Kind, Rules] = {
             metadata_is_valid,
             pod_is_valid,
             pod_update_is_allowed,
+            latency_annotations_are_valid,
             quota_of_pod_is_a_leaf,
             preemptible_label_stays,
             has_required_labels,

@@ -19,10 +19,12 @@ import numpy as np
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.qos import priority_default
+from cotenant.events.envelope import View, null_document
 from cotenant.events.node.metrics import PredictorTerms, ProdPrediction, ResourceForecast, Usage
 from cotenant.events.node.predictions import PredictionState
 from cotenant.events.node.usage import UsageSample
 from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.model.bounds import Amount
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import NOT_PROD, PriorityClass
@@ -50,6 +52,21 @@ MOST_CAUGHT_UP = 10.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class PlacementView(View, frozen=True, kw_only=True):
+    """What is read of a placement; its figures, allocation and reasons are not decoded."""
+
+    OF = Placement
+
+    node: str
+    namespace: str
+    name: str
+    uid: str
+    phase: PlacementPhase = PlacementPhase.BOUND
+    pod: msgspec.Raw = msgspec.field(default_factory=null_document)
+    requests: dict[str, Amount] = {}
+    bound_at: datetime | None = None
+
+
 class PlacedPod(msgspec.Struct, frozen=True, gc=False):
     """What prediction reads of a placement. `created_seconds`: since the epoch; `tier` with its default."""
 
@@ -61,7 +78,7 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
     ended: bool
 
     @classmethod
-    def of(cls, placement: Placement) -> "PlacedPod":
+    def of(cls, placement: Placement | PlacementView) -> "PlacedPod":
         """One with an unreadable manifest counts as a prod pod that was created just now: it lends nothing."""
         tier, created = PriorityClass.PROD.value, float("inf")
         try:

@@ -55,11 +55,14 @@ class _Part(msgspec.Struct, gc=False):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The messages of an interval that is over; it was when the one of `newest_ms` came."""
+    """The messages of an interval that is over; it was when the one of `newest_ms` came. `pods`: of the last message, and
+    their tiers, also as places in TIERS."""
 
     newest_ms: int
     parts: list[_Part]
+    pods: list[str]
     tiers: dict[str, str]
+    tier_places: Table
 
 
 class Interval:
@@ -72,6 +75,7 @@ class Interval:
         self._keys: list[str] = []
         self._pods: list[str] = []
         self._tiers: dict[str, str] = {}
+        self._tier_places: Table = tier_places((), {})
         self.lower = LowerPods()
         """Of the last message: the list that was given, the pods in it, their tiers, which are of lower ones."""
         self._samples = 0
@@ -83,6 +87,7 @@ class Interval:
             self._keys = keys
             self._pods = keys[_FIRST_POD : _FIRST_POD + len(sample.pods)]
             self._tiers = {key: tier_of(pod) for key, pod in zip(self._pods, sample.pods, strict=True)}
+            self._tier_places = tier_places(self._pods, self._tiers)
             self.lower = lower_pods(self._pods, self._tiers)
         size = len(sample.offsets_ms) - first
         if samples is not None and not first:
@@ -101,7 +106,8 @@ class Interval:
         """Return what there is; the next interval begins."""
         parts, self._parts, self._samples = self._parts, [], 0
         newest = parts[-1].end_ms if parts else 0
-        return Ended(newest, [part for part in parts if part.end_ms > newest - 2 * INTERVAL_MS], self._tiers)
+        lately = [part for part in parts if part.end_ms > newest - 2 * INTERVAL_MS]
+        return Ended(newest, lately, self._pods, self._tiers, self._tier_places)
 
 
 def tier_of(pod: PodUsage) -> str:
@@ -181,7 +187,8 @@ def _figures(ended: Ended, pods: list[str], p90s: Table) -> IntervalFigures:
     if len(pods) and values.min() < 0:
         known = np.flatnonzero((values >= 0).all(axis=0))
         pods, values = [pods[place] for place in known.tolist()], values[:, known]
-    return IntervalFigures(pods, tier_places(pods, ended.tiers), values, (node[0], node[1]) if min(node) >= 0 else None)
+    tiers = ended.tier_places if pods is ended.pods else tier_places(pods, ended.tiers)
+    return IntervalFigures(pods, tiers, values, (node[0], node[1]) if min(node) >= 0 else None)
 
 
 def _table_of(parts: Sequence[_Part]) -> tuple[list[str], Table, Table]:

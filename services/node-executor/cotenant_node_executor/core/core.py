@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
@@ -30,6 +32,7 @@ from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
+from cotenant_node_executor.core.latency_offers import asked_services, offers_latency
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods
@@ -76,7 +79,7 @@ class ExecutorCore:
         self.evictions = Evictions(self.strategies)
         self.pods = PlacedPods()
         """The pods placed on this node."""
-        self._steps = PodSteps(facts.name, self.pods, self.evictions)
+        self._steps = PodSteps(facts.name, self.pods, self.evictions, of_kubelet=facts.kubelet_pods)
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
         self.slo: NodeSLORendered | None = None
@@ -131,7 +134,7 @@ class ExecutorCore:
             self.slo = None if event.tombstone else data
             self.slo_ref = event.ref
             self._changed = self._topology.stale = True
-            wanted = wanted_by(self.slo)
+            wanted = replace(wanted_by(self.slo), services=self.wanted.services)
             if wanted != self.wanted:
                 self.wanted = wanted
         elif isinstance(data, NodeResources):
@@ -160,12 +163,21 @@ class ExecutorCore:
         if gone:
             self.pods.drop(key)
         else:
-            placed = read_placement(event, data, self.facts.name, self._plain_processes, self._root_pods)
+            of_kubelet = self.facts.kubelet_pods
+            placed = read_placement(
+                event, data, self.facts.name, self._plain_processes, self._root_pods, of_kubelet=of_kubelet
+            )
             self.pods.put(key, placed)
-            if placed.names_node:
+            if placed.names_node and not of_kubelet:
                 self._admission.waiting.add(key)
+        self._ask_services(before, self.pods.by_name.get(key))
         if self._topology.depends_on_pods or _holds_cpus(before) or _holds_cpus(self.pods.by_name.get(key)):
             self._topology.stale = True
+
+    def _ask_services(self, before: DecodedPlacement | None, now: DecodedPlacement | None) -> None:
+        """Have the pods that say their own latency asked."""
+        if offers_latency(before) or offers_latency(now):
+            self.wanted = replace(self.wanted, services=asked_services(self.pods.by_name.values()))
 
     def last_sequence(self, subject: str) -> int:
         """Return the expected last sequence for a write to this subject; 0 for none. Of a subject that ended long ago it is

@@ -283,6 +283,8 @@ class DesiredTargets:
             spike=seen.spike,
             threads=seen.threads,
             realtime=seen.realtime,
+            cold=seen.slow.cold.pods if seen.slow is not None and seen.slow.cold is not None else None,
+            services=seen.services,
         )
 
     def _decide(self, seen: Observation) -> None:

@@ -8,11 +8,12 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
 | cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | what these strategies set, or whom they evict |
-| memory-qos, blkio, resctrl, system-config | changed files of these strategies |
+| memory-qos, page-cache, blkio, resctrl, system-config | changed files of these strategies |
 | restored | what no strategy desires any more: initial values; what sysctls, files below /sys and resctrl groups held before |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
 | memory-relief | memory.high of the best-effort group, memory that was reclaimed, with the figures |
 | memory-evict | an eviction for memory, with the figures behind it |
+| kubelet | where kubelet runs the pods: groups without a pod on LOG, pods without a group, Kata pods; when that changes |
 | refusals | the kernel refused a value, or a pod cannot run here, or evictions wait for their rate; each published once |
 
 A strategy in a dry run publishes what it would do on its own topic, when that changes.
@@ -56,6 +57,7 @@ class Executions:
         self._stopping: set[str] = set()
         self._refused_pods: set[str] = set()
         self._waiting: tuple[tuple[str, str], ...] = ()
+        self._strangers: tuple[str, ...] = ()
 
     def of_cycle(
         self, core: ExecutorCore, plan: Plan, report: WriteReport, carried_out: Sequence[Order], now: datetime
@@ -76,7 +78,21 @@ class Executions:
             events += self._refused_by_kernel(core, plan, report, now)
         if core.pods.refused or self._refused_pods:
             events += self._refused_pods_of(core, now)
+        if core.seen is not None and core.seen.strangers != self._strangers:
+            self._strangers = core.seen.strangers
+            events.append(self._strange(self._strangers, now))
         return events
+
+    def _strange(self, strangers: tuple[str, ...], now: datetime) -> Event:
+        """What of kubelet's tree and LOG does not match, or that everything does again."""
+        more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
+        execution = Execution(
+            node=self._node,
+            topic="kubelet",
+            summary=f"{strangers[0]}{more}" if strangers else "kubelet's control groups and the pods of LOG match",
+            changes=tuple([Change(target="kubelet", new=each) for each in strangers[:MAX_CHANGES]]),
+        )
+        return self._event("kubelet", execution, (), now)
 
     def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
         by_topic: dict[str, list[tuple[Written, Desired]]] = {}

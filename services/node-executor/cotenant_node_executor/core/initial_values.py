@@ -29,10 +29,13 @@ class InitialValues:
     """Of one node."""
 
     def __init__(self, facts: NodeFacts) -> None:
-        self._of_attribute = {
+        self._of_attribute: dict[Attribute, str] = {
             **INITIAL_VALUES,
             Knob.CPUSET_CPUS: format_cpu_list(processor.cpu for processor in facts.processors),
         }
+        if facts.kubelet_pods:
+            # What kubelet's files held before is kept with them.
+            self._of_attribute = {each: text for each, text in self._of_attribute.items() if not isinstance(each, Knob)}
         self._desired: dict[Place, dict[Attribute, Desired]] = {}
 
     def __bool__(self) -> bool:

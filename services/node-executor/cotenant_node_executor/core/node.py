@@ -7,7 +7,7 @@ and their values written before a process starts in them, and a report contains 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -26,7 +26,7 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.usage_window import UsageWindow
-from cotenant_node_executor.runtime.interface import Order, Runtime
+from cotenant_node_executor.runtime.interface import Order, PodToRun, Runtime
 from cotenant_node_executor.sampling.snapshot import Look
 from cotenant_node_executor.sampling.wanted import Wanted
 from cotenant_node_executor.strategies.strategy import Reclaim
@@ -123,6 +123,8 @@ class ExecutorNode:
         self._incarnation = f"node-executor/{name}/{core.boot}"
         self._named = 0
         self._adopted = False
+        self._followed: Mapping[str, PodToRun] | None = None
+        """The pods that the runtime was last told of."""
         self._moved = True
         self.ordered: Sequence[Order] = ()
         """The last cycle's orders: what they do to the pods is seen by a later cycle."""
@@ -211,6 +213,10 @@ class ExecutorNode:
         if core.wanted is not self._measured:
             self._measured = core.wanted
             machine.measure(core.wanted)
+        pods = core.pods.to_run()
+        if pods is not self._followed:
+            self._followed = pods
+            machine.runtime.follow(pods)
         seen = machine.observe(now, sample=sample)
         core.observe(seen, machine.runtime.changed())
         if sample and seen.snapshot is not None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from cotenant_node_executor.runtime.interface import ContainerState
+from cotenant_node_executor.sampling.latency.readings import NO_SERVICES, Services
 from cotenant_node_executor.sampling.slow.readings import MachineFacts, SlowReadings
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
@@ -41,11 +42,15 @@ class Observation(Struct, frozen=True, gc=False):
     threads: Threads = NO_THREADS
     """Of busy pods, where the node SLO protects single threads."""
     realtime: RealtimeState = NO_REALTIME
+    strangers: tuple[str, ...] = ()
+    """Where kubelet runs the pods: directories and pods that do not match, and what cannot be looked at."""
+    services: Services = NO_SERVICES
+    """What services said of their own latency; the same object until there are newer answers."""
 
 
 def same_figures(before: Observation, now: Observation) -> bool:
     """Whether two observations show strategies the same usage; a cheap check that may miss equal pairs."""
-    if before.realtime != now.realtime:
+    if before.realtime != now.realtime or before.services is not now.services:
         return False
     return _same_usage(before.snapshot, now.snapshot) and before.current == now.current
 

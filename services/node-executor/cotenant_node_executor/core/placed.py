@@ -55,11 +55,42 @@ class DecodedPlacement(Struct, frozen=True, gc=False):
         return bool(self.to_run.pod.spec.node_name)
 
 
+class _ContainerStatus(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    container_id: str = msgspec.field(default="", name="containerID")
+
+
+class _PodStatus(Struct, frozen=True, rename="camel"):
+    container_statuses: list[_ContainerStatus] = []
+
+
+class _Manifest(Struct, frozen=True):
+    status: _PodStatus = _PodStatus()
+
+
+_STATUS = msgspec.json.Decoder(_Manifest)
+
+
+def container_ids(pod: msgspec.Raw) -> dict[str, str]:
+    """Names of containers by id as kubelet's status in a manifest says them; empty where it cannot be read."""
+    try:
+        statuses = _STATUS.decode(pod).status.container_statuses
+    except msgspec.MsgspecError:
+        return {}
+    return {each.container_id: each.name for each in statuses if each.container_id}
+
+
 def read_placement(
-    event: Event, data: Placement, node: str, plain_processes: bool, root_pods: bool = False
+    event: Event,
+    data: Placement,
+    node: str,
+    plain_processes: bool,
+    root_pods: bool = False,
+    *,
+    of_kubelet: bool = False,
 ) -> DecodedPlacement:
     """Decode a placement's manifest; with `plain_processes` fields that host processes do not support are refused, and without
-    `root_pods` pods of root."""
+    `root_pods` pods of root. `of_kubelet`: kubelet runs the pod."""
     if not _NAME.fullmatch(data.uid):
         refusal = f"uid {data.uid!r} cannot name a folder"
         return DecodedPlacement(data, event.ref, None, None, refusal, traceparent=event.traceparent)
@@ -73,7 +104,8 @@ def read_placement(
     if plain_processes and not root_pods:
         refusals += [f"{field}: this node runs no pods as root (--allow-root-pods)" for field in root_fields(pod)]
     refusals += _name_refusals(pod.spec)
-    to_run = PodToRun(pod, view.group, node, traceparent=event.traceparent)
+    ids = container_ids(data.pod) if of_kubelet else {}
+    to_run = PodToRun(pod, view.group, node, traceparent=event.traceparent, container_ids=ids)
     return DecodedPlacement(data, event.ref, to_run, view, "; ".join(refusals), traceparent=event.traceparent)
 
 

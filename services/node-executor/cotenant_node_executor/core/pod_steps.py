@@ -22,6 +22,7 @@ from cotenant.log.contract import ending, replaces
 from cotenant.model.subjects import placement_subject, run_subject
 from cotenant_node_executor.core.admission import RunState
 from cotenant_node_executor.core.evictions import Evictions
+from cotenant_node_executor.core.kubelet_pods import kubelet_step
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, refused_report, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods
@@ -43,8 +44,10 @@ class _Report(Struct, frozen=True, gc=False):
 class PodSteps:
     """Bound: the placed pods, those reported on, and those on the machine."""
 
-    def __init__(self, node: str, pods: PlacedPods, evictions: Evictions) -> None:
+    def __init__(self, node: str, pods: PlacedPods, evictions: Evictions, *, of_kubelet: bool = False) -> None:
+        """`of_kubelet`: kubelet runs the pods; what runs without a placement is its affair."""
         self._node = node
+        self._of_kubelet = of_kubelet
         self._pods = pods
         self._evictions = evictions
         self._runs: dict[Key, _Report] = {}
@@ -169,7 +172,7 @@ class PodSteps:
     def _orphan_orders(self, seen: Observation) -> list[Order]:
         """End orphaned pods: their placement was removed while the executor was down, or was replaced."""
         if self._orphans is None:
-            self._orphans = () if self.keeps_orphans else self._pods.unplaced(seen.states.keys())
+            self._orphans = () if self.keeps_orphans or self._of_kubelet else self._pods.unplaced(seen.states.keys())
         orders: list[Order] = []
         for uid in self._orphans:
             orders.append(Stop(uid, ORPHAN_GRACE_SECONDS) if any_unfinished(seen.states[uid]) else Forget(uid))
@@ -191,8 +194,12 @@ class PodSteps:
     def _compute(self, key: Key, to_run: PodToRun, placement: Placement, seen: Observation, now: datetime) -> PodStep:
         uid = placement.uid
         last = self._report_of(key, uid)
-        states = seen.states.get(uid, _NO_STATES)
-        step = self._steps[key] = pod_step(to_run, placement, last, states, now, self._evictions.of(uid))
+        evict = self._evictions.of(uid)
+        if self._of_kubelet:
+            step = kubelet_step(to_run, placement, last, seen.states.get(uid), now, evict)
+        else:
+            step = pod_step(to_run, placement, last, seen.states.get(uid, _NO_STATES), now, evict)
+        self._steps[key] = step
         return step
 
     def _report_of(self, key: Key, uid: str) -> RunStatus | None:

@@ -52,6 +52,8 @@ class PodToRun(Struct, frozen=True, gc=False):
     group: str
     node: str
     traceparent: str = ""
+    container_ids: Mapping[str, str] = {}
+    """Names of its containers by `<runtime>://<id>`, where kubelet's status is in the manifest."""
 
     @property
     def uid(self) -> str:
@@ -91,7 +93,17 @@ class Forget(Struct, frozen=True, gc=False):
     uid: str
 
 
-Order = Start | Stop | Collect | Forget
+class AskEviction(Struct, frozen=True, gc=False):
+    """Have the API evict a pod that kubelet runs: nobody else may end it."""
+
+    uid: str
+    namespace: str
+    name: str
+    why: str
+    grace_seconds: int
+
+
+Order = Start | Stop | Collect | Forget | AskEviction
 
 
 class LogRequest(Struct, frozen=True):
@@ -113,6 +125,10 @@ class Runtime(Protocol):
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
         """Adopt the pods that run already, once after start. In: placed pods and their last reports, by uid."""
+        ...
+
+    def follow(self, pods: Mapping[str, PodToRun]) -> None:
+        """Take the placed pods, by uid, whenever they are others than before."""
         ...
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:

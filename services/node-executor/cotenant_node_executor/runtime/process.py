@@ -106,6 +106,9 @@ class ProcessRuntime:
         for uid in self._known:
             self._find_attempts(uid)
 
+    def follow(self, pods: Mapping[str, PodToRun]) -> None:
+        """Nothing: what orders name is all that concerns this runtime."""
+
     def _find_attempts(self, uid: str) -> None:
         """Find the newest attempts of a pod by its folder."""
         self.containers.add_pod(uid)

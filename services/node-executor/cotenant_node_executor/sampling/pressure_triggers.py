@@ -22,6 +22,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from cotenant_node_executor.sampling.own_priority import hurry
+
 MAX_TRIGGERS = 128
 POLL_SECONDS = 0.05
 
@@ -132,6 +134,7 @@ class PressureTriggers:
 
     def _wait(self) -> None:
         """Wait for triggers until the end."""
+        hurry()
         while True:
             events = self._epoll.poll(POLL_SECONDS if self._polled else None)
             with self._lock:

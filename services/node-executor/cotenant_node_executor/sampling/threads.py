@@ -1,7 +1,8 @@
 """The CPU time of the threads of pods' groups, for strategies that decide about single threads.
 
-In: the groups to look at. Out: each group's threads with what they used since the last look, in milli-CPU. Only groups that
-used BUSY_MILLI within the last IDLE_NS are looked at: in the others no thread can matter. A thread's first reading is 0.
+In: the groups to look at. Out: each group's threads with what they used since the last look, in milli-CPU, and how long they
+waited for a CPU (run delay), in ms of each second. Only groups that used BUSY_MILLI within the last IDLE_NS are looked at: in
+the others no thread can matter. A thread's first reading is 0.
 
 Bound: MOST_THREADS of all groups together, the first by group and thread; what is beyond is not seen.
 """
@@ -23,6 +24,7 @@ class ThreadUsage(Struct, frozen=True):
 
     tid: int
     milli: int
+    waited_milli: int = 0
 
 
 Threads = Mapping[str, tuple[ThreadUsage, ...]]
@@ -37,7 +39,7 @@ class ThreadSampler:
         self._threads_of = threads_of
         self._proc = proc
         self._busy_at: dict[str, int] = {}
-        self._last: dict[int, tuple[int, int]] = {}
+        self._last: dict[int, tuple[int, int, int]] = {}
 
     def read(self, usage: Mapping[str, int | None], now_ns: int) -> Threads:
         """`usage`: the groups and what each used last, in milli-CPU. A group that is left out is forgotten."""
@@ -47,25 +49,30 @@ class ThreadSampler:
         self._busy_at = {
             group: at for group, at in self._busy_at.items() if group in usage and now_ns - at < IDLE_NS
         }
-        last: dict[int, tuple[int, int]] = {}
+        last: dict[int, tuple[int, int, int]] = {}
         found: dict[str, tuple[ThreadUsage, ...]] = {}
         for group in sorted(self._busy_at):
             threads: list[ThreadUsage] = []
             for tid in self._threads_of(group):
-                used = self._used_ns(tid) if len(last) < MOST_THREADS else None
-                if used is None:
+                counted = self._counted_ns(tid) if len(last) < MOST_THREADS else None
+                if counted is None:
                     continue
+                used, waited = counted
                 before = self._last.get(tid)
                 passed = now_ns - before[0] if before is not None else 0
-                milli = 1000 * (used - before[1]) // passed if before is not None and passed > 0 and used >= before[1] else 0
-                last[tid] = now_ns, used
-                threads.append(ThreadUsage(tid, milli))
+                last[tid] = now_ns, used, waited
+                if before is None or passed <= 0 or used < before[1] or waited < before[2]:
+                    threads.append(ThreadUsage(tid, 0))
+                else:
+                    threads.append(ThreadUsage(tid, 1000 * (used - before[1]) // passed, 1000 * (waited - before[2]) // passed))
             found[group] = tuple(threads)
         self._last = last
         return found
 
-    def _used_ns(self, tid: int) -> int | None:
+    def _counted_ns(self, tid: int) -> tuple[int, int] | None:
+        """The time that a thread ran, and that it waited."""
         try:
-            return int((self._proc / str(tid) / "schedstat").read_bytes().split(None, 1)[0])
+            ran, waited, *_ = (self._proc / str(tid) / "schedstat").read_bytes().split()
+            return int(ran), int(waited)
         except (OSError, ValueError, IndexError):
             return None

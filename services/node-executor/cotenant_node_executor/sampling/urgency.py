@@ -1,11 +1,12 @@
 """What cannot wait for the next sample: services that wait for CPU, a node that stalls for memory.
 
 In: samples, and PSI triggers on the pressure files of services (the burstable group, each guaranteed pod) and of the node's
-memory. Out: a spike of the services' CPU, measured at once (`spikes`), again and again for FOLLOWED_NS after the last sign;
-that a sample is wanted now. Where there are no pressure files, and where no best-effort pod runs beside services, nothing is
-urgent, and samples come every second as ever.
+memory. Out: a spike of the services' CPU (`spikes`); that a sample is wanted now. While best-effort pods run beside services
+and suppression is on, the services' CPU is measured all the time, by one counter or two: when a trigger fires, what they
+used meanwhile is known, and for FOLLOWED_NS each measurement counts. A rise for which no service waits is none. Where there are
+no pressure files nothing is measured, and samples come every second as ever.
 
-Bounds: one measurement under way; an early sample at most every SAMPLE_AFTER_NS.
+Bounds: a reading of at most two files every MEASURED_NS; an early sample at most every SAMPLE_AFTER_NS.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ class Urgency:
         self._sample: Snapshot | None = None
         self._groups: tuple[str, ...] | None = None
         self._followed_until_ns = 0
+        self.follows_spikes = True
+        """Whether anybody acts on a spike: it is not looked for otherwise. Counts from the next sample on."""
         self.wants_sample = False
         """The node stalls for memory, and the last sample is not quite new."""
         self.spike: Snapshot | None = None
@@ -50,39 +53,44 @@ class Urgency:
 
     def close(self) -> None:
         """Have no triggers any more."""
+        self._spikes.stop()
         self._triggers.close()
 
     def sampled(self, sample: Snapshot) -> None:
         """Take a sample: what was urgent before is in it."""
         self._sample, self.spike, self.wants_sample = sample, None, False
         groups: tuple[str, ...] = ()
-        if any(pod.tier == BESTEFFORT for pod in sample.pods.values()):
+        if self.follows_spikes and self._group_pressure and any(pod.tier == BESTEFFORT for pod in sample.pods.values()):
             groups = (BURSTABLE, *(pod.usage.group for pod in sample.pods.values() if "/" not in pod.usage.group))
+            self._spikes.watch(sample)
+        else:
+            self._spikes.stop()
         if groups != self._groups:
             self._groups = groups
             self._watch(groups)
 
     def look(self, now_ns: int) -> Look:
-        """See what has fired; begin or end a measurement."""
+        """See what has fired, and read the services' counter when it is time."""
         fired, sample = self._triggers.fired(), self._sample
         if sample is None:
             return Look()
         if self._memory in fired and now_ns - sample.monotonic_ns >= SAMPLE_AFTER_NS:
             self.wants_sample = True
-        if fired - {self._memory}:
+        services_wait = bool(fired - {self._memory})
+        if services_wait:
             self._followed_until_ns = now_ns + FOLLOWED_NS
-        rose = ended = False
-        if self._spikes.due_ns is not None and now_ns >= self._spikes.due_ns:
-            ended = True
-            found = self._spikes.finish(self.spike or sample, now_ns)
-            rose = found is not None
-            self.spike = found or self.spike
-        if self._spikes.due_ns is None and now_ns < self._followed_until_ns:
-            self._spikes.begin(sample, now_ns, again=ended)
         due = self._spikes.due_ns
-        return Look(rose or self.wants_sample, None if due is None else max(0.0, (due - now_ns) / 1e9))
+        measured = due is not None and now_ns >= due
+        if measured:
+            self._spikes.read(now_ns)
+        found = None
+        if services_wait or (measured and now_ns < self._followed_until_ns):
+            found = self._spikes.found(self.spike or sample, now_ns)
+            self.spike = found or self.spike
+        again = None if self._spikes.due_ns is None else max(0.0, (self._spikes.due_ns - now_ns) / 1e9)
+        return Look(found is not None or self.wants_sample, again)
 
     def _watch(self, groups: tuple[str, ...]) -> None:
-        files = [self._driver.stat_path(group, Stat.CPU_PRESSURE) for group in groups] if self._group_pressure else []
+        files = [self._driver.stat_path(group, Stat.CPU_PRESSURE) for group in groups]
         wanted = {str(path): CPU_TRIGGER for path in files if path is not None}
         self._triggers.watch({**wanted, self._memory: MEMORY_TRIGGER})

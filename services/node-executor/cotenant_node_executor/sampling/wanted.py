@@ -12,6 +12,7 @@ import msgspec
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.sampling.latency.readings import AskedService
 from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath
 
 MOST_APPLICATIONS = 32
@@ -43,12 +44,16 @@ class HostApplication(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """``page_cache``: beside the working set; ``cold_memory``: as well; ``threads``: the CPU time of busy pods' threads."""
+    """``page_cache``: beside the working set; ``cold_memory``: as well; ``threads``: the CPU time of busy pods' threads;
+    ``spikes``: the services' CPU between two samples."""
 
     host_applications: tuple[HostApplication, ...] = ()
     page_cache: bool = False
     cold_memory: bool = False
     threads: bool = False
+    spikes: bool = False
+    services: tuple[AskedService, ...] = ()
+    """Pods that say their own latency, by group."""
 
 
 class _Path(msgspec.Struct, frozen=True, rename="camel"):
@@ -89,6 +94,7 @@ def _wanted_by(slo: NodeSLORendered) -> Wanted:
         page_cache=policy != WITHOUT_PAGE_CACHE,
         cold_memory=policy == WITH_HOT_PAGE_CACHE,
         threads=any(each.enable and each.group_identity > 0 for each in (slo.ls_identity, slo.lsr_identity)),
+        spikes=slo.enable,
     )
 
 

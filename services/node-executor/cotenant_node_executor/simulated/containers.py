@@ -94,6 +94,9 @@ class SimulatedRuntime:
         self.next_exit: datetime | None = None
         """When the next container ends by itself; None: never."""
 
+    def follow(self, pods: Mapping[str, PodToRun]) -> None:
+        """Nothing: what orders name is all that concerns this runtime."""
+
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
         """Continue pods that are not known here as last reported."""
         del now

@@ -17,7 +17,7 @@ from cotenant_node_executor.strategies.cpu.suppression import strategy as suppre
 from cotenant_node_executor.strategies.disk import blkio
 from cotenant_node_executor.strategies.gates import DEFAULT_GATES
 from cotenant_node_executor.strategies.memory import evict as memory_evict
-from cotenant_node_executor.strategies.memory import oom_scores
+from cotenant_node_executor.strategies.memory import oom_scores, page_cache
 from cotenant_node_executor.strategies.memory import qos as memory_qos
 from cotenant_node_executor.strategies.memory import relief as memory_relief
 from cotenant_node_executor.strategies.network import tc, terway
@@ -42,6 +42,7 @@ def strategies_of(gates: frozenset[str]) -> tuple[Strategy, ...]:
         batch_pods.STRATEGY,
         pod_values.STRATEGY,
         memory_qos.STRATEGY,
+        page_cache.STRATEGY,
         oom_scores.STRATEGY,
         memory_relief.strategy(gates),
         memory_evict.strategy(gates),

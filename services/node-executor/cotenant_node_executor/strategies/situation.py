@@ -12,6 +12,7 @@ from msgspec import Struct
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.domain.qos import QoSClass
 from cotenant.events.node.resources import NodeResources, NodeSLORendered
+from cotenant_node_executor.sampling.latency.readings import NO_SERVICES, Services
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.sampling.threads import NO_THREADS, Threads
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
@@ -49,6 +50,8 @@ class NodeFacts(Struct, frozen=True):
     allocatable_milli: int
     memory_bytes: int
     processors: tuple[Processor, ...]
+    kubelet_pods: bool = False
+    """Kubelet runs the pods of this node: they are started, ended and admitted by it, in control groups that it makes."""
     kubelet_cpu_policy: str = ""
     """CPU manager policy of the kubelet that runs the pods; "" where there is none."""
     manages_batch_cpus: bool = False
@@ -96,6 +99,10 @@ class Situation(Struct, frozen=True):
     """What the threads of busy pods used, by the pod's group."""
     realtime: RealtimeState = NO_REALTIME
     """What the guard of the real-time class did."""
+    cold: Mapping[str, int] | None = None
+    """Page cache that nobody touched for minutes, by the pod's uid; None where it is not measured. One object a reading."""
+    services: Services = NO_SERVICES
+    """What services said of their own latency."""
 
     @property
     def offered(self) -> Mapping[str, int]:

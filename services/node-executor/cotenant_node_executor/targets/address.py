@@ -16,6 +16,8 @@
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids or groups with commas |
 
 Pure: the cgroup drivers and `other.accessors` read and write.
+
+Over 300 lines: most of it is lists of attributes.
 """
 
 from __future__ import annotations
@@ -53,6 +55,9 @@ class Knob(Enum):
     MEMORY_PRIORITY = "memory.priority"
     MEMORY_USE_PRIORITY_OOM = "memory.use_priority_oom"
     MEMORY_OOM_GROUP = "memory.oom.group"
+    MEMORY_PAGECACHE_SIZE = "memory.pagecache_limit.size"
+    MEMORY_PAGECACHE_SYNC = "memory.pagecache_limit.sync"
+    MEMORY_PAGECACHE_ENABLE = "memory.pagecache_limit.enable"
     BLKIO_READ_BPS = "blkio.throttle.read_bps_device"
     BLKIO_WRITE_BPS = "blkio.throttle.write_bps_device"
     BLKIO_READ_IOPS = "blkio.throttle.read_iops_device"
@@ -258,6 +263,9 @@ INITIAL_VALUES: dict[Attribute, str] = {
     Knob.MEMORY_LIMIT: "-1",
     Knob.MEMORY_MIN: "0",
     Knob.MEMORY_LOW: "0",
+    Knob.MEMORY_PAGECACHE_SIZE: "0",
+    Knob.MEMORY_PAGECACHE_SYNC: "0",
+    Knob.MEMORY_PAGECACHE_ENABLE: "0",
     ThreadAttribute.POLICY: "other",
     ThreadAttribute.SLICE: "0",
     ThreadAttribute.COOKIE: "0",

@@ -38,8 +38,9 @@ class Folding(Protocol):
     def fold(self, event: Event, sequence: int) -> PlacementRecord | None:
         """Fold an event as if it had this sequence; return the record of a placement."""
 
-    def last(self, subject: str) -> Event | None:
-        """Return the last message of a subject as the state has it; None where it holds none."""
+    def replace(self, event: Event, sequence: int) -> tuple[Event | None, PlacementRecord | None]:
+        """Fold an own event so; return the last message of its subject before it, None where there was none, and the record of
+        a placement."""
 
 
 class _Assumption(msgspec.Struct, frozen=True):
@@ -125,8 +126,7 @@ class Assumed:
         if self._batch:
             raise ValueError("a batch is being stored already: confirm or withdraw it first")
         for number, event in enumerate(events, 1):
-            before = state.last(event.subject)
-            self._batch.append((event, before, state.fold(event, -number)))
+            self._batch.append((event, *state.replace(event, -number)))
 
     def stored(self, first: int) -> None:
         """The batch is stored; its first event has this sequence."""

@@ -146,6 +146,17 @@ class StateFolding:
                 self._pod_groups.fold(gang_id(namespace, name), status, event.time)
         return None
 
+    def replace(self, event: Event, sequence: int) -> tuple[Event | None, PlacementRecord | None]:
+        """Fold an own message as if it had this sequence; return the last message of its subject before it, and the record of a
+        placement. Raises ValueError as `last` does."""
+        data = event.data
+        if isinstance(data, Placement) and not event.tombstone:
+            # Nearly all are first placements: nothing was stored under their subjects.
+            record = self._pods.records.get((data.namespace, data.name))
+            before = self.last(event.subject) if record is not None and record.placements else None
+            return before, self._store_placement(data, sequence)
+        return self.last(event.subject), self.fold(event, sequence)
+
     def last(self, subject: str) -> Event | None:
         """Return the last message of a subject that the scheduler writes; None if the state has none, or does not read the
         subject. Raises ValueError for a subject that another service writes: its earlier messages are not kept."""

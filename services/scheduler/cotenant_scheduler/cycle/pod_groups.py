@@ -23,7 +23,7 @@ from cotenant.events.node.runs import RunPhase
 from cotenant.log.contract import ending
 from cotenant.model.subjects import pod_group_subject
 from cotenant_scheduler.state.counting import PodKey
-from cotenant_scheduler.state.gangs import Gang, GangCache
+from cotenant_scheduler.state.gangs import Gang, GangCache, GangPod
 from cotenant_scheduler.state.pod_records import PodRecord
 
 STATUS_PAUSE = timedelta(seconds=1)
@@ -128,3 +128,13 @@ def members_of(gang: Gang) -> Members:
         succeeded=sum(pod.run is RunPhase.SUCCEEDED for pod in pods),
         failed=sum(pod.run in _FAILED for pod in pods),
     )
+
+
+def member_of(record: PodRecord) -> GangPod | None:
+    """Return a pod as a member of the gang that it names; None for a pod that names none, or is gone."""
+    facts = record.facts
+    if facts is None or not facts.traits.gang:
+        return None
+    bound = bool(facts.node_name) or any(placed.data.uid == facts.uid for placed in record.placements.values())
+    run = next((run.phase for run, _ in record.runs.values() if run.uid == facts.uid), None)
+    return GangPod(facts.created, facts.labels, facts.annotations, bound, run)

@@ -284,13 +284,14 @@ class PodQueue:
         own = record.key if nominated else None
         key: ClassKey = together.name if together is not None else (facts.shape, membership, preemptible, own, record.ask)
         order = (-facts.priority if self._by_priority else 0, facts.created, facts.namespace, facts.name)
-        known = record.queued_in
+        alike, known = self.classes.get(key), record.queued_in
+        # The key of a class has all that its pods are charged with; in a group each is charged with its own.
+        charge = alike.charge if alike is not None and together is None else Charge(facts.shape, membership, preemptible)
         if isinstance(known, EquivalenceClass):
-            if known.key == key and known.has(record, order, Charge(facts.shape, membership, preemptible)):
+            if known is alike and known.has(record, order, charge):
                 return known
             self.take(record)
-        charge = Charge(facts.shape, membership, preemptible)
-        alike = self.classes.get(key)
+            alike = self.classes.get(key)
         if alike is None:
             alike = EquivalenceClass(key, charge, own, record.ask) if together is None else GroupClass(together, charge)
             self.classes[key] = alike

@@ -14,6 +14,10 @@ from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.view import decode_quota
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
+from cotenant_scheduler.state.reading.pod_traits import PodTraits
+
+MEMBERSHIPS_CACHED = 4096
+"""Pairs of a namespace and the quota that a pod names; beyond, the cache is cleared."""
 
 
 class Quotas:
@@ -27,6 +31,8 @@ class Quotas:
         self._declared.changed = False
         self._causes: dict[Membership, tuple[str, ...]] = {}
         """By quota, the messages about it and its ancestors."""
+        self._memberships: dict[tuple[str, str], Membership | None] = {}
+        """By a pod's namespace and the quota that it names."""
 
     def fold(self, namespace: str, name: str, event: Event) -> None:
         """Take over a quota's object, or its end. Raises DecodeError or QuantityError; the quota then counts as absent."""
@@ -46,7 +52,18 @@ class Quotas:
         if self._declared.changed:
             self._declared.changed = False
             self.ledger.declare(self._declared.quotas())
+            self._memberships.clear()
             self.regroup = True
+
+    def membership(self, namespace: str, traits: PodTraits) -> Membership | None:
+        """Return the quota that a pod counts in; None while there are no quotas at all."""
+        key = (namespace, traits.quota_label)
+        if key in self._memberships:
+            return self._memberships[key]
+        if len(self._memberships) >= MEMBERSHIPS_CACHED:
+            self._memberships.clear()
+        found = self._memberships[key] = self.ledger.associate(namespace, traits.labels)
+        return found
 
     def causes(self, membership: Membership) -> tuple[str, ...]:
         """Return the messages that a decision about a pod of the quota rests on."""

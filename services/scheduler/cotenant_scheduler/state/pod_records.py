@@ -51,6 +51,7 @@ class PodRecord:
     __slots__ = (
         "ask",
         "counted_as",
+        "counted_facts",
         "counted_held",
         "document",
         "facts",
@@ -83,6 +84,8 @@ class PodRecord:
         self.counted_as: Kind | None = None
         self.counted_held = False
         """As what the pod is counted in its quota (`state.quota_demands`), and whether as placed."""
+        self.counted_facts: PodFacts | None = None
+        """The facts that decided on it; None where more than facts and placements did."""
         self.queued_in: object | None = None
         """The queue's mark: the equivalence class that the pod waits in."""
 

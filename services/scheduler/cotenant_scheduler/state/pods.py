@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from cotenant.domain.quota.ledger import QuotaLedger
-from cotenant.domain.quota.membership import Membership, is_preemptible
+from cotenant.domain.quota.membership import Membership
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant_scheduler.state.assigned_pods import AssignedPods
@@ -62,7 +62,7 @@ class PodCache:
         self._charges: dict[tuple[Shape, str, str, bool], Charge] = {}
         self._uncharged: dict[Charge, int] = {}
         """Placements that are not charged to their quotas yet, by what they count as."""
-        self.charged = ChargedPods()
+        self.charged = ChargedPods(self.records)
         self._bound_at: datetime | None = None
         self._bound_us = 0
         self.assigned = AssignedPods(nodes.load.args)
@@ -301,7 +301,7 @@ class PodCache:
                 return None
         if is_reserve(record.key):
             return self.reserve_charge(facts.shape)
-        preemptible = is_preemptible(facts.labels)
+        preemptible = facts.traits.preemptible
         key = (facts.shape, data.quota, data.quota_tree, preemptible)
         known = self._charges.get(key)
         if known is None:

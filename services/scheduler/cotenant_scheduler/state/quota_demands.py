@@ -17,7 +17,6 @@ import msgspec
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.quota.membership import is_preemptible
-from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.quota.trees.demands import ENDED_PHASES, Demands, Kind, counted_request, kind_of
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.terminating import Terminating, ignored_after
@@ -61,8 +60,18 @@ class QuotaDemands:
 
     def note(self, record: PodRecord) -> None:
         """Count a record as it is now; a reserve pod counts in no quota."""
+        facts = record.facts
+        known = record.counted_as
+        if known is not None and facts is not None and facts is record.counted_facts and not record.runs:
+            # It was counted with this very object: only whether it is placed can differ.
+            held = bool(facts.node_name) or (bool(record.placements) and _is_placed(record, facts.uid))
+            if held is not record.counted_held:
+                record.counted_held = held
+                self._demands.count(known, 0, 1 if held else -1)
+            return
         if is_reserve(record.key):
             return
+        record.counted_facts = None
         kind, held = self._counted(record) if record.document is not None else (None, False)
         before, held_before = record.counted_as, record.counted_held
         if kind is before or kind == before:
@@ -85,19 +94,15 @@ class QuotaDemands:
         uid = facts.uid
         if facts.ended or (record.runs and any(run.uid == uid and run.phase.terminal for run, _ in record.runs.values())):
             return None, False
-        labels = facts.labels
-        key = (record.key[0], labels.get(LABEL_QUOTA, ""), facts.shape, is_preemptible(labels))
+        traits = facts.traits
+        key = (record.key[0], traits.quota_label, facts.shape, traits.preemptible)
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= KINDS_CACHED:
                 self._kinds.clear()
-            kind = self._kinds[key] = kind_of(key[0], labels, facts.shape.requests, key[3])
-        return kind, bool(facts.node_name) or self._is_placed(record, uid)
-
-    def _is_placed(self, record: PodRecord, uid: str) -> bool:
-        return bool(record.placements) and any(
-            placed.data.uid == uid and placed.data.phase is not _GONE for placed in record.placements.values()
-        )
+            kind = self._kinds[key] = kind_of(key[0], traits.labels, facts.shape.requests, key[3])
+        record.counted_facts = facts
+        return kind, bool(facts.node_name) or (bool(record.placements) and _is_placed(record, uid))
 
     def _read(self, record: PodRecord) -> tuple[Kind | None, bool]:
         """As `_counted`, from the document: for a pod that has no shape, or of which more counts than a shape says."""
@@ -121,4 +126,12 @@ class QuotaDemands:
         ):
             return None, False
         kind = kind_of(record.key[0], meta.labels, request, is_preemptible(meta.labels))
-        return kind, bool(pod.spec.node_name) or self._is_placed(record, uid)
+        return kind, bool(pod.spec.node_name) or _is_placed(record, uid)
+
+
+def _is_placed(record: PodRecord, uid: str) -> bool:
+    for placed in record.placements.values():
+        data = placed.stored.data
+        if data.uid == uid and data.phase is not _GONE:
+            return True
+    return False

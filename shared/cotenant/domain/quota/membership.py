@@ -14,11 +14,14 @@ import msgspec
 from cotenant.domain.quota.names import DEFAULT, DEFAULT_TREE, LABEL_PREEMPTIBLE, LABEL_QUOTA
 
 
-class Membership(msgspec.Struct, frozen=True):
+class Membership(msgspec.Struct, frozen=True, cache_hash=True):
     """The quota that a pod counts in, and that quota's tree."""
 
     quota: str
     tree: str = DEFAULT_TREE
+
+
+_IN_DEFAULT = Membership(DEFAULT)
 
 
 class QuotaIdentity(msgspec.Struct, frozen=True):
@@ -35,11 +38,12 @@ class QuotaIndex:
 
     def __init__(self, quotas: Iterable[QuotaIdentity], default_quota: bool = True) -> None:
         self._default_quota = default_quota
-        self._trees: dict[str, str] = {}
+        self._known: dict[str, Membership] = {}
         self._own_namespace: set[str] = set()
         self._by_namespace: dict[str, str] = {}
         for quota in sorted(quotas, key=lambda quota: (quota.name, quota.namespace)):
-            self._trees.setdefault(quota.name, quota.tree)
+            if quota.name not in self._known:
+                self._known[quota.name] = Membership(quota.name, quota.tree)
             if quota.name == quota.namespace:
                 self._own_namespace.add(quota.name)
             for namespace in quota.namespaces:
@@ -57,10 +61,8 @@ class QuotaIndex:
 
     def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
         """Return the quota that the pod counts in; None where no quota governs it."""
-        name = self.lookup(namespace, labels)
-        if name in self._trees:
-            return Membership(name, self._trees[name])
-        return Membership(DEFAULT) if self._default_quota else None
+        known = self._known.get(self.lookup(namespace, labels))
+        return known or (_IN_DEFAULT if self._default_quota else None)
 
 
 def is_preemptible(labels: Mapping[str, str]) -> bool:

@@ -88,5 +88,9 @@ class ExecutorStatus(Payload, frozen=True, kw_only=True):
     message: str = ""
     unknown_log: str = ""
     """Why LOG is not the one that the executor followed before; until a person adopts it, pods without a placement run on."""
+    pods_by: str = "executor"
+    """Who starts and ends the pods: the executor, or kubelet, in whose control groups the executor writes then."""
+    strategies_off: dict[str, str] = {}
+    """Strategies that are off on this node whatever the node SLO says, and why."""
     memory_pressure: str = ""
     """Why the node's memory is too full for further best-effort pods; it then has the taint of the same name."""

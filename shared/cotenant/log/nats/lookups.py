@@ -17,6 +17,7 @@ from cotenant.log.nats.confined import last_message
 from cotenant.log.nats.decoding import REPLACES, event_of, is_tombstone
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, StoredMessage
 from cotenant.log.nats.wire import BusClient, parse_headers
+from cotenant.model.subjects import execution_subject
 
 
 class _IdOnly(msgspec.Struct):
@@ -101,6 +102,12 @@ class Lookups:
             if message is not None:
                 return self._decoded(stream, message)
         return None
+
+    async def last_execution(self, node: str, topic: str) -> Event | None:
+        """Return what a node did last of a topic, as long as EXECUTION keeps it. Raises LogUnavailableError."""
+        subject = execution_subject(node, topic)
+        message = await self._answer(f"the last message of {subject}", self._api.last(EXECUTION, subject))
+        return self._decoded(EXECUTION, message)
 
     async def find(self, ref: str) -> Event | Lost:
         """Return the event that a cause names (`LOG:123`), from HISTORY where LOG lost it; else why there is none."""

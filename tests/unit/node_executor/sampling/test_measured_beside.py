@@ -127,8 +127,13 @@ def test_a_node_slo_names_host_applications_and_the_memory_policy() -> None:
     path = HostApplicationPath("KubepodsBesteffort", "", "hadoop-yarn")
     assert wanted.host_applications == (HostApplication("nginx", "LS"), HostApplication("yarn", "BE", "koord-batch", path))
     assert (wanted.page_cache, wanted.cold_memory) == (True, True)
-    assert wanted_by(slo(memory_collect_policy="usageWithPageCache")) == Wanted((), True, False)
+    assert wanted_by(slo(memory_collect_policy="usageWithPageCache")) == Wanted((), True, False, spikes=True)
     assert wanted_by(None) == Wanted()
+
+
+def test_the_services_cpu_is_measured_between_samples_only_where_suppression_is_on() -> None:
+    assert wanted_by(slo(enable=True)).spikes
+    assert not wanted_by(slo(enable=False)).spikes
 
 
 @pytest.mark.parametrize("applications", [5, [5], [{}], [{"name": 1}], None, "x"])

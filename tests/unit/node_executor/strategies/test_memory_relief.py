@@ -199,3 +199,38 @@ def test_the_node_says_itself_that_its_memory_is_short_and_that_it_is_no_more() 
         (False, ["a"]),
     ]
     assert said[0].memory_pressure == "node memory 1% used, no further best-effort pods from 1% on"
+
+
+def with_cold(sample: Snapshot, cold: dict[str, int] | None, version: CgroupVersion = CgroupVersion.V2) -> Situation:
+    """Two batch pods, `b` and `c`, of the same memory and page cache."""
+    other = sample.pods["uid-b"]
+    other = replace(other, uid="uid-c", usage=replace(other.usage, group="besteffort/poduid-c"))
+    sample = replace(sample, pods={**sample.pods, "uid-c": other})
+    found = situation([batch("b"), batch("c")], node_slo=slo(), reading=sample, kernel=kernel(version))
+    return replace(found, cold=cold)
+
+
+def asked_of(decision: Decision) -> list[tuple[str, int]]:
+    return [(each.group, each.memory_bytes) for each in decision.orders if isinstance(each, Reclaim)]
+
+
+@pytest.mark.parametrize("version", list(CgroupVersion))
+def test_cold_memory_goes_first_pod_by_pod_and_once_a_reading(version: CgroupVersion) -> None:
+    sample, cold = reading(68, GIB, 64 * MIB), {"uid-b": 20 * MIB, "uid-c": 40 * MIB}
+    memory, seen = None, []
+    for _ in range(3):
+        decision = relief(with_cold(sample, cold, version), memory)
+        memory = decision.memory
+        seen += asked_of(decision)
+    assert seen[:2] == [("besteffort/poduid-c", 40 * MIB), ("besteffort/poduid-b", 20 * MIB)]
+    without = relief(with_cold(sample, None, version), None)
+    assert seen[2:] == asked_of(without)
+    later = relief(with_cold(sample, dict(cold), version), memory)
+    assert asked_of(later) == seen[:1]
+
+
+def test_no_more_cold_memory_is_asked_for_than_there_is_page_cache_and_than_is_needed() -> None:
+    full = relief(with_cold(reading(68, GIB, 64 * MIB), {"uid-b": 1 << 60}), None)
+    assert asked_of(full) == [("besteffort/poduid-b", 64 * MIB)]
+    bounded = relief(with_cold(reading(68, GIB, GIB), {"uid-b": GIB}), None)
+    assert asked_of(bounded) == [("besteffort/poduid-b", 256 * MIB)]

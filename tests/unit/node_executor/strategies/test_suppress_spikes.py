@@ -41,9 +41,9 @@ def quota_of(decision: Decision) -> int:
     return next(int(one.value) for one in decision.values[BESTEFFORT] if one.attribute is Knob.CPU_QUOTA)
 
 
-def test_a_measured_rise_goes_to_the_pods_of_its_group_and_to_the_node_and_to_nothing_else() -> None:
+def test_a_measured_rise_goes_to_the_services_and_to_the_node_and_to_nothing_else() -> None:
     before = sample(10, 500)
-    spike = with_services(before, {"burstable": 2500}, 10 * SECOND_NS + 1)
+    spike = with_services(before, 2500, 10 * SECOND_NS + 1)
     assert spike is not None
     assert spike.pods["uid-web"].usage.cpu_milli == 2500
     assert spike.pods["uid-job"] == before.pods["uid-job"]
@@ -53,31 +53,30 @@ def test_a_measured_rise_goes_to_the_pods_of_its_group_and_to_the_node_and_to_no
 
 def test_a_rise_of_less_than_a_tenth_of_the_node_is_none() -> None:
     before = sample(10, 500)
-    assert with_services(before, {"burstable": 1299}, 0) is None
-    assert with_services(before, {"burstable": 1300}, 0) is not None
-    assert with_services(before, {"burstable": 100}, 0) is None
-    assert with_services(before, {}, 0) is None
+    assert with_services(before, 1299, 0) is None
+    assert with_services(before, 1300, 0) is not None
+    assert with_services(before, 100, 0) is None
 
 
 def test_pods_that_used_nothing_share_a_rise_equally() -> None:
     before = sample(10, 0)
     web = before.pods["uid-web"]
     two = replace(before, pods={**before.pods, "uid-api": replace(web, uid="uid-api")})
-    spike = with_services(two, {"burstable": 3000}, 0)
+    spike = with_services(two, 3000, 0)
     assert spike is not None
     assert [spike.pods[uid].usage.cpu_milli for uid in ("uid-web", "uid-api")] == [1500, 1500]
 
 
 def test_a_spike_shrinks_the_quota_at_once() -> None:
     before = sample(10, 500)
-    spike = with_services(before, {"burstable": 4000}, 10 * SECOND_NS + 50_000_000)
+    spike = with_services(before, 4000, 10 * SECOND_NS + 50_000_000)
     # 8 CPUs x 65% - 4 of the service - 0.2 of the system.
     assert quota_of(decided(before, 450_000, spike)) == 100_000
 
 
 def test_the_quota_does_not_grow_before_a_sample_that_began_after_the_spike() -> None:
     before = sample(10, 500)
-    spike = with_services(before, {"burstable": 4000}, int(10.6 * SECOND_NS))
+    spike = with_services(before, 4000, int(10.6 * SECOND_NS))
     first = decided(before, 450_000, spike)
     averaged = decided(sample(11, 1900), 100_000, memory=first)
     assert quota_of(averaged) == 100_000
@@ -87,14 +86,14 @@ def test_the_quota_does_not_grow_before_a_sample_that_began_after_the_spike() ->
 
 def test_the_quota_still_shrinks_by_the_sample_that_averages_over_a_spike() -> None:
     before = sample(10, 500)
-    spike = with_services(before, {"burstable": 2000}, int(10.6 * SECOND_NS))
+    spike = with_services(before, 2000, int(10.6 * SECOND_NS))
     first = decided(before, 450_000, spike)
     assert quota_of(decided(sample(11, 3000), 300_000, memory=first)) == 200_000
 
 
 def test_a_set_of_cpus_does_not_grow_either() -> None:
     before = sample(10, 500)
-    spike = with_services(before, {"burstable": 4000}, int(10.6 * SECOND_NS))
+    spike = with_services(before, 4000, int(10.6 * SECOND_NS))
     first = decided(before, 0, spike, cpus="0-3")
     sets = [one.value for one in first.values[BESTEFFORT] if one.attribute is Knob.CPUSET_CPUS]
     assert sets == ["0-1"]

@@ -11,6 +11,7 @@ from cotenant_scheduler.cycle.queue import Cursor, EquivalenceClass, GroupClass,
 from cotenant_scheduler.cycle.walk import States, Walk
 from cotenant_scheduler.framework.plugin import Together
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
+from cotenant_scheduler.state.reading.pod_traits import traits_of
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 from tests.unit.scheduler.asking import Asking
 from tests.unit.scheduler.builders_scheduler import NOW
@@ -41,8 +42,7 @@ def record(name: str, shape: Shape = SMALL, *, priority: int = 0, minute: int = 
         created=f"2026-01-01T11:{minute:02}:00Z",
         deleting=False,
         grace_seconds=30,
-        labels={},
-        annotations={},
+        traits=traits_of({}, {}),
         scheduler_name="",
         node_name="",
         priority=priority,

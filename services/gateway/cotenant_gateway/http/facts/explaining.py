@@ -39,6 +39,8 @@ from cotenant_gateway.statuses import not_found
 
 MAX_LOOKUPS = 400
 LOOKUPS_AT_ONCE = 16
+PROTECTING = ("suppress", "protection")
+"""Topics of what an executor does so that services are not disturbed: its events say by which figure."""
 
 
 class Explainer:
@@ -89,7 +91,7 @@ class Explainer:
         return [event for event in found if not isinstance(event, Lost)]
 
     async def node(self, name: str) -> web.Response:
-        """Answer with the chain of causes of a node."""
+        """Answer with the chain of causes of a node, and of what its executor did last for its services."""
         core = self._gateway.core
         node = core.get(NODES, "", name)
         if node is None:
@@ -97,6 +99,8 @@ class Explainer:
         roots = list(node.parts.values())
         if node.stored is not None:
             roots += await self._events_at([node.stored.sequence])
+        did = await asyncio.gather(*(self._log.last_execution(name, topic) for topic in PROTECTING))
+        roots += [event for event in did if event is not None]
         explanation: Explanation = explain_node(name, roots, await self._walk(roots))
         return json_response(msgspec.json.encode(explanation))
 

@@ -6,7 +6,8 @@ In: on standard input one line of JSON for each of the executor's cycles, at lea
 
 the groups whose threads shall be SCHED_FIFO; the file that counts each group's CPU time; how many CPUs there are; the share
 of their time that real-time threads may have (1 without budgets), and each group's own. Out: on standard output `{ready:
-true}` or `{refused: why}` once, then `{demoted: {name: why}}` whenever it takes the class away. A group that was demoted
+true}` or `{refused: why}` once, `{took: true}` for the lines that it read, and `{demoted: {name: why}}` whenever it takes the
+class away. A group that was demoted
 stays in the fair class until the executor leaves it out of a line and names it again.
 
 The class is taken away from all groups when together they used OVERLOAD of the CPU time that they may have over the last
@@ -22,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import time
 from collections import deque
@@ -34,10 +36,14 @@ PROMOTE_SECONDS = 0.2
 WINDOW_NS = 1_000_000_000
 BUDGET_NS = 10_000_000_000
 OVERLOAD, SPENT = 0.95, 0.95
+LEAST_ALLOWED = 0.5
+"""Of what real-time threads may use, where the guard itself uses much, as on a slow machine."""
 HUNG_SECONDS = 5.0
 ROUNDS = 50
 """Of looking for threads that were started while their group was being demoted."""
 LARGEST_LINE = 1 << 20
+AMOK_US = 2_000_000
+"""The kernel ends a guard that runs so long without waiting once, budget or not; the executor then puts all back."""
 
 
 def threads_below(directories: Iterable[str]) -> Iterator[int]:
@@ -118,6 +124,7 @@ class Guard:
         self._usage: dict[str, str] = {}
         self._cpus, self._share = 1, 1.0
         self._budgets: dict[str, float] = {}
+        self._own = Meter(WINDOW_NS)
         self._seconds: dict[str, Meter] = {}
         self._periods: dict[str, Meter] = {}
         self._heard = now
@@ -156,6 +163,9 @@ class Guard:
             self._measured_at = now
         together = sum(self._seconds[name].used for name in on if name in self._seconds)
         allowed = self._cpus * self._share
+        if not self._budgets:  # what the guard uses comes out of the same CPUs
+            self._own.add(now_ns, time.process_time_ns())
+            allowed = max(allowed - self._own.used, allowed * LEAST_ALLOWED)
         if together >= OVERLOAD * allowed:
             text = f"real-time threads used {together:.2f} of the {allowed:.2f} CPUs that they may use, for a second"
             return self._take_away(on, text)
@@ -199,9 +209,12 @@ def take_own_class(procs: Iterable[str]) -> str:
         for file in procs:
             with open(file, "a", encoding="ascii") as opened:
                 opened.write(f"{os.getpid()}\n")
+        resource.setrlimit(resource.RLIMIT_RTTIME, (AMOK_US, AMOK_US))
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(GUARD_PRIORITY))
     except OSError as error:
         return f"the guard cannot be SCHED_FIFO: {error.strerror}"
+    except ValueError as error:
+        return f"the guard's running time cannot be limited: {error}"
     return ""
 
 
@@ -227,6 +240,7 @@ def main() -> None:
                         ready = True
                         say(ready=True)
                     guard.take(newest, time.monotonic())
+                    say(took=True)
             if ready and (found := guard.tick(time.monotonic())):
                 say(demoted=found)
     finally:

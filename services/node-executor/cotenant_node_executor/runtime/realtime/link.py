@@ -1,8 +1,8 @@
 """The executor's end of the guard: it starts the guard, tells it every cycle what to guard, and puts all back if it dies.
 
 In: the groups that shall be real-time (`targets.other.realtime`). Out: `RealtimeState`: what the guard took away, why it
-refuses. The guard runs while a group is wanted. It is killed, and every group is put back into the fair class, where it does
-not read for HUNG_LINES cycles or has ended; strategies learn that as a reason like any other.
+refuses. The guard runs while a group is wanted. It is killed, and every group is put back into the fair class, where it has
+not answered for HUNG_SECONDS or has ended; strategies learn that as a reason like any other.
 
 The directory around all nodes' subtrees gets the budget that the subtree needs, and its own back at the end.
 
@@ -17,11 +17,13 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
 
 from cotenant_node_executor.runtime.realtime.guard import demote
+from cotenant_node_executor.runtime.realtime.reserve import LEAST, kept_for_others
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Knob, Stat
 from cotenant_node_executor.targets.other.realtime import (
     FAIR,
@@ -38,7 +40,9 @@ logger = logging.getLogger(__name__)
 
 GROUP = "guard"
 PROGRAM = Path(__file__).with_name("guard.py")
-HUNG_LINES = 5
+HUNG_SECONDS = 5.0
+START_FACTOR = 6
+"""So much longer a guard may take until it is ready: nothing is real-time before."""
 MOST_BYTES = 1 << 20
 END_SECONDS = 5.0
 
@@ -47,21 +51,29 @@ class _Answer(msgspec.Struct):
     ready: bool = False
     refused: str = ""
     demoted: dict[str, str] = {}
+    took: bool = False
 
 
 class GuardLink:
     """Of one executor."""
 
-    def __init__(self, driver: CgroupDriver, cpus: int, *, program: Path = PROGRAM) -> None:
+    def __init__(
+        self, driver: CgroupDriver, cpus: int, *, program: Path = PROGRAM, hung_seconds: float = HUNG_SECONDS
+    ) -> None:
         self._driver = driver
         self._cpus = cpus
         self._program = program
+        self._hung_seconds = hung_seconds
+        self._kept = kept_for_others()
+        """Of each CPU, for what is not real-time; counts where groups have no budgets."""
         self._wanted: dict[str, None] = {}
         """Groups whose class was last asked to be real-time."""
         self._taken: dict[str, str] = {}
         self._refused = ""
         self._process: subprocess.Popen[bytes] | None = None
-        self._unread = 0
+        self._ready = False
+        self._unanswered_since: float | None = None
+        """When the guard was told what it has not answered yet; None: it has answered everything."""
         self._answer = b""
         self._family_us: str | None = None
         """The budget of the directory around the subtrees before it was raised; None: as it was."""
@@ -144,8 +156,18 @@ class GuardLink:
         self._read()
         if self._process.poll() is not None:
             self._put_back(self._refused or "the guard ended")
-        elif not self._tell():
-            self._put_back(f"the guard does not read for {HUNG_LINES} cycles")
+        elif self._hung:
+            self._put_back(f"the guard does not answer for {self._patience:g} s")
+        else:
+            self._tell()
+
+    @property
+    def _patience(self) -> float:
+        return self._hung_seconds if self._ready else START_FACTOR * self._hung_seconds
+
+    @property
+    def _hung(self) -> bool:
+        return self._unanswered_since is not None and time.monotonic() - self._unanswered_since > self._patience
 
     def close(self) -> None:
         """End the guard, which puts everything back, and make sure of it."""
@@ -172,6 +194,11 @@ class GuardLink:
             self._driver.create(GROUP)
             if self._budgeted:
                 self._driver.write(GROUP, Knob.CPU_RT_RUNTIME, str(GUARD_US))
+            elif self._kept < LEAST:
+                text = f"this kernel keeps {100 * self._kept:.1f} % of each CPU for what is not real-time, 5 % is needed"
+                self._refused = f"{text} (kernel.sched_rt_runtime_us, fair_server in debugfs)"
+                self._put_back(self._refused)
+                return
             command = [sys.executable, "-I", "-S", str(self._program)]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env={}
@@ -183,17 +210,17 @@ class GuardLink:
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdin.fileno(), False)
         os.set_blocking(self._process.stdout.fileno(), False)
-        self._unread, self._answer = 0, b""
+        self._unanswered_since, self._answer, self._ready = None, b"", False
 
     @property
     def _budgeted(self) -> bool:
         path = self._driver.path(ROOT_GROUP, Knob.CPU_RT_RUNTIME)
         return path is not None and path.exists()
 
-    def _tell(self) -> bool:
-        """Send the groups; False where the guard has not read for too long."""
+    def _tell(self) -> None:
+        """Send the groups. A line that finds no room in the pipe is one that the guard does not read."""
         if self._process is None or self._process.stdin is None:
-            return True
+            return
         guarded = [group for group in self._wanted if self._taken.get(group) is None]
         share = pod_share_us(len(self._wanted)) / SECOND_US
         usage = {group: str(self._driver.stat_path(group, Stat.CPU_USAGE) or "") for group in guarded}
@@ -201,18 +228,14 @@ class GuardLink:
             "groups": {group: self._directories(group) for group in guarded},
             "usage": usage,
             "cpus": self._cpus,
-            "share": SERVICES_US / SECOND_US if self._budgeted else 1.0,
+            "share": SERVICES_US / SECOND_US if self._budgeted else 1.0 - self._kept,
             "budgets": dict.fromkeys(guarded, share) if self._budgeted else {},
             "procs": [str(path) for path in self._driver.procs_paths(GROUP)],
         }
-        try:
+        if self._unanswered_since is None:
+            self._unanswered_since = time.monotonic()
+        with contextlib.suppress(OSError):  # where it has ended the next cycle sees that
             os.write(self._process.stdin.fileno(), json.dumps(line).encode() + b"\n")
-            self._unread = 0
-        except BlockingIOError:
-            self._unread += 1
-        except OSError:
-            return True  # it has ended: the next cycle sees that
-        return self._unread < HUNG_LINES
 
     def _read(self) -> None:
         assert self._process is not None
@@ -223,6 +246,9 @@ class GuardLink:
         *lines, self._answer = self._answer.split(b"\n")
         for line in lines:
             answer = msgspec.json.decode(line, type=_Answer)
+            self._ready = self._ready or answer.ready
+            if answer.took:
+                self._unanswered_since = None
             self._refused = answer.refused or self._refused
             self._taken.update({group: why for group, why in answer.demoted.items() if group in self._wanted})
         self._answer = self._answer[:MOST_BYTES]

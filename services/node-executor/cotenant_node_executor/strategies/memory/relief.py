@@ -15,12 +15,16 @@ further best-effort pods; memory.high of the best-effort group; memory to reclai
 
 Memory is reclaimed while the group's memory pressure (some, avg10) is below `memoryReclaimPressurePercent` (5): with
 `memory.reclaim` as much as is over, at most 256 MiB at a time; with `memory.force_empty` the page cache of the pod that has the
-most. A kernel without memory.high gets by with the latter. On while the gate BEMemoryEvict is.
+most. Where cold memory is measured, it goes first: pod by pod, the coldest first, each once a reading, as what is left of it
+may be hot. A kernel without memory.high gets by with reclaiming. On while the gate BEMemoryEvict is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
@@ -73,6 +77,10 @@ class Relief(Struct, frozen=True):
     relieving: bool = False
     high_bytes: int = -1
     began_bytes: int = 0
+    cold: Mapping[str, int] | None = None
+    """The reading of cold memory that was last looked at."""
+    asked_cold: frozenset[str] = frozenset()
+    """Uids of the pods whose cold memory by that reading was reclaimed."""
 
 
 def steps(config: ReliefConfig) -> tuple[int, int] | None:
@@ -138,8 +146,15 @@ def _relieve(
     why = f"node memory {now.used_percent}% used, {over} bytes above {now.reclaim_percent - BACK}%"
     high = next_high(held, over, last) if held > 0 else -1
     orders: tuple[StrategyOrder, ...] = ()
+    asked = last.asked_cold if last.cold is situation.cold else frozenset()
     if over > 0 and situation.capabilities.supports(RECLAIM) and _calm(group, config):
-        orders = _reclaims(situation, snapshot, over, held, why)
+        coldest = _coldest(situation, snapshot, asked)
+        if coldest is not None:
+            uid, order = coldest
+            asked |= {uid}
+            orders = (replace(order, memory_bytes=min(order.memory_bytes, over, MAX_RECLAIM_BYTES), why=why),)
+        else:
+            orders = _reclaims(situation, snapshot, over, held, why)
     memory = Relief(
         now.used_percent,
         now.stop_percent,
@@ -148,6 +163,8 @@ def _relieve(
         True,
         high,
         last.began_bytes if last.relieving else held,
+        situation.cold,
+        asked,
     )
     return Decision(_high(situation, high, why), orders, memory)
 
@@ -161,6 +178,18 @@ def _calm(group: GroupUsage | None, config: ReliefConfig) -> bool:
     pressure = group.pressure.memory if group is not None else None
     bound = config.memory_reclaim_pressure_percent
     return pressure is None or pressure.some.avg10 < (PRESSURE_PERCENT if bound is None else bound)
+
+
+def _coldest(situation: Situation, snapshot: Snapshot, asked: frozenset[str]) -> tuple[str, Reclaim] | None:
+    """The best-effort pod with the most cold page cache that was not asked for it by this reading; None where none has any."""
+    cold = situation.cold or {}
+    found = [
+        (min(cold.get(uid, 0), _with_cache(pod.usage) - (pod.usage.memory_bytes or 0)), pod.usage.group, uid)
+        for uid, pod in snapshot.pods.items()
+        if pod.tier == BESTEFFORT and uid not in asked and pod.usage.group in situation.groups
+    ]
+    most, group, uid = max(found, default=(0, "", ""))
+    return (uid, Reclaim(group, most, "")) if most >= MIN_CACHE_BYTES else None
 
 
 def _reclaims(situation: Situation, snapshot: Snapshot, over: int, held: int, why: str) -> tuple[StrategyOrder, ...]:

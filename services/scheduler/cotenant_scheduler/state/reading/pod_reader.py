@@ -31,6 +31,7 @@ from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
 from cotenant_scheduler.state.reading.pod_documents import Owner, PodDocument, PodHead
 from cotenant_scheduler.state.reading.pod_needs import host_ports, images, nonzero_requests
+from cotenant_scheduler.state.reading.pod_traits import PodTraits, traits_of
 from cotenant_scheduler.state.reading.priorities import PREEMPT_NEVER, PriorityValues
 from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape, ShapeKey
@@ -63,6 +64,12 @@ class _Template(msgspec.Struct, frozen=True):
 
     first: PodFacts
     grace_seconds: int | None
+
+
+@lru_cache(maxsize=RECOGNITIONS_CACHED)
+def _traits(labels: bytes, annotations: bytes) -> PodTraits:
+    """Labels and annotations with what they say. Raises DecodeError."""
+    return traits_of(_texts(labels), _texts(annotations))
 
 
 @lru_cache(maxsize=RECOGNITIONS_CACHED)
@@ -109,7 +116,8 @@ class PodReader:
         # Pods of one template differ only in their metadata.
         head = _HEAD.decode(document)
         metadata = head.metadata
-        labels = _texts(bytes(metadata.labels))
+        traits = _traits(bytes(metadata.labels), bytes(metadata.annotations))
+        labels = traits.labels
         alike = (
             bytes(head.spec),
             bytes(head.status),
@@ -117,7 +125,7 @@ class PodReader:
             labels.get(LABEL_QOS_CLASS),
             _owned_by_daemon_set(bytes(metadata.owner_references)),
             priorities.version,
-            self._annotations_read(_texts(bytes(metadata.annotations))) if self._readers else (),
+            self._annotations_read(traits.annotations),
         )
         template = self._alike.get(alike)
         if template is not None:
@@ -130,8 +138,7 @@ class PodReader:
                 first.created if created == first.created else created,
                 metadata.deletion_timestamp is not None,
                 metadata.grace_seconds(template.grace_seconds),
-                labels,
-                _texts(bytes(metadata.annotations)),
+                traits,
                 first.scheduler_name,
                 first.node_name,
                 first.priority,
@@ -150,6 +157,8 @@ class PodReader:
         return facts
 
     def _annotations_read(self, annotations: Mapping[str, str]) -> tuple[str | None, ...]:
+        if not annotations:
+            return ()
         return tuple([annotations.get(name) for name in self._annotations])
 
     def forget_unheld(self) -> Set[int]:
@@ -200,7 +209,7 @@ class PodReader:
             spec.host_network,
             pod.status.qos_class,
             tuple(sorted(custom.items())) if custom is not None else None,
-            self._annotations_read(pod.metadata.annotations) if self._readers else (),
+            self._annotations_read(pod.metadata.annotations),
         )
         found = self._recognised.get(recognition)
         if found is None:
@@ -219,8 +228,7 @@ class PodReader:
             pod.metadata.creation_timestamp or "",
             pod.metadata.deletion_timestamp is not None,
             pod.metadata.grace_seconds(spec.termination_grace_period_seconds),
-            labels,
-            pod.metadata.annotations,
+            traits_of(labels, pod.metadata.annotations),
             spec.scheduler_name,
             spec.node_name,
             priority,

@@ -18,6 +18,7 @@ from cotenant.model.tiers import PriorityClass
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.load.load_estimate import Vector
 from cotenant_scheduler.state.reading.pod_needs import HostPort
+from cotenant_scheduler.state.reading.pod_traits import PodTraits
 from cotenant_scheduler.state.reading.relations import NO_RELATIONS, Relations
 
 
@@ -130,8 +131,7 @@ class PodFacts(msgspec.Struct, eq=False, gc=False):
     created: str
     deleting: bool
     grace_seconds: int
-    labels: dict[str, str]
-    annotations: dict[str, str]
+    traits: PodTraits
     scheduler_name: str
     node_name: str
     priority: int
@@ -145,6 +145,16 @@ class PodFacts(msgspec.Struct, eq=False, gc=False):
     """Its own status says that it has ended for good."""
     ends: bool = False
     """It ends by itself: it is not restarted for ever, or it has a deadline."""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its metadata."""
+        return self.traits.labels
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations of its metadata."""
+        return self.traits.annotations
 
 
 def decoded_affinity(shape: Shape) -> NodeAffinity | None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cotenant_verification.bench.colocation.ideal_queue import ideal_latencies
+from cotenant_verification.bench.colocation.trace import Trace, lines
 
 Records = list[list[tuple[int, int, int]]]
 """By thread: arrival, end, CPU time of each request in microseconds."""
@@ -63,6 +64,10 @@ class CaseFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Events of the executor meanwhile, by topic."""
     last_words: tuple[str, ...] = ()
     """The executor's last report of each topic."""
+    missed: tuple[str, ...] = ()
+    """The goals that were missed."""
+    trace: Trace | None = None
+    """Of the slowest window beside the neighbours."""
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -130,12 +135,16 @@ def table(found: Sequence[CaseFigures]) -> list[str]:
             rest = ("-", "0") if part is None else (f"{100 * part.utilisation:.0f}", str(part.requests))
             rows.append((case.case, case.class_, name, *figures, *ratios, *rest))
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    said = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     for case in found:
         did = ", ".join(f"{topic} {count}" for topic, count in sorted(case.executor.items())) or "nothing"
-        lines.append(
+        said.append(
             f"{case.case}: the executor reported {did}; {case.neighbours_ended} neighbours and {case.services_ended} "
             "services ended"
         )
-        lines += [f"    {said}" for said in case.last_words]
-    return lines
+        if not case.missed:
+            said.append(f"{case.case}: every goal is reached")
+            continue
+        said += [f"{case.case}: missed: {each}" for each in case.missed]
+        said += [f"    {each}" for each in (lines(case.trace) if case.trace is not None else case.last_words)]
+    return said

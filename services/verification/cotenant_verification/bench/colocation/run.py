@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -32,8 +32,10 @@ from cotenant_console.up.figures import CpuReading, cpu_percent, cpu_reading
 from cotenant_verification.bench.colocation.cases import REQUEST_MS, Case
 from cotenant_verification.bench.colocation.exchange import LEAD_SECONDS, Exchange
 from cotenant_verification.bench.colocation.figures import CaseFigures, Window, medians, over_ideal, ratio, window
+from cotenant_verification.bench.colocation.goals import goal_of, missed
 from cotenant_verification.bench.colocation.ground import Ground
 from cotenant_verification.bench.colocation.pods import Pods
+from cotenant_verification.bench.colocation.trace import EDGE_SECONDS, Reading, Trace, programs, read, trace
 from cotenant_verification.bench.over_http.processes import stack
 from cotenant_verification.bench.testbed import BenchError
 
@@ -44,6 +46,7 @@ SETUP_SECONDS, CASE_SECONDS, PAIR_SECONDS = 240.0, 240.0, 150.0
 CPU_CLASS = "cotenant.io/cpu-class"
 WORDS = 160
 PULL_LIMIT = 500
+REMEMBERED = 200
 
 
 class Options(Struct, frozen=True):
@@ -89,6 +92,12 @@ class _Executor:
     def __init__(self) -> None:
         self.topics: Counter[str] = Counter()
         self.words: dict[str, str] = {}
+        self.said: deque[tuple[float, str]] = deque(maxlen=REMEMBERED)
+        """What it said last, with the monotonic time."""
+
+    def since(self, began: float) -> list[str]:
+        """What it said since, the oldest first."""
+        return [f"+{at - began:.1f} s {text}" for at, text in self.said if at >= began]
 
     def taken(self) -> tuple[dict[str, int], tuple[str, ...]]:
         found = dict(self.topics), tuple(f"{topic}: {words}" for topic, words in sorted(self.words.items()))
@@ -111,6 +120,7 @@ async def _executor(folder: Path) -> AsyncIterator[_Executor]:
                 if isinstance(event.data, Execution):
                     seen.topics[event.data.topic] += 1
                     seen.words[event.data.topic] = event.data.summary[:WORDS]
+                    seen.said.append((time.monotonic(), f"{event.data.topic}: {event.data.summary[:WORDS]}"))
 
     following = asyncio.ensure_future(follow())
     try:
@@ -140,6 +150,7 @@ class _Measured:
         self._plan = case.plan(options.seconds)
         self._services_ended = self._neighbours_ended = 0
         self._made = 0
+        self._traces: list[tuple[Window | None, Trace]] = []
 
     async def run(self) -> CaseFigures:
         """All pairs, and the figures."""
@@ -168,23 +179,32 @@ class _Measured:
                 self._exchange.forget(name)
         await self._pods.delete(names)
         busy = medians(beside)
+        over = ratio(beside, alone), over_ideal(beside)
+        utilisation = busy.utilisation if busy is not None else None
         return CaseFigures(
             case=case.name,
             class_=options.protection,
             alone=medians(alone),
             beside=busy,
             uncontrolled=medians(uncontrolled),
-            p99_over_alone=ratio(beside, alone),
-            p99_over_ideal=over_ideal(beside),
+            p99_over_alone=over[0],
+            p99_over_ideal=over[1],
             uncontrolled_over_alone=ratio(uncontrolled, alone),
-            utilisation=busy.utilisation if busy is not None else None,
+            utilisation=utilisation,
             pairs=options.pairs,
             seconds=options.seconds,
             services_ended=self._services_ended,
             neighbours_ended=self._neighbours_ended,
             executor=topics,
             last_words=words,
+            missed=missed(goal_of(case.name, options.protection), *over, utilisation),
+            trace=self._slowest(),
         )
+
+    def _slowest(self) -> Trace | None:
+        """The trace of the window with the largest p99; of one without figures, where a service ended in it."""
+        found = sorted(self._traces, key=lambda each: float("inf") if each[0] is None else each[0].p99_ms)
+        return found[-1][1] if found else None
 
     def _service(self, name: str) -> list[str]:
         arguments = [str(self._ground.service), "--port", str(self._exchange.port), "--token", self._exchange.token]
@@ -210,13 +230,32 @@ class _Measured:
         keeping = asyncio.ensure_future(self._keep(neighbours))
         try:
             await asyncio.sleep(SETTLE_SECONDS)
-            return await self._window(names, pair)
+            return await self._traced(names, pair)
         finally:
             keeping.cancel()
             await asyncio.wait([keeping])
             await self._clean_up(neighbours)
             # A pod that was begun just now may not be in the list.
             await self._pods.delete([name for name in await self._pods.phases() if name not in names])
+
+    async def _traced(self, names: Sequence[str], pair: int) -> Window | None:
+        """A window, and what happened in it."""
+        base, began = self._ground.base, time.monotonic()
+        others = await asyncio.to_thread(programs, base)
+        ends = asyncio.ensure_future(self._both_ends(base))
+        found = await self._window(names, pair)
+        before, after = await ends
+        both = others, await asyncio.to_thread(programs, base)
+        self._traces.append((found, trace(before, after, both, self._executor.since(began))))
+        return found
+
+    async def _both_ends(self, base: str) -> tuple[Reading, Reading]:
+        """Readings just after a window began and before it ends."""
+        seconds = sum(each for each, _ in self._plan)
+        await asyncio.sleep(LEAD_SECONDS + EDGE_SECONDS)
+        before = await asyncio.to_thread(read, base)
+        await asyncio.sleep(max(seconds - 3 * EDGE_SECONDS, EDGE_SECONDS))
+        return before, await asyncio.to_thread(read, base)
 
     async def _clean_up(self, neighbours: Sequence[Document]) -> None:
         self._neighbours_ended += len(await self._pods.ended(neighbours))

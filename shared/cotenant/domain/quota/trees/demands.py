@@ -78,7 +78,7 @@ class Demands:
         self._cluster: Amounts = {}
         self._forest = Forest({}, {}, rules)
         self._version = 0
-        self._pending: dict[Kind, tuple[int, int]] = {}
+        self._pending: dict[Kind, list[int]] = {}
         """How many more pods request and hold since the forest was asked."""
 
     @property
@@ -132,7 +132,11 @@ class Demands:
     def count(self, kind: Kind, asked: int, held: int) -> None:
         """Count so many more pods as requesting, and as placed; negative numbers take them away."""
         pending = self._pending.get(kind)
-        self._pending[kind] = (asked, held) if pending is None else (pending[0] + asked, pending[1] + held)
+        if pending is None:
+            self._pending[kind] = [asked, held]
+        else:
+            pending[0] += asked
+            pending[1] += held
 
     def _settle(self) -> None:
         """Add to the sums what was counted since."""

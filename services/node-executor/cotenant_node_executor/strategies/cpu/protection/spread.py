@@ -7,8 +7,9 @@ pool and the default slice back, once.
 
 A thread is put on a CPU only while the system, that is everything outside of pods, uses little (at most SYSTEM_PERCENT of the
 node; from SYSTEM_AGAIN_PERCENT on again): the kernel moves a thread away from a CPU that others need, and a thread that is held
-there would wait. After that, and after there were more busy threads than CPUs, nothing is spread for REST_SAMPLES, so that
-threads do not move to and fro. Pods with CPUs of their own are spread enough.
+there would wait. For the same reason threads are let go where a service with a latency goal is late for LATE_SAMPLES while its
+threads are held (`lateness`). After that, and after there were more busy threads than CPUs, nothing is spread for
+REST_SAMPLES, so that threads do not move to and fro. Pods with CPUs of their own are spread enough.
 
 Source: measured on a mainline kernel (docs/colocation.md): cpu.idle alone leaves a p99 of 1.2 times that of an idle node;
 two latency-sensitive threads on one CPU, and best-effort work that gets a running thread's CPU for a tick, are the reasons.
@@ -21,6 +22,7 @@ from msgspec import Struct
 from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.cpu.cpusets import cpu_pools
 from cotenant_node_executor.strategies.cpu.protection.classes import protected
+from cotenant_node_executor.strategies.cpu.protection.lateness import Lateness, lateness, problems, worst
 from cotenant_node_executor.strategies.cpu.protection.placing import BUSY_MILLI, Put, placed, spread_order
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, PodView
 from cotenant_node_executor.strategies.sections import QOS
@@ -35,6 +37,7 @@ SLICE_NS = 100_000_000
 """The longest that the kernel takes."""
 SYSTEM_PERCENT, SYSTEM_AGAIN_PERCENT = 25, 15
 REST_SAMPLES = 30
+LATE_SAMPLES = 3
 
 
 class Spread(Struct, frozen=True):
@@ -45,6 +48,10 @@ class Spread(Struct, frozen=True):
     rest: int = 0
     sample: int = 0
     """When the sample was taken that this was decided from, in monotonic ns: one sample counts once."""
+    late: int = 0
+    """Samples in a row in which a service was late whose threads were held."""
+    why: str = ""
+    """Why nothing is spread for that, until it is again."""
 
 
 NOTHING = Spread()
@@ -57,7 +64,9 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     pods = () if found is None else tuple(pod for pod in found.fair if not pod.bound_cpus)
     threads = {each.tid: each.milli for pod in pods for each in _of(situation, pod)}
     cpus = shared_cpus(situation)
-    now = _next(situation, before, threads, spread_order(situation.node.processors, cpus))
+    late = lateness(situation)
+    held = worst(tuple(each for each in late if any(one.tid in before.put for one in situation.threads.get(each.group, ()))))
+    now = _next(situation, before, threads, spread_order(situation.node.processors, cpus), held)
     desired: dict[Place, tuple[Desired, ...]] = {}
     if found is not None and (found.fair or found.realtime):
         why = "gives way to latency-sensitive pods as a whole"
@@ -67,7 +76,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
         own = _of_thread(tid, before, now, everything)
         if own:
             desired[Thread(tid)] = own
-    return Decision(desired, memory=now)
+    return Decision(desired, memory=now, problems=problems(late))
 
 
 def shared_cpus(situation: Situation) -> frozenset[int]:
@@ -79,12 +88,14 @@ def _of(situation: Situation, pod: PodView) -> tuple[ThreadUsage, ...]:
     return situation.threads.get(pod.group, ())
 
 
-def _next(situation: Situation, before: Spread, threads: dict[int, int], cpus: tuple[int, ...]) -> Spread:
+def _next(
+    situation: Situation, before: Spread, threads: dict[int, int], cpus: tuple[int, ...], held: Lateness | None
+) -> Spread:
     sample = situation.snapshot.monotonic_ns if situation.snapshot is not None else 0
     if sample == before.sample:
         # A pod came or went: those that are gone are forgotten, and the next sample says more.
         put = {tid: each for tid, each in before.put.items() if tid in threads}
-        return Spread(put, before.sliced & threads.keys(), before.rest, sample)
+        return Spread(put, before.sliced & threads.keys(), before.rest, sample, before.late, before.why)
     sliced: frozenset[int] = frozenset()
     if situation.capabilities.supports(SLICES):
         sliced = frozenset(tid for tid, milli in threads.items() if milli >= BUSY_MILLI or tid in before.sliced)
@@ -92,10 +103,13 @@ def _next(situation: Situation, before: Spread, threads: dict[int, int], cpus: t
     if _system_percent(situation) > (SYSTEM_PERCENT if before.rest == 0 else SYSTEM_AGAIN_PERCENT):
         return Spread({}, sliced, REST_SAMPLES, sample)
     if rest:
-        return Spread({}, sliced, rest, sample)
+        return Spread({}, sliced, rest, sample, why=before.why)
+    late = before.late + 1 if held is not None else 0
+    if held is not None and late >= LATE_SAMPLES:
+        return Spread({}, sliced, REST_SAMPLES, sample, why=f"late for {late} samples on CPUs of its own: {held.text}")
     put = placed(threads, before.put, cpus)
     busy = sum(milli >= BUSY_MILLI for milli in threads.values())
-    return Spread(put, sliced, REST_SAMPLES if busy > len(cpus) else 0, sample)
+    return Spread(put, sliced, REST_SAMPLES if busy > len(cpus) else 0, sample, late)
 
 
 def _system_percent(situation: Situation) -> float:
@@ -110,7 +124,7 @@ def _of_thread(tid: int, before: Spread, now: Spread, everything: str) -> tuple[
         why = "no two busy latency-sensitive threads share a CPU"
         found.append(Desired(ThreadAttribute.AFFINITY, str(now.put[tid].cpu), NAME, why))
     elif tid in before.put:
-        found.append(Desired(ThreadAttribute.AFFINITY, everything, NAME, "needs no CPU of its own"))
+        found.append(Desired(ThreadAttribute.AFFINITY, everything, NAME, now.why or "needs no CPU of its own"))
     if tid in now.sliced:
         found.append(Desired(ThreadAttribute.SLICE, str(SLICE_NS), NAME, "no best-effort tick within a request"))
     elif tid in before.sliced:

@@ -15,6 +15,9 @@ kernel without CPU sets the cpuset policy works by quota. Source: CPU suppress, 
 
 A spike of the services, measured between two samples, is followed at once, and never lets batch work grow. Nor does a sample
 that covers the time before the spike, as its mean is not what services use now.
+
+A service with a latency goal that is late (`protection.lateness`) takes STEP_PERCENT of the node from batch work with each
+sample, and lets it not grow; after ON_TIME_SAMPLES without a late service it is given back by the same steps.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.sampling.wanted import wanted_by
+from cotenant_node_executor.strategies.cpu.protection.lateness import lateness, worst
 from cotenant_node_executor.strategies.cpu.suppression.cfs_quota import next_quota
 from cotenant_node_executor.strategies.cpu.suppression.cpu_set import (
     cpuset_targets,
@@ -56,6 +60,20 @@ CAPACITY, QUANTITY = "capacity.cpu-milli", "best-effort.cpu-milli"
 """Figures of a decision: the node's CPU, and what of it batch may use."""
 OFF = "off"
 CPUSET = "cpuset"
+STEP_PERCENT, ON_TIME_SAMPLES = 10, 10
+
+
+class HeldBack(Struct, frozen=True):
+    """What late services take from batch work. `on_time`: samples without a late one; `sample`: the last one counted."""
+
+    milli: int = 0
+    on_time: int = 0
+    sample: int = 0
+    late: str = ""
+    """The service that is late by most, with its figure and goal."""
+
+
+NOTHING_HELD = HeldBack()
 
 
 class Suppression(Struct, frozen=True):
@@ -70,6 +88,7 @@ class Suppression(Struct, frozen=True):
     split: UsageSplit | None = None
     spiked_ns: int = 0
     """When services last used suddenly more (monotonic)."""
+    held: HeldBack = NOTHING_HELD
 
     @property
     def why(self) -> str:
@@ -80,11 +99,13 @@ class Suppression(Struct, frozen=True):
             f"best-effort may use {self.quantity_milli}m = {self.capacity_milli}m x {self.threshold_percent}% - "
             f"{int(self.split.pods_non_be_milli)}m services - {int(self.split.system_milli)}m system"
             + (f" - {int(self.split.hosts_non_be_milli)}m host" if self.split.hosts_non_be_milli else "")
+            + (f" - {self.held.milli}m for services that are late" if self.held.milli else "")
+            + (f" ({self.held.late})" if self.held.late else "")
         )
 
 
-def suppress(situation: Situation, spiked_ns: int = 0) -> Suppression | None:
-    """Decide this cycle's suppression; None for no change of any file. `spiked_ns`: of the last decision."""
+def suppress(situation: Situation, spiked_ns: int = 0, held: HeldBack = NOTHING_HELD) -> Suppression | None:
+    """Decide this cycle's suppression; None for no change of any file. `spiked_ns`, `held`: of the last decision."""
     slo = situation.slo
     if slo is None:
         return None
@@ -100,6 +121,10 @@ def suppress(situation: Situation, spiked_ns: int = 0) -> Suppression | None:
     quantity = suppress_milli(
         node.capacity_milli, slo.cpu_suppress_threshold_percent, split, slo.cpu_suppress_min_percent or None
     )
+    floor = node.capacity_milli * (slo.cpu_suppress_min_percent or 0) // 100
+    held = _held_back(situation, held, max(quantity - floor, 0))
+    quantity = max(quantity - held.milli, floor) if held.milli else quantity
+    may_grow = may_grow and not held.late
     by_quota = slo.cpu_suppress_policy == CFS_QUOTA or not situation.capabilities.supports(Knob.CPUSET_CPUS)
     decided = Suppression(
         policy=CFS_QUOTA if by_quota else CPUSET,
@@ -110,9 +135,24 @@ def suppress(situation: Situation, spiked_ns: int = 0) -> Suppression | None:
         node_used_milli=snapshot.node.cpu_milli,
         split=split,
         spiked_ns=spiked_ns,
+        held=held,
     )
     values = _by_quota(situation, decided, may_grow) if by_quota else _by_cpuset(situation, decided, may_grow)
     return msgspec.structs.replace(decided, values=values)
+
+
+def _held_back(situation: Situation, before: HeldBack, most_milli: int) -> HeldBack:
+    """What late services take now, at most so much; a sample counts once."""
+    sample = situation.snapshot.monotonic_ns if situation.snapshot is not None else 0
+    if sample == before.sample:
+        return before
+    late = worst(lateness(situation))
+    step = situation.node.capacity_milli * STEP_PERCENT // 100
+    if late is not None:
+        return HeldBack(min(before.milli + step, most_milli), 0, sample, late.text)
+    on_time = min(before.on_time + 1, ON_TIME_SAMPLES)
+    left = max(before.milli - step, 0) if on_time >= ON_TIME_SAMPLES else before.milli
+    return HeldBack(left, on_time, sample)
 
 
 def _split(situation: Situation, snapshot: Snapshot, node_used_milli: int) -> UsageSplit:
@@ -198,7 +238,8 @@ def _sets(situation: Situation, cpus: str, why: str) -> Mapping[str, Desired]:
 
 def decide(situation: Situation, memory: Struct | None) -> Decision:
     """This cycle's suppression as a decision; its memory holds the figures for the events."""
-    decided = suppress(situation, memory.spiked_ns if isinstance(memory, Suppression) else 0)
+    before = memory if isinstance(memory, Suppression) else None
+    decided = suppress(situation) if before is None else suppress(situation, before.spiked_ns, before.held)
     return Decision(decided.values, memory=decided) if decided is not None else Decision(keep=True)
 
 
@@ -211,6 +252,7 @@ def _figures(memory: Struct | None) -> dict[str, int]:
     if not isinstance(memory, Suppression) or memory.split is None:
         return {}
     split = memory.split
+    late = {"held-back.cpu-milli": memory.held.milli} if memory.held.milli else {}
     return {
         CAPACITY: memory.capacity_milli,
         "threshold.percent": memory.threshold_percent,
@@ -219,6 +261,7 @@ def _figures(memory: Struct | None) -> dict[str, int]:
         "host.cpu-milli": int(split.hosts_non_be_milli),
         "system.cpu-milli": int(split.system_milli),
         QUANTITY: memory.quantity_milli,
+        **late,
     }
 
 

@@ -1,0 +1,218 @@
+"""`node.Machine` for a host whose pods kubelet runs: its groups are found, sampled, written, restored; nothing is started.
+
+In: kubelet's tree, a group of the executor's own (probed, and locked against a second executor). Out: observations, writes. A
+file that no strategy desires a value for any more gets what it held before, and all do when the executor ends. After a start
+strategies have RESTORE_AFTER to take up again what a killed executor left; then the rest is restored.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.kernel_machine import KernelMachine
+from cotenant_node_executor.runtime.interface import AskEviction, PodToRun, Runtime
+from cotenant_node_executor.runtime.kubelet import KubeletRuntime
+from cotenant_node_executor.sampling.given import GivenMachine
+from cotenant_node_executor.sampling.slow.worker import SlowWorker
+from cotenant_node_executor.targets.cgroup.paths import Layout
+from cotenant_node_executor.targets.interface import THREADS, Capabilities, CgroupDriver, Knob, KnobSupport
+from cotenant_node_executor.targets.kubelet.binding import NOTHING_BOUND, KubeletPod, bind, container_number
+from cotenant_node_executor.targets.kubelet.container_names import ContainerNames
+from cotenant_node_executor.targets.kubelet.driver import KubeletDriver
+from cotenant_node_executor.targets.kubelet.kubepods import Kubepods
+
+logger = logging.getLogger(__name__)
+
+RESTORE_AFTER_NS = 10_000_000_000
+UNMATCHED_NS = 10_000_000_000
+"""For so long a directory and its pod may miss each other: they come from two sides."""
+STATIC_POD_HASH = "kubernetes.io/config.hash"
+RESTORE_TRIES = 3
+
+
+class KubeletMachine(KernelMachine):
+    """kubelet's groups on this host."""
+
+    def __init__(
+        self,
+        driver: KubeletDriver,
+        own: CgroupDriver,
+        capabilities: Capabilities,
+        state: Path,
+        *,
+        kubepods: Kubepods,
+        names: ContainerNames,
+        given: GivenMachine | None = None,
+        slow: SlowWorker | None = None,
+    ) -> None:
+        """`own`: the group of the executor's own, which holds no process."""
+        self._kubelet = driver
+        self._own = own
+        self._kubepods = kubepods
+        self._names = names
+        self._bound_pods: Mapping[str, PodToRun] | None = None
+        self._layout: Layout | None = None
+        self._runtimes: tuple[str, ...] = ()
+        self._unmatched: dict[str, int] = {}
+        """What does not match, and since when."""
+        self._restores_from_ns: int | None = None
+        super().__init__(driver, capabilities, state, given=given, slow=slow)
+
+    def _open_runtime(self, state: Path) -> Runtime:
+        del state
+        self._pods = KubeletRuntime(self._kubelet)
+        self._woken_by = (self._kubepods.fileno(),)
+        return self._pods
+
+    def _raise_family(self) -> None:
+        """Nothing: the group around kubelet's is not the executor's."""
+
+    @property
+    def wishes(self) -> Mapping[str, AskEviction]:
+        """Evictions that the API shall be asked for, by uid."""
+        return self._pods.wishes
+
+    def existing_pods(self) -> tuple[str, ...]:
+        """None is adopted: kubelet supervises them all."""
+        return ()
+
+    # -- finding -------------------------------------------------------------------------------------------------------
+
+    def observe(self, now: datetime, *, sample: bool) -> Observation:
+        """See `core.node.Machine`."""
+        now_ns = time.monotonic_ns()
+        self._find(now_ns)
+        seen = super().observe(now, sample=sample)
+        return msgspec.structs.replace(seen, strangers=self._strangers(now_ns))
+
+    def _find(self, now_ns: int) -> None:
+        """Bind kubelet's directories to the pods, where one of both changed."""
+        found = self._kubepods.look(now_ns)
+        layout = self._kubepods.layout
+        if layout is not None:
+            unnamed = (path.rpartition("/")[2] for path in self._kubelet.bound.unnamed)
+            numbers = [number for name in unnamed if (number := container_number(layout, name)) is not None]
+            if numbers and self._names.look_for(numbers, now_ns):
+                found = True
+        if not found and self._pods.pods is self._bound_pods:
+            return
+        self._bound_pods = self._pods.pods
+        before = self._kubelet.bound
+        bound = bind(layout, self._kubepods.pods.values(), kubelet_pods(self._bound_pods.values()), self._names.names())
+        self._kubelet.take(bound)
+        for group, directory in before.directories.items():
+            if bound.directories.get(group) != directory or bound.inodes.get(group) != before.inodes.get(group):
+                self._writer.forget(group)
+        if layout is not self._layout or bound.runtimes != self._runtimes:
+            self._layout, self._runtimes = layout, bound.runtimes
+            logger.info("%s", self.where)
+        if bound.unnamed != before.unnamed and layout is not None:
+            self._find(now_ns)
+
+    @property
+    def where(self) -> str:
+        """What of kubelet's is there, in a line."""
+        top = self._kubelet.top
+        if self._kubepods.layout is None:
+            return f"kubelet's pods: there is no kubepods.slice or kubepods below {top} yet"
+        root = self._kubelet.directory("") or self._kubepods.layout.value
+        named = f", runtime {', '.join(self._runtimes)}" if self._runtimes else ""
+        return f"kubelet's pods: control groups below {top / root}, driver {self._kubepods.layout.value}{named}"
+
+    def _strangers(self, now_ns: int) -> tuple[str, ...]:
+        """What does not match for a while already."""
+        bound = self._kubelet.bound
+        unmatched = [f"{directory}: a group without a pod on LOG, left alone" for directory in bound.strangers]
+        for uid in bound.missing:
+            unmatched.append(f"pod {self._name_of(uid)}: no control group")
+        for uid, pod in self._pods.pods.items():
+            there = [each.name for each in pod.pod.spec.containers if f"{pod.group}/{each.name}" not in bound.ids]
+            directory = bound.directories.get(pod.group)
+            others = [path for path in bound.unnamed if directory is not None and path.startswith(f"{directory}/")]
+            if there and len(others) > 1:
+                unmatched.append(
+                    f"pod {self._name_of(uid)}: none of {len(others)} groups is known as container {', '.join(there)}: neither "
+                    "its status nor a link in the folder of container logs names it"
+                )
+        self._unmatched = {text: self._unmatched.get(text, now_ns) for text in unmatched}
+        long = [text for text, since in self._unmatched.items() if now_ns - since >= UNMATCHED_NS]
+        kata = [f"pod {self._name_of(uid)}: a Kata pod, its containers are left alone" for uid in bound.kata]
+        return (*self._kubepods.problems, *kata, *long)
+
+    def _name_of(self, uid: str) -> str:
+        pod = self._pods.pods.get(uid)
+        return f"{pod.pod.metadata.namespace}/{pod.pod.metadata.name}" if pod is not None else f"uid {uid}"
+
+    # -- restoring -----------------------------------------------------------------------------------------------------
+
+    def _wanted_values(self) -> Mapping[tuple[str, Knob], str]:
+        """What strategies desire, and what files held before that nobody desires a value for any more."""
+        now_ns = time.monotonic_ns()
+        if self._restores_from_ns is None:
+            self._restores_from_ns = now_ns + RESTORE_AFTER_NS if len(self._kubelet.held) else now_ns
+        if now_ns < self._restores_from_ns:
+            return self._values
+        due = self._kubelet.due(self._values.keys())
+        return {**self._values, **due} if due else self._values
+
+    def restore(self) -> None:
+        """Give every file back what it held before. LOG is not reached any more by then: the log of the process says it."""
+        restored = 0
+        for _ in range(RESTORE_TRIES):
+            due = self._kubelet.due(())
+            if not due:
+                break
+            restored += len(self._writer.apply(due).written)
+        logger.info("%d files of kubelet's groups hold again what they held before", restored)
+        for group, knob in self._kubelet.due(()):
+            logger.error("%s of %s could not be restored; the next start tries again", knob.value, group or "/")
+
+    def stop_everything(self, now: datetime, grace_seconds: int) -> bool:
+        """Nothing of kubelet's is stopped; what was set is restored by `close`."""
+        del now, grace_seconds
+        return True
+
+    def close(self) -> None:
+        """See `KernelMachine`; and restore everything, as the groups are not the executor's."""
+        super().close()
+        self.restore()
+        self._other_writer.apply({})
+        self._kubepods.close()
+        self._kubelet.take(NOTHING_BOUND)
+        if not self._own.close():
+            logger.warning("%s is left: it holds processes", self._own.root_group)
+
+
+def kubelet_pods(pods: Iterable[PodToRun]) -> dict[str, KubeletPod]:
+    """The pods in the form that directories are bound to."""
+    return {
+        pod.uid: KubeletPod(
+            pod.uid,
+            pod.group,
+            tuple([container.name for container in pod.pod.spec.containers]),
+            pod.container_ids,
+            static_uid=pod.pod.metadata.annotations.get(STATIC_POD_HASH, ""),
+            runtime_class=pod.pod.spec.runtime_class_name or "",
+        )
+        for pod in pods
+    }
+
+
+def in_kubelets_tree(capabilities: Capabilities, driver: KubeletDriver) -> Capabilities:
+    """The capabilities as far as kubelet's groups have the files; those that are not there yet are taken to have them."""
+    knobs = dict(capabilities.knobs)
+    knobs[THREADS] = KnobSupport(False, "the threads of kubelet's pods are left where its CPU manager puts them")
+    if driver.exists(""):
+        for knob in Knob:
+            files = [path for group in ("", "burstable", "besteffort") if (path := driver.path(group, knob)) is not None]
+            if capabilities.supports(knob) and files and not any(path.exists() for path in files):
+                why = f"kubelet's groups have no {files[0].name}: it enables no such controller"
+                knobs[knob.value] = KnobSupport(False, why)
+    return msgspec.structs.replace(capabilities, knobs=knobs, root=driver.root_group)

@@ -1,0 +1,1 @@
+"""What services say of their own latency."""

@@ -1,0 +1,186 @@
+"""Page-cache limit: how much page cache a pod may have, as long as the kernel can be told.
+
+In: `pageCacheLimitEnable`, `pageCacheLimitSize` (bytes) and `pageCacheLimitSync` in the `memoryQOS` of a class, overlaid by a
+pod's annotation `koordinator.sh/memoryQOS`. Out, on Anolis' kernel: `memory.pagecache_limit.size`, `.sync` and `.enable` of the
+pod and its containers, the size at most the group's memory limit, and written before the limit is on. Out, on any other
+kernel: an order to reclaim what a pod has above its limit, for the pod that is furthest above, at each sample:
+
+    over = page cache of the pod - pageCacheLimitSize           at least MIN_OVER_BYTES
+
+v2 reclaims so much of the pod, which is page cache as long as there is no swap; v1 empties what it can of the pod's page cache.
+A pod that waits for memory (some, avg10, at PRESSURE_PERCENT) is left alone. That bounds the page cache once a second, not at
+each page. A disabled class has no limit, nor has a pod whose annotation has the policy `none`; `auto` begins without the
+class's. Source: memory QoS, the page-cache fields of koordlet's newest MemoryQOS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from msgspec import Struct
+
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.sampling.snapshot import GroupUsage
+from cotenant_node_executor.strategies.memory.qos_config import PART, POLICY_AUTO, POLICY_NONE, class_of
+from cotenant_node_executor.strategies.pod_view import ContainerShape, PodView
+from cotenant_node_executor.strategies.sections import (
+    CLASSES,
+    QOS,
+    class_part,
+    fitted,
+    lower_name,
+    lowered_object,
+    raw_section,
+)
+from cotenant_node_executor.strategies.situation import Situation
+from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Reclaim, Strategy
+from cotenant_node_executor.targets.address import Place
+from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, Knob
+
+NAME = "page-cache"
+KNOBS = (Knob.MEMORY_PAGECACHE_SIZE, Knob.MEMORY_PAGECACHE_SYNC, Knob.MEMORY_PAGECACHE_ENABLE)
+MIN_OVER_BYTES = 16 * 1024**2
+PRESSURE_PERCENT = 5
+
+
+class PageCacheLimit(Struct, frozen=True, kw_only=True, rename=lower_name, cache_hash=True):
+    """As stated; None: not stated. The size is in bytes."""
+
+    page_cache_limit_enable: int | None = None
+    page_cache_limit_size: int | None = None
+    page_cache_limit_sync: int | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a limit to keep."""
+        return self.page_cache_limit_enable == 1 and (self.page_cache_limit_size or 0) > 0
+
+
+Rule = Mapping[str, PageCacheLimit]
+"""By LSR, LS, BE and SYSTEM."""
+NO_LIMIT = PageCacheLimit()
+OFF = PageCacheLimit(page_cache_limit_enable=0, page_cache_limit_size=0, page_cache_limit_sync=0)
+
+
+class PageCache(Struct, frozen=True):
+    """The last decision: how many pods have a limit, and how much the one furthest above was above it, in bytes."""
+
+    limited: int = 0
+    over_bytes: int = 0
+
+
+@by_identity
+def _rule(slo: NodeSLORendered) -> Rule:
+    strategy = raw_section(slo, QOS)
+    return {
+        name: fitted(class_part(strategy, field, PART, {}, {}), PageCacheLimit, f"{field}.{PART}")
+        for name, field in CLASSES.items()
+    }
+
+
+@lru_cache(maxsize=256)
+def limit_of(of_class: PageCacheLimit, annotation: str | None) -> PageCacheLimit:
+    """Return the limit of a pod with this annotation. An unreadable annotation counts as absent."""
+    if annotation is None:
+        return of_class
+    try:
+        asked = lowered_object(annotation)
+        policy = asked.pop("policy", "")
+        if policy == POLICY_NONE:
+            return NO_LIMIT
+        base = NO_LIMIT if policy == POLICY_AUTO else of_class
+        stated = {lower_name(field): getattr(base, field) for field in base.__struct_fields__}
+        return fitted({**stated, **{name: value for name, value in asked.items() if value is not None}}, PageCacheLimit, PART)
+    except ValueError:
+        return of_class
+
+
+def decide(situation: Situation, memory: Struct | None) -> Decision:
+    """The files of every pod with a limit, or the reclaim of the one that is furthest above it. The first decision switches
+    off, once, what an earlier executor left."""
+    if situation.slo is None:
+        return Decision(memory=memory)
+    rule = _rule(situation.slo)
+    limited: dict[str, PageCacheLimit] = {}
+    for group, pod in situation.pods.items():
+        limit = limit_of(rule[class_of(pod.shape.qos, pod.shape.kube_qos)], pod.shape.memory_qos)
+        if limit.is_on:
+            limited[group] = limit
+    if _has_files(situation.capabilities):
+        values: dict[Place, tuple[Desired, ...]] = {}
+        for group in situation.pods if memory is None else limited:
+            values.update(_files(situation.pods[group], limited.get(group, OFF)))
+        return Decision(values, memory=PageCache(len(limited)))
+    if not limited:
+        return Decision(memory=PageCache())
+    if not situation.capabilities.supports(RECLAIM):
+        problem = f"page-cache limits of {len(limited)} pods: this kernel can neither limit nor reclaim a group's page cache"
+        return Decision(memory=PageCache(len(limited)), problems=(problem,))
+    return _reclaimed(situation, limited)
+
+
+def _files(pod: PodView, limit: PageCacheLimit) -> dict[Place, tuple[Desired, ...]]:
+    limits = [_limit_bytes(container) for container in pod.shape.containers]
+    of_pod = sum(limits) if all(own > 0 for own in limits) else 0
+    return {group: _desired(limit, most) for group, most in zip(pod.groups, (of_pod, *limits), strict=True)}
+
+
+def _limit_bytes(container: ContainerShape) -> int:
+    own = container.limit_memory_bytes or 0
+    return own if own > 0 or container.batch is None else container.batch.limit_memory_bytes or 0
+
+
+def _desired(limit: PageCacheLimit, most: int) -> tuple[Desired, ...]:
+    """`most`: the group's memory limit, 0 for none."""
+    size = limit.page_cache_limit_size or 0
+    stated = (min(size, most) if most > 0 else size, limit.page_cache_limit_sync, limit.page_cache_limit_enable)
+    values = zip(KNOBS, stated, strict=True)
+    return tuple([Desired(knob, str(value), NAME, "page-cache limit") for knob, value in values if value is not None])
+
+
+def _reclaimed(situation: Situation, limited: Mapping[str, PageCacheLimit]) -> Decision:
+    over: list[tuple[int, str]] = []
+    snapshot = situation.snapshot
+    for sample in snapshot.pods.values() if snapshot is not None else ():
+        limit = limited.get(sample.usage.group)
+        if limit is not None and _calm(sample.usage):
+            over.append((_cache(sample.usage) - (limit.page_cache_limit_size or 0), sample.usage.group))
+    most, group = max(over, default=(0, ""))
+    memory = PageCache(len(limited), max(most, 0))
+    if most < MIN_OVER_BYTES:
+        return Decision(memory=memory)
+    size = limited[group].page_cache_limit_size
+    return Decision(orders=(Reclaim(group, most, f"its page cache is {most} bytes above its limit of {size}"),), memory=memory)
+
+
+def _cache(usage: GroupUsage) -> int:
+    return (usage.memory_with_page_cache_bytes or 0) - (usage.memory_bytes or 0)
+
+
+def _calm(usage: GroupUsage) -> bool:
+    pressure = usage.pressure.memory
+    return pressure is None or pressure.some.avg10 < PRESSURE_PERCENT
+
+
+@by_identity
+def _has_files(capabilities: Capabilities) -> bool:
+    return all(capabilities.supports(knob) for knob in KNOBS)
+
+
+def _inputs(policy: Policy) -> frozenset[Input]:
+    if _has_files(policy.capabilities):
+        return frozenset((Input.PODS,))
+    return frozenset((Input.PODS, Input.USAGE) if policy.slo is not None else ())
+
+
+def _figures(memory: Struct | None) -> dict[str, int]:
+    if not isinstance(memory, PageCache):
+        return {}
+    return {"limited.pods": memory.limited, "over.memory-bytes": memory.over_bytes}
+
+
+STRATEGY = Strategy(
+    name=NAME, topic=NAME, sets=KNOBS, decide=decide, inputs=_inputs, cause=Cause.USAGE, figures=_figures, section=QOS
+)

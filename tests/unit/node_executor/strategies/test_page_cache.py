@@ -1,0 +1,120 @@
+"""Page-cache limits: whose, how much, and what is reclaimed where the kernel keeps none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from cotenant.api.objects.pod import Pod
+from cotenant.events.node.resources import NodeSLORendered
+from cotenant_node_executor.sampling.snapshot import PodUsage, PressureSet, Snapshot
+from cotenant_node_executor.strategies.memory.page_cache import KNOBS, STRATEGY, PageCacheLimit, decide, limit_of
+from cotenant_node_executor.strategies.strategy import Decision, Input, Policy, Reclaim
+from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, Knob, KnobSupport
+from cotenant_node_executor.targets.psi import Pressure, PressureLine
+from tests.unit.node_executor.builders_node_executor import GIB, NODE, batch, capabilities, pod, situation, snapshot, usage
+
+MIB = 1024**2
+ANNOTATION = "koordinator.sh/memoryQOS"
+ANOLIS = capabilities(also=KNOBS)
+MAINLINE = replace(capabilities(), knobs={**capabilities().knobs, RECLAIM: KnobSupport(True)})
+LIMIT = PageCacheLimit(page_cache_limit_enable=1, page_cache_limit_size=100 * MIB)
+
+
+def slo(size: object = 100 * MIB, **fields: Any) -> NodeSLORendered:
+    limit = {"enable": True, "pageCacheLimitEnable": 1, "pageCacheLimitSize": size, **fields}
+    spec = {"resourceQOSStrategy": {"beClass": {"memoryQOS": limit}}}
+    return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
+
+
+def reading(stalled: float = 0.0, **cache: int) -> Snapshot:
+    """Batch pods by name with so much page cache."""
+    pressure = PressureSet(memory=Pressure(PressureLine(avg10=stalled), PressureLine(), True))
+    pods = {
+        f"uid-{name}": PodUsage(
+            f"uid-{name}",
+            "besteffort",
+            replace(
+                usage(f"besteffort/poduid-{name}", 0), memory_with_page_cache_bytes=GIB + own, pressure=pressure
+            ),
+        )
+        for name, own in cache.items()
+    }
+    return replace(snapshot(0), pods=pods)
+
+
+def decided(kernel: Capabilities, pods: list[Pod], node_slo: NodeSLORendered, sample: Snapshot | None = None) -> Decision:
+    return decide(situation(pods, node_slo=node_slo, kernel=kernel, reading=sample), None)
+
+
+def texts(decision: Decision, group: str) -> list[tuple[object, str]]:
+    return [(each.attribute, each.value) for each in decision.values.get(group, ())]
+
+
+def test_the_size_is_written_before_the_limit_is_on_and_is_at_most_the_memory_limit() -> None:
+    decision = decided(ANOLIS, [batch("a")], slo(4 * GIB, pageCacheLimitSync=0))
+    written = [(KNOBS[0], str(GIB)), (KNOBS[1], "0"), (KNOBS[2], "1")]
+    assert texts(decision, "besteffort/poduid-a") == texts(decision, "besteffort/poduid-a/main") == written
+    assert not decision.orders
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"enable": False},
+        {"pageCacheLimitEnable": 0},
+        {"pageCacheLimitEnable": None},
+        {"pageCacheLimitSize": 0},
+        {"pageCacheLimitSize": -1},
+    ],
+)
+def test_without_a_limit_nothing_is_written_and_nothing_reclaimed(fields: dict[str, Any]) -> None:
+    first = decided(ANOLIS, [batch("a")], slo(**fields))
+    assert {value for _, value in texts(first, "besteffort/poduid-a/main")} == {"0"}, "what an earlier executor left goes"
+    there = situation([batch("a")], node_slo=slo(**fields), kernel=ANOLIS)
+    assert decide(there, first.memory).values == {}
+    assert decided(MAINLINE, [batch("a")], slo(**fields), reading(a=GIB)).orders == ()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "size"),
+    [
+        ('{"pageCacheLimitSize": 5}', 5),
+        ('{"policy": "none", "pageCacheLimitSize": 5}', None),
+        ('{"policy": "auto"}', None),
+        ('{"policy": "auto", "pageCacheLimitEnable": 1, "pageCacheLimitSize": 7}', 7),
+        ("{", 100 * MIB),
+        ('{"pageCacheLimitSize": "x"}', 100 * MIB),
+    ],
+)
+def test_a_pods_annotation_overlays_its_class(annotation: str, size: int | None) -> None:
+    assert limit_of(LIMIT, annotation).page_cache_limit_size == size
+
+
+def test_the_pod_that_is_furthest_above_its_limit_is_reclaimed_and_no_pod_without_one() -> None:
+    other = pod("web", "LS", requests={"memory": "1Gi"})
+    sample = reading(a=150 * MIB, b=300 * MIB)
+    web = PodUsage("uid-web", "burstable", usage("burstable/poduid-web", 0))
+    sample = replace(sample, pods={**sample.pods, "uid-web": web})
+    (order,) = decided(MAINLINE, [batch("a"), batch("b"), other], slo(), sample).orders
+    assert isinstance(order, Reclaim)
+    assert (order.group, order.memory_bytes) == ("besteffort/poduid-b", 200 * MIB)
+
+
+@pytest.mark.parametrize("sample", [reading(a=110 * MIB), reading(a=GIB, stalled=5.0), reading(), None])
+def test_a_pod_just_above_its_limit_or_stalled_or_unknown_is_left_alone(sample: Snapshot | None) -> None:
+    assert decided(MAINLINE, [batch("a")], slo(), sample).orders == ()
+
+
+def test_a_kernel_that_can_do_neither_is_named() -> None:
+    (problem,) = decided(capabilities(), [batch("a")], slo()).problems
+    assert "neither limit nor reclaim" in problem
+
+
+def test_samples_matter_only_to_a_kernel_without_the_files() -> None:
+    assert STRATEGY.inputs(Policy(ANOLIS, slo())) == {Input.PODS}
+    assert Input.USAGE in STRATEGY.inputs(Policy(MAINLINE, slo()))
+    assert set(STRATEGY.sets) == {Knob.MEMORY_PAGECACHE_SIZE, Knob.MEMORY_PAGECACHE_SYNC, Knob.MEMORY_PAGECACHE_ENABLE}
