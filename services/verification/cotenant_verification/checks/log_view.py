@@ -106,8 +106,6 @@ class LogView:
         self.evicted: dict[str, int] = defaultdict(int)
         self.victims: set[str] = set()
         """Uids of moving pods that a nomination named: the arbiter's limits do not count them."""
-        self.head_fits: tuple[str, datetime] | None = None
-        """The uid of the queue's head, and since when some node takes it (promise 24)."""
         self.second = 0
         self.of_second: Counter[str] = Counter()
         """Events of the current second by source."""

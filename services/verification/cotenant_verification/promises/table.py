@@ -13,7 +13,6 @@ from cotenant_verification.promises import migrations as j
 from cotenant_verification.promises import node_lifecycle as n
 from cotenant_verification.promises import placements as p
 from cotenant_verification.promises import preemption as v
-from cotenant_verification.promises import queue as h
 from cotenant_verification.promises import quotas as q
 from cotenant_verification.promises import reservations as rs
 from cotenant_verification.promises import suppression as s
@@ -132,11 +131,6 @@ PROMISES: tuple[Invariant, ...] = (
         name="moved_pods_have_a_place",
         on_event=(j.a_place_is_held_first,),
         at_rest=(j.places_are_given_back,),
-    ),
-    Invariant(
-        number=24,
-        name="the_head_of_the_queue_is_not_starved",
-        on_commit=(h.what_is_kept_is_not_taken, h.the_head_starts_once_it_fits),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides
