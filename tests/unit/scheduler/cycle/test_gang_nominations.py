@@ -1,0 +1,68 @@
+"""The nominations of a gang: how often it has tried, which members get one, and when they end."""
+
+from __future__ import annotations
+
+from cotenant.domain.gangs import ANNOTATION_GANG_MODE
+from cotenant.events.placements import Waiting
+from tests.unit.scheduler.cycle.test_gang_preemption import (
+    ended,
+    gang,
+    low,
+    member,
+    placed_low,
+    rooms,
+    story_of,
+    victims,
+)
+
+LOOSE = {ANNOTATION_GANG_MODE: "NonStrict"}
+
+
+def test_attempts_are_counted_from_one() -> None:
+    story = story_of("4")
+    placed_low(story, low("l0"), low("l1"))
+    story.pods(*gang(2))
+    story.settle()
+    assert {found.attempts for found in story.nominated().values()} == {1}
+    for attempts in (2, 3, 4):
+        story.later(11)
+        story.settle()
+        assert {found.attempts for found in story.nominated().values()} == {attempts}
+
+
+def test_nominations_end_where_a_gang_of_higher_priority_takes_the_rooms() -> None:
+    story = story_of("4")
+    placed_low(story, low("l0"), low("l1"))
+    story.pods(*gang(2, priority=500))
+    story.settle()
+    story.pods(*gang(2, gang="h", priority=2000))
+    story.settle()
+    assert set(rooms(story)) == {"h0", "h1"}
+    waiting = story.waiting("g0")
+    assert waiting is not None
+    assert "leave for the group" not in waiting.message
+
+
+def test_a_member_that_no_victim_can_help_stays_without_a_room_if_the_gang_does_not_need_it() -> None:
+    story = story_of("4")
+    placed_low(story, low("l0"), low("l1"))
+    story.pods(member("g0", 2, cpu="8", annotations=LOOSE), *(member(f"g{i}", 2, annotations=LOOSE) for i in (1, 2)))
+    story.settle()
+    assert rooms(story) == {"g1": "a", "g2": "a"}
+    assert victims(story) == {"l0", "l1"}
+    ended(story, "l0", "l1")
+    story.settle()
+    assert set(story.placed()) == {"g1", "g2"}
+
+
+def test_a_member_whose_node_is_deleted_loses_its_room_and_the_others_keep_theirs() -> None:
+    story = story_of("4", "2")
+    placed_low(story, low("l0", nodeName="a"), low("l1", nodeName="a"), low("l2", nodeName="b"))
+    story.pods(*(member(f"g{i}", 2, annotations=LOOSE) for i in range(3)))
+    story.settle()
+    assert sorted(rooms(story).values()) == ["a", "a", "b"]
+    story.node_deleted("b")
+    story.settle()
+    assert sorted(rooms(story).values()) == ["a", "a"]
+    assert {found.attempts for found in story.nominated().values()} == {2}
+    assert not [event for event in story.decide() if isinstance(event.data, Waiting)]
