@@ -262,7 +262,8 @@ def test_mins_that_are_just_what_there_is_fit_so_a_child_without_any_is_not_touc
 
 def test_a_min_of_a_resource_that_is_not_shared_follows_what_there_is_of_it() -> None:
     family = family_of({"cpu": 6, "gpu": 3}, {"cpu": 6, "gpu": 3}, resources=("cpu",))
-    family.refresh(None, 0, {"cpu": 20, "gpu": 6})
+    family.lines["cpu"].request(0, 50)
+    assert set(family.refresh(None, 0, {"cpu": 20, "gpu": 6})) == {0}, "the mins just fit"
     assert [family.scaled_min(index)["gpu"] for index in range(2)] == [3, 3]
     family.refresh(None, 0, {"cpu": 20, "gpu": 4})
     assert [family.scaled_min(index)["gpu"] for index in range(2)] == [2, 2]
