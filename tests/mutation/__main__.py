@@ -23,7 +23,7 @@ from tests.mutation.mutants import Mutant, mutants_of
 FLOOR_PERCENT = 90.0
 _BEFORE = "killed before"
 _KILLED = ("killed", "timed out", _BEFORE)
-_RESULT = f": (survived|{UNREACHED}): "
+_REPORTED = re.compile(rf"(.+):\d+: (?:survived|{UNREACHED}): (.+)")
 _EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 
 
@@ -62,22 +62,18 @@ def main() -> int:
                     print(mutant.key(ROOT))
             continue
         mutants = [mutant for path in files for mutant in mutants_of(path)]
-        chosen = [mutant for mutant in mutants if again is None or place_of(mutant) in again]
+        chosen = [mutant for mutant in mutants if again is None or mutant.key(ROOT) in again]
         with tempfile.TemporaryDirectory() as scratch:
             results = list(judge(group, files, chosen, options.jobs, Path(scratch)))
-        results += [(mutant, _BEFORE) for mutant in mutants if again is not None and place_of(mutant) not in again]
+        results += [(mutant, _BEFORE) for mutant in mutants if again is not None and mutant.key(ROOT) not in again]
         good = report(group.name, files, results, equivalents()) and good
     return 0 if good else 1
 
 
-def place_of(mutant: Mutant) -> str:
-    """Return what tells a mutant of an unchanged file from all others."""
-    return re.sub(_RESULT, ": ", mutant.line_of("survived", ROOT), count=1)
-
-
 def reported(report: Path) -> set[str]:
-    """Return the places of the survivors that a run has printed."""
-    return {re.sub(_RESULT, ": ", line, count=1) for line in report.read_text().splitlines()}
+    """Return the keys of the survivors that a run has printed: they do not depend on line numbers."""
+    lines = (_REPORTED.fullmatch(line) for line in report.read_text().splitlines())
+    return {f"{found[1]} {found[2]}" for found in lines if found}
 
 
 def report(name: str, files: list[Path], results: list[tuple[Mutant, str]], reasons: dict[str, str]) -> bool:

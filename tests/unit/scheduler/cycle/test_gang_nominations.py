@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cotenant.domain.gangs import ANNOTATION_GANG_MODE
 from cotenant.events.placements import Waiting
 from tests.unit.scheduler.cycle.test_gang_preemption import (
@@ -66,3 +68,35 @@ def test_a_member_whose_node_is_deleted_loses_its_room_and_the_others_keep_their
     assert sorted(rooms(story).values()) == ["a", "a"]
     assert {found.attempts for found in story.nominated().values()} == {2}
     assert not [event for event in story.decide() if isinstance(event.data, Waiting)]
+
+
+@pytest.mark.parametrize(("count", "nominated"), [(2, 2), (3, 0)])
+def test_a_gang_of_more_members_than_one_decision_can_nominate_waits(
+    count: int, nominated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.group_preemption.MEMBERS", 2)
+    story = story_of("8")
+    placed_low(story, *(low(f"l{i}") for i in range(4)))
+    story.pods(*gang(count))
+    story.settle()
+    assert len(rooms(story)) == nominated
+
+
+def test_a_gang_preempts_for_one_member_though_another_is_above_nobody() -> None:
+    story = story_of("4", "2")
+    placed_low(story, low("l0", nodeName="a"), low("l1", nodeName="a"))
+    story.pods(member("g0", 2, cpu="4"), member("g1", 2, priority=0))
+    story.settle()
+    assert rooms(story) == {"g0": "a", "g1": "b"}
+    assert victims(story) == {"l0", "l1"}
+
+
+def test_a_gang_is_as_large_as_one_batch_holds_and_no_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing.MOST_TOGETHER", 3)
+    story = story_of("16")
+    story.pods(*gang(3), *gang(4, gang="h"))
+    story.settle()
+    assert set(story.placed()) == {"g0", "g1", "g2"}
+    waiting = story.waiting("h0")
+    assert waiting is not None
+    assert waiting.message == "the group has 4 pods, and one batch holds the placements of 3"
