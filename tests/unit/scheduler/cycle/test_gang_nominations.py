@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cotenant.domain.gangs import ANNOTATION_GANG_MODE
-from cotenant.events.placements import Waiting
+from cotenant.events.placements import Placement, Waiting
+from tests.unit.scheduler.builders_scheduler import node
 from tests.unit.scheduler.cycle.test_gang_preemption import (
     ended,
     gang,
@@ -100,3 +101,20 @@ def test_a_gang_is_as_large_as_one_batch_holds_and_no_larger(monkeypatch: pytest
     waiting = story.waiting("h0")
     assert waiting is not None
     assert waiting.message == "the group has 4 pods, and one batch holds the placements of 3"
+
+
+@pytest.mark.parametrize(("count", "with_it"), [(2, True), (3, False)])
+def test_waiting_events_of_a_gang_end_with_its_placements_if_a_usual_decision_has_room_for_both(
+    count: int, with_it: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing.MOST_EVENTS", 4)
+    story = story_of("1")
+    story.pods(*gang(count))
+    story.settle()
+    assert all(story.waiting(f"g{index}") for index in range(count))
+    story.node(node("b", cpu="8"))
+    decided = story.decide()
+    assert [event.data.name for event in decided if isinstance(event.data, Placement)] == [f"g{i}" for i in range(count)]
+    assert len([event for event in decided if event.tombstone]) == (count if with_it else 0)
+    story.settle()
+    assert not any(story.waiting(f"g{index}") for index in range(count))
