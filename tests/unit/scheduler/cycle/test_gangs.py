@@ -304,3 +304,17 @@ def test_the_status_ends_with_the_pod_group() -> None:
     story.settle()
     assert story.last[pod_group_subject("default", "g")].tombstone
     assert not story.reloaded().decide(story.now)
+
+
+def test_a_gang_that_nodes_and_a_quota_refuse_is_tried_again_as_soon_as_a_node_takes_what_it_needs() -> None:
+    taint = {"key": "maintenance", "value": "", "effect": "NoSchedule"}
+    story = story_with(node("a", cpu="4", taints=[taint]))
+    story.quota("q", max={"cpu": 1000})
+    refused = member("p1", least=1, cpu="2", mode="NonStrict")
+    refused["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "q"}
+    story.pods(member("p0", least=1, mode="NonStrict"), refused)
+    story.settle()
+    assert not story.placed()
+    story.node(node("a", cpu="4"))
+    story.settle()
+    assert set(story.placed()) == {"p0"}
