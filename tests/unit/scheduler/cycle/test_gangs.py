@@ -318,3 +318,19 @@ def test_a_gang_that_nodes_and_a_quota_refuse_is_tried_again_as_soon_as_a_node_t
     story.node(node("a", cpu="4"))
     story.settle()
     assert set(story.placed()) == {"p0"}
+
+
+@pytest.mark.parametrize("order", [("1", "1", "1", "2"), ("2", "1", "1", "1"), ("1", "1", "2", "2"), ("1", "2", "1", "1")])
+def test_members_that_are_placed_at_once_and_one_by_one_come_together(
+    order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", 2)
+    for cpu, expected in (("6", ["p0", "p1", "p2", "p3"]), ("4", [])):
+        story = story_with(node("a", cpu=cpu))
+        story.pods(*(member(f"p{index}", least=4, cpu=each) for index, each in enumerate(order)))
+        assert placed_by(story.decide()) == expected
+        story.settle()
+        assert sorted(story.placed()) == expected
+        story.pod(pod("other", cpu=cpu, memory="1Mi"))
+        story.settle()
+        assert ("other" in story.placed()) is (not expected)
