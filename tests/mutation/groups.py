@@ -59,7 +59,7 @@ GROUPS = (
         ("unit/node_executor",),
     ),
     *(
-        Group(f"executor-{subject}", (f"{_EXECUTOR}/strategies/{below}/*.py",), ("unit/node_executor",))
+        Group(f"executor-{subject}", (f"{_EXECUTOR}/strategies/{below}/*.py",), ("unit/node_executor/strategies",))
         for subject, below in (
             ("memory", "memory"),
             ("cache", "cache"),
