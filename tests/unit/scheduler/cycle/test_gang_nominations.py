@@ -6,7 +6,7 @@ import pytest
 
 from cotenant.domain.gangs import ANNOTATION_GANG_MODE
 from cotenant.events.placements import Placement, Waiting
-from tests.unit.scheduler.builders_scheduler import node
+from tests.unit.scheduler.builders_scheduler import node, pod
 from tests.unit.scheduler.cycle.test_gang_preemption import (
     ended,
     gang,
@@ -118,3 +118,35 @@ def test_waiting_events_of_a_gang_end_with_its_placements_if_a_usual_decision_ha
     assert len([event for event in decided if event.tombstone]) == (count if with_it else 0)
     story.settle()
     assert not any(story.waiting(f"g{index}") for index in range(count))
+
+
+@pytest.mark.parametrize(
+    ("singles", "members", "batches"),
+    [
+        (5, 12, [17]),
+        (8, 12, [20]),
+        (9, 12, [9, 12]),
+        (1, 20, [1, 20]),
+        (5, 6, [5, 6]),
+        (4, 6, [10]),
+        (5, 7, [12]),
+        (10, 12, [10, 12]),
+        (9, 21, [9]),
+    ],
+)
+def test_only_a_gang_that_no_usual_decision_holds_makes_one_larger_and_no_larger_than_a_batch(
+    singles: int, members: int, batches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision has room for 10 events, 6 of them for sure; a batch for 20 placements."""
+    monkeypatch.setattr("cotenant_scheduler.core.MAX_EVENTS_PER_DECISION", 10)
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing.MOST_EVENTS", 6)
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing.MOST_TOGETHER", 20)
+    story = story_of("64")
+    story.pods(*(pod(f"p{index}", memory="1Mi", priority=5000) for index in range(singles)))
+    story.pods(*gang(members, cpu="1"))
+    placed = []
+    for _ in range(4):
+        decided = story.decide()
+        if found := [event for event in decided if isinstance(event.data, Placement)]:
+            placed.append(len(found))
+    assert placed == batches

@@ -277,3 +277,18 @@ def test_a_gang_that_its_quota_refuses_is_kept_no_room() -> None:
     story.quota("q", max={"cpu": 8000})
     story.settle()
     assert [found and found.node for found in (hold(story, "m0"), hold(story, "m1"))] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("queue", "kept"), [(DEFAULT, False), (FIFO, True)], ids=["priority", "fifo"])
+def test_room_is_kept_for_a_nominated_job_where_its_priority_does_not_give_it_a_place_in_the_queue(
+    queue: QueueArgs, kept: bool
+) -> None:
+    story = story_of(queue, node("a", cpu="4"))
+    story.pod(job("low", "3", nodeName="a", priority=0))
+    story.settle()
+    story.pod(job("head", "4", priority=1000))
+    story.settle()
+    assert story.nominated()["head"].node == "a"
+    story.later(1)
+    story.settle()
+    assert (hold(story, "head") is not None) is kept
