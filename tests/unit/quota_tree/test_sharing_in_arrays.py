@@ -102,6 +102,8 @@ def test_numbers_that_64_bits_do_not_hold_are_shared_too(total: int, weight: int
         (2**61, [2**40, 2**40 + 1, 1]),
         (2**40 - 1, [2**40, 2**40 - 3, 2**39, 1]),
         (999_999_999_999_999, [999, 998, 997, 1]),
+        (2**61, [2**60, 2**60 + 1, 3]),
+        (2**61 - 1, [2**60 - 7, 2**59 + 3, 12_345]),
     ],
 )
 def test_a_split_of_arrays_is_exact(rest: int, weights: list[int]) -> None:

@@ -129,3 +129,15 @@ def test_ranks_are_kept_for_twice_the_choices(rows: int) -> None:
         assert len(cached.ranked) <= 2 * len(cached.choices) + SPARE_RANKS + 1
     best = min(cached.choices.values(), key=lambda each: each.rank)
     assert cached.best() == best
+
+
+def test_a_node_on_which_the_pod_in_the_way_ends_by_itself_is_chosen_next_time_at_no_cost() -> None:
+    story = story_of(on("a", "pa", cpu="4", priority=1), on("b", "pb", cpu="4", priority=5), nodes=2)
+    assert asking(story) == ["pa"]
+    story.pod(on("b", "pb", cpu="4", priority=5, deleting=True))
+    story.settle()
+    story.later(2)
+    story.settle()
+    found = nomination(story, "high")
+    assert found is not None
+    assert (found.node, found.victims) == ("b", ())

@@ -70,6 +70,15 @@ def test_the_pod_lands_once_a_pod_of_lower_priority_of_its_quota_has_left() -> N
     assert story.node_of("high") == "a"
 
 
+def test_of_the_nodes_the_one_is_taken_whose_pod_of_the_quota_matters_least() -> None:
+    low = [of("red", name, cpu="2", priority=priority, nodeName=on) for name, on, priority in (("x", "a", 5), ("y", "b", 1))]
+    for placed in (low, low[::-1]):
+        story = story_of(*placed, nodes=2)
+        story.pod(of("red", "high", cpu="2", priority=10))
+        story.settle()
+        assert victims(story, "high") == ["y"]
+
+
 def test_pods_of_another_quota_stay() -> None:
     story = story_of(of("blue", "low", cpu="4"), of("red", "same", cpu="4", priority=10))
     story.pod(of("red", "high", cpu="2", priority=10))
@@ -175,9 +184,7 @@ def test_who_may_preempt_whom(victim: tuple[str, int, bool], expected: bool) -> 
     assert may_preempt("red", 5, quota, priority, victim_preemptible=preemptible) is expected
 
 
-_PODS = st.lists(
-    st.tuples(st.sampled_from(["red", "blue"]), st.integers(1, 4), st.integers(0, 3), st.booleans()), max_size=10
-)
+_PODS = st.lists(st.tuples(st.sampled_from(["red", "blue"]), st.integers(1, 4), st.integers(0, 3), st.booleans()), max_size=10)
 
 
 @settings(deadline=None, max_examples=60)
