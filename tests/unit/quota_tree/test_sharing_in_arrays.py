@@ -134,3 +134,14 @@ def test_several_requests_the_sum_of_which_64_bits_do_not_hold() -> None:
     requests = [HUGE] * 3 + [0] * (MANY - 3)
     found = share_out(1_000, [1] * MANY, requests, [0] * MANY, [True] * MANY)[0]
     assert found == [334, 333, 333] + [0] * (MANY - 3)
+
+
+def test_splits_among_many_are_exact() -> None:
+    random = Random(11)
+    for number in (50, 300, 2_000):
+        for _ in range(8):
+            weights = [random.randint(1, 10**6) for _ in range(number)]
+            rest = random.randint(1, 10**9)
+            parts = split_array(rest, np.array(weights, dtype=np.int64)).tolist()
+            assert sum(parts) == rest
+            assert parts == split(rest, weights)
