@@ -1,6 +1,6 @@
 """`cotenant admin check-server`: whether nats-server must be started again, for systemd and container runtimes.
 
-`cotenant up` does by itself what they need it for. They ask every few seconds: the command imports nothing that it does not need.
+`cotenant up` does it by itself. They ask every few seconds: the command imports nothing that it does not need.
 """
 
 from __future__ import annotations
