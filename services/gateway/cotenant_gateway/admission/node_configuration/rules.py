@@ -141,12 +141,26 @@ def _section(review: Review, path: str, section: Section, text: str) -> list[Fie
         found += errors
         if selector is not None:
             selectors.append(selector)
+    if section.by_node and review.objects.settings.entries_need_names:
+        found += _name_errors(where, entries)
     if found or len(entries) < 2 or not section.by_node:
         return found
     pair = overlap(selectors)
     if pair is not None:
         return [forbidden(where, f"entries {pair[0]} and {pair[1]} can select the same node; let one of them exclude it")]
     return _nodes_selected_twice(review, where, selectors)
+
+
+def _name_errors(where: str, entries: Sequence[Json]) -> list[FieldError]:
+    found: list[FieldError] = []
+    places: dict[Json, int] = {}
+    for index, entry in enumerate(entries):
+        name = member(entry, "name")
+        if name is None or name == "":
+            found.append(required(f"{where}[{index}].name", "each entry needs a name (--node-strategy-name-need-check)"))
+        elif isinstance(name, str) and places.setdefault(name, index) != index:
+            found.append(invalid(f"{where}[{index}].name", shown(name), f"is the name of entry {places[name]} too"))
+    return found
 
 
 def _selector(path: str, value: Json) -> tuple[LabelSelector | None, list[FieldError]]:

@@ -41,7 +41,7 @@ def write_extended_resource_spec(review: Review) -> Mutation | None:
     pod = review.view
     if not isinstance(pod, Pod):
         return None
-    if is_of_control_plane(review.objects, pod.metadata.namespace):
+    if review.objects.settings.disable_extended_resource_spec or is_of_control_plane(review.objects, pod.metadata.namespace):
         return None
     text = pod.metadata.annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC)
     wanted = _batch_resources(pod.spec)

@@ -36,7 +36,8 @@ def pod_is_valid(review: Review) -> list[FieldError]:
     assert isinstance(pod, Pod)
     free = is_of_control_plane(review.objects, pod.metadata.namespace)
     if review.old is not None:
-        return _errors(pod, review.old_view(Pod), free)
+        may_change = review.objects.settings.skip_validating_priority
+        return _errors(pod, review.old_view(Pod), free, priority_label_may_change=may_change)
     known = _known_errors(pod.spec)
     annotations = pod.metadata.annotations
     looked_at = (
@@ -59,11 +60,13 @@ def _known_errors(_: PodSpec) -> dict[tuple[object, ...], list[FieldError]]:
     return {}
 
 
-def _errors(pod: Pod, old: Pod | None, free: bool) -> list[FieldError]:
+def _errors(pod: Pod, old: Pod | None, free: bool, *, priority_label_may_change: bool = False) -> list[FieldError]:
     """`free`: no rule says which classes go together."""
     found = validate_all(pod, POD_CHECKS)
     unreadable = any("resources" in error.field or "overhead" in error.field for error in found)
-    return found if unreadable or free else [*found, *colocation_errors(pod, old)]
+    if unreadable or free:
+        return found
+    return [*found, *colocation_errors(pod, old, priority_label_may_change=priority_label_may_change)]
 
 
 def pod_update_is_allowed(review: Review) -> list[FieldError]:
