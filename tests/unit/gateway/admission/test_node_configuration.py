@@ -207,6 +207,13 @@ def test_host_applications_of_one_node_may_stand_in_two_entries_the_first_counts
     assert not faults(World(), config(host_application_config={"nodeConfigs": [for_nodes(a="b"), for_nodes(a="b")]}))
 
 
+@pytest.mark.parametrize(("section", "taken"), [(name, not section.by_node) for name, section in SECTIONS.items()])
+def test_an_entry_for_every_node_is_taken_where_the_first_that_selects_a_node_counts(section: str, taken: bool) -> None:
+    entries = [for_nodes(a="b"), {"nodeSelector": {}}]
+    found = faults(World(), {**config(), "data": {section: json.dumps({SECTIONS[section].entries: entries})}})
+    assert [*found] == ([] if taken else [f"data[{section}].{SECTIONS[section].entries}[1].nodeSelector"])
+
+
 def network(**requests: object) -> dict[str, object]:
     """A strategy with the ingress request of each class."""
     return {of_class: {"networkQOS": {"enable": True, "ingressRequest": request}} for of_class, request in requests.items()}

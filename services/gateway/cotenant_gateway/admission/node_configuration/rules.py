@@ -137,7 +137,8 @@ def _section(review: Review, path: str, section: Section, text: str) -> list[Fie
     where = f"{path}.{section.entries}"
     selectors: list[LabelSelector] = []
     for index, entry in enumerate(entries):
-        selector, errors = _selector(f"{where}[{index}].nodeSelector", member(entry, "nodeSelector"))
+        given = member(entry, "nodeSelector")
+        selector, errors = _selector(f"{where}[{index}].nodeSelector", given, may_be_empty=not section.by_node)
         found += errors
         if selector is not None:
             selectors.append(selector)
@@ -163,12 +164,13 @@ def _name_errors(where: str, entries: Sequence[Json]) -> list[FieldError]:
     return found
 
 
-def _selector(path: str, value: Json) -> tuple[LabelSelector | None, list[FieldError]]:
+def _selector(path: str, value: Json, *, may_be_empty: bool) -> tuple[LabelSelector | None, list[FieldError]]:
+    """`may_be_empty`: `{}`, which selects every node, is one."""
     try:
         selector = LabelSelector() if value is None else msgspec.convert(value, LabelSelector)
     except msgspec.ValidationError as error:
         return None, [invalid(path, shown(value), str(error))]
-    if not selector.match_labels and not selector.match_expressions:
+    if not selector.match_labels and not selector.match_expressions and not (value == {} and may_be_empty):
         return None, [required(path, "names the nodes that the entry is for")]
     return selector, selector_errors(path, selector)
 
