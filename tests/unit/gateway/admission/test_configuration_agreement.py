@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
+from cotenant.api.objects.selectors import selector_holds
+from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy, choose
 from cotenant_batch_resource_calculator.config.in_force import load_configuration
 from cotenant_batch_resource_calculator.config.qos import ResourceQOSStrategy
 from cotenant_batch_resource_calculator.config.ratios import AmplificationStrategy, NormalizationStrategy
@@ -21,7 +22,7 @@ from cotenant_batch_resource_calculator.config.sections import (
     ThresholdStrategy,
 )
 from cotenant_gateway.admission.node_configuration.ranges import SECTIONS, section_errors
-from cotenant_gateway.admission.node_configuration.values import member
+from cotenant_gateway.admission.node_configuration.values import member, selector_of
 
 Json = dict[str, Any]
 FOR_NODES: Json = {"nodeSelector": {"matchLabels": {"a": "b"}}}
@@ -74,6 +75,23 @@ def test_what_the_gateway_takes_the_calculator_can_read(key: str) -> None:
             taken += 1
             assert not load_configuration({key: text}).rejected, text
     assert taken > 10
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"MatchLabels": {"pool": "a"}, "matchExpressions": None},
+        {"matchlabels": None, "matchexpressions": [{"Key": "pool", "OPERATOR": "In", "values": ["a"]}]},
+        {"matchExpressions": [{"key": "pool", "operator": "Exists", "values": None}]},
+    ],
+)
+def test_both_read_selectors_in_any_case_and_null_as_absent(selector: Json) -> None:
+    text = json.dumps({"nodeConfigs": [{"nodeSelector": selector, "cpuReclaimThresholdPercent": 70}]})
+    found = load_configuration({"colocation-config": text}).colocation
+    assert found is not None
+    for labels, percent in (({"pool": "a"}, 70), ({"zone": "a"}, 60)):
+        assert choose(found, labels).strategy.cpu_reclaim_threshold_percent == percent
+        assert selector_holds(selector_of(selector), labels) == (percent == 70)
 
 
 def test_of_several_spellings_both_read_the_last() -> None:

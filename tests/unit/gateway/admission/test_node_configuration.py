@@ -161,6 +161,11 @@ def test_every_violation_is_told() -> None:
     assert [*found] == ["data[colocation-config].degradeTimeMinutes", "data[system-config]"]
 
 
+def test_a_selector_may_be_spelled_in_any_case() -> None:
+    entries = [{"NodeSelector": {"MatchLabels": {"pool": "a"}, "matchExpressions": None}}, for_nodes(pool="b")]
+    assert not faults(World(), config(system_config={"nodeStrategies": entries}))
+
+
 def test_what_is_right_is_stored() -> None:
     right = {"enable": True, "cpuReclaimThresholdPercent": 101, "resourceDiffThreshold": 1, "unknown": {"a": None}}
     entries = [for_nodes(pool="a") | {"cpuReclaimThresholdPercent": 50}, for_nodes(pool="b")]

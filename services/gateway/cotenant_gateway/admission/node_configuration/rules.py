@@ -26,7 +26,7 @@ from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
 from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, Section, section_errors
 from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION
-from cotenant_gateway.admission.node_configuration.values import Json, member, shown
+from cotenant_gateway.admission.node_configuration.values import Json, member, selector_of, shown
 from cotenant_gateway.admission.review import Review
 
 LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"
@@ -167,7 +167,7 @@ def _name_errors(where: str, entries: Sequence[Json]) -> list[FieldError]:
 def _selector(path: str, value: Json, *, may_be_empty: bool) -> tuple[LabelSelector | None, list[FieldError]]:
     """`may_be_empty`: `{}`, which selects every node, is one."""
     try:
-        selector = LabelSelector() if value is None else msgspec.convert(value, LabelSelector)
+        selector = LabelSelector() if value is None else selector_of(value)
     except msgspec.ValidationError as error:
         return None, [invalid(path, shown(value), str(error))]
     if not selector.match_labels and not selector.match_expressions and not (value == {} and may_be_empty):

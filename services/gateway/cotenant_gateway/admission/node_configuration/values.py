@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable, Sequence
 from math import isfinite
 
+import msgspec
+
+from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.validation.fields import FieldError, invalid, not_supported, quantity, required, wrong_type
 from cotenant.model.quantities import QuantityError, parse_value
 
@@ -171,6 +174,22 @@ def member(value: Json, name: str) -> Json:
     lower = name.lower()
     given = [value[key] for key in value if key.lower() == lower and value[key] is not None]
     return given[-1] if given else None
+
+
+def selector_of(value: Json) -> LabelSelector:
+    """Return a label selector as it is read where it is in force: names in any case, null is absent. Raises ValidationError."""
+    if not isinstance(value, dict):
+        return msgspec.convert(value, LabelSelector)
+    spelled = _spelled(value, ("matchLabels", "matchExpressions"))
+    expressions = spelled.get("matchExpressions")
+    if isinstance(expressions, list):
+        names = ("key", "operator", "values")
+        spelled["matchExpressions"] = [_spelled(each, names) if isinstance(each, dict) else each for each in expressions]
+    return msgspec.convert(spelled, LabelSelector)
+
+
+def _spelled(value: Json, names: Sequence[str]) -> dict[str, Json]:
+    return {name: given for name in names if (given := member(value, name)) is not None}
 
 
 def bits_per_second(value: Json) -> int:
