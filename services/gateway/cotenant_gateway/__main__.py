@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nats.errors import NoRespondersError
 
+from cotenant.domain.quota.gates import GateError
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, NODE_EVICT_ENDPOINT, RESERVE_ENDPOINT
 from cotenant.kinds.pods import PODS
@@ -45,6 +46,14 @@ NAME = "gateway"
 SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the log."
 CORE_VERSION = "1"
 LAST_WORDS_SECONDS = 2.0
+
+
+def _gates(text: str) -> FeatureGates:
+    """Parse feature gates. Raises ArgumentTypeError."""
+    try:
+        return feature_gates(text)
+    except GateError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 async def serve(host: Host, arguments: argparse.Namespace) -> None:
@@ -183,7 +192,7 @@ def main() -> None:
     made.add_argument("--allow-root-pods", action="store_true", help="admit pods of the process runtime that run as user 0")
     made.add_argument(
         "--feature-gates",
-        type=feature_gates,
+        type=_gates,
         default=FeatureGates(),
         metavar="GATE=true,...",
         help=f"rules of quotas and pods that are off without their gate: {', '.join(GATES)}",
