@@ -6,7 +6,7 @@ import pytest
 
 from cotenant.domain.gangs import ANNOTATION_GANG_MODE
 from cotenant.events.placements import Placement, Waiting
-from tests.unit.scheduler.builders_scheduler import node, pod
+from tests.unit.scheduler.builders_scheduler import Story, node, pod
 from tests.unit.scheduler.cycle.test_gang_preemption import (
     ended,
     gang,
@@ -150,3 +150,24 @@ def test_only_a_gang_that_no_usual_decision_holds_makes_one_larger_and_no_larger
         if found := [event for event in decided if isinstance(event.data, Placement)]:
             placed.append(len(found))
     assert placed == batches
+
+
+def test_a_pod_that_is_placed_behind_a_gang_ends_its_waiting_event_by_the_same_decision() -> None:
+    story = story_of("1")
+    story.pods(*gang(2), pod("last", cpu="2", memory="1Mi", priority=0))
+    story.settle()
+    story.node(node("b", cpu="8"))
+    decided = story.decide()
+    assert [event.data.name for event in decided if isinstance(event.data, Placement)] == ["g0", "g1", "last"]
+    assert sorted(event.data.name for event in decided if isinstance(event.data, Waiting) and event.tombstone) == [
+        "g0", "g1", "last",
+    ]  # fmt: skip
+
+
+def test_a_pod_that_has_to_be_beside_a_gang_is_placed_by_the_same_decision() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "leader"}}, "topologyKey": "host"}
+    beside = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    story = Story()
+    story.nodes(node("a", labels={"host": "a"}), node("b", labels={"host": "b"}))
+    story.pods(pod("follower", priority=5000, affinity=beside), *gang(2, labels={"app": "leader"}))
+    assert {event.data.name for event in story.decide() if isinstance(event.data, Placement)} == {"g0", "g1", "follower"}
