@@ -418,7 +418,9 @@ def test_an_unreadable_wish_is_an_answer_not_a_placement() -> None:
     assert "annotation scheduling.koordinator.sh/reservation-affinity" in waiting.message
 
 
-def test_a_gang_uses_reservations_whole_or_not_at_all() -> None:
+@pytest.mark.parametrize("at_once", [2, 48])
+def test_a_gang_uses_reservations_whole_or_not_at_all(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", at_once)
     story = story_with("n1", "n2", cpu="4")
     for name in ("r1", "r2"):
         story.reservation(reservation(name, cpu="4"))

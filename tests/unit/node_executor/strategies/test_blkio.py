@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from cotenant.api.objects.pod import decode_pod
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant_node_executor.strategies.disk.blkio import decide, volumes_of
+from cotenant_node_executor.strategies.disk.blkio import STRATEGY, decide, volumes_of
 from cotenant_node_executor.strategies.disk.blkio_plan import IOConfig, Level, blkio_plan, listed, v2_plan
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import Decision, Input, Policy
 from cotenant_node_executor.targets.address import Knob
 from cotenant_node_executor.targets.cgroup.files import check_value, holds
 from cotenant_node_executor.targets.disks import Storage
@@ -273,3 +273,20 @@ def test_without_a_policy_or_a_disk_nothing_is_decided() -> None:
     for less in (replace(there(asked), slo=None), replace(there(asked), storage=Storage({}, {}, {}))):
         decision = decide(less, memory)
         assert (decision.values, decision.memory) == ({}, memory)
+
+
+def test_a_pods_csi_volume_is_found_by_where_it_is_mounted() -> None:
+    mount = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/fast/mount"
+    storage = replace(STORAGE, mounts={mount: "/dev/sdb"})
+    text = msgspec.json.encode({"blocks": [{"name": "fast", "type": "podvolume", "ioCfg": {"readIOPS": 9}}]}).decode()
+    asked = batch("a", annotations={ANNOTATION: text}, volumes=[{"name": "fast", "csi": {"driver": "d"}}])
+    decision = decide(replace(there(slo(), asked), storage=storage), decide(there(slo()), None).memory)
+    assert decision.problems == ()
+    assert texts(decision, "besteffort/poduid-a")["blkio.throttle.read_iops_device"] == "8:16 9"
+
+
+def test_pods_matter_where_the_kernel_has_any_of_the_files() -> None:
+    with_files = capabilities(also=THROTTLE)
+    without = replace(with_files, knobs={})
+    assert STRATEGY.inputs(Policy(with_files, slo())) == {Input.PODS}
+    assert STRATEGY.inputs(Policy(without, slo())) == frozenset()
