@@ -171,3 +171,35 @@ def test_a_pod_that_has_to_be_beside_a_gang_is_placed_by_the_same_decision() -> 
     story.nodes(node("a", labels={"host": "a"}), node("b", labels={"host": "b"}))
     story.pods(pod("follower", priority=5000, affinity=beside), *gang(2, labels={"app": "leader"}))
     assert {event.data.name for event in story.decide() if isinstance(event.data, Placement)} == {"g0", "g1", "follower"}
+
+
+def test_nodes_are_chosen_again_after_a_second_and_not_before() -> None:
+    story = story_of("4")
+    placed_low(story, low("l0"), low("l1"))
+    story.pods(*gang(2))
+    story.settle()
+    for seconds, attempts in ((0.999, 1), (0.001, 2)):
+        story.later(seconds)
+        story.settle()
+        assert {found.attempts for found in story.nominated().values()} == {attempts}
+
+
+def test_nominations_stand_while_a_victim_is_ending_on_one_of_the_nodes() -> None:
+    story = story_of("2", "2")
+    placed_low(story, low("l0", nodeName="a"), low("l1", nodeName="b"))
+    story.pods(*gang(2))
+    story.settle()
+    story.pod(low("l0", nodeName="a", deleting=True))
+    story.settle()
+    story.later(30)
+    story.settle()
+    assert {found.attempts for found in story.nominated().values()} == {1}
+
+
+def test_a_free_node_is_taken_before_one_that_others_have_to_leave() -> None:
+    story = story_of("4", "2")
+    placed_low(story, low("l0", nodeName="b"))
+    story.pods(*gang(3))
+    story.settle()
+    assert rooms(story) == {"g0": "a", "g1": "a", "g2": "b"}
+    assert victims(story) == {"l0"}
