@@ -490,3 +490,23 @@ def test_what_a_pod_asks_follows_the_reservations_that_there_are() -> None:
     fresh = story.reloaded()
     story.later(60)
     assert [e.data for e in fresh.decide(story.now)] == [e.data for e in story.core.decide(story.now)]
+
+
+@pytest.mark.parametrize("at_once", [2, 48])
+def test_a_gang_whose_members_may_run_in_reservations_only_waits_without_them_and_uses_them(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", at_once)
+    story = story_with("n1", "n2", cpu="4")
+    gang = {
+        "gang.scheduling.koordinator.sh/name": "g",
+        "gang.scheduling.koordinator.sh/min-available": "2",
+        **wants(reservationSelector={"reserve": "here"}),
+    }
+    story.pods(*(pod(f"g{i}", cpu="4", labels=WEB, annotations=gang) for i in range(2)))
+    story.settle()
+    assert story.placed() == {}
+    for name in ("r1", "r2"):
+        story.reservation(reservation(name, cpu="4", labels={"reserve": "here"}))
+    story.settle()
+    assert story.placed().keys() == {"g0", "g1"}
