@@ -45,9 +45,8 @@ from cotenant.model.subjects import (
 )
 from cotenant_console.api.client import Client, text_at
 from cotenant_console.api.credentials import Server
-from cotenant_console.pki.identity import prepared
+from cotenant_console.pki.identity import GATEWAY_NAMES, prepared
 from cotenant_console.up.nats_server import free_port
-from cotenant_console.up.stack import GATEWAY_NAMES
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_verification.bench.over_http.processes import memory_mib
 from cotenant_verification.bench.testbed import BenchError, Testbed

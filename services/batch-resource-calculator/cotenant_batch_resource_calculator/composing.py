@@ -79,6 +79,7 @@ def _terms(
         _term("calculated", found.batch),
         _term("origin", offer.origin, _ratio_source(state, situation) if situation.ratio > 1.0 else ""),
         _term("third-party", situation.foreign, state.yarn_ref or state.node_ref),
+        *([_term("forecast-need", Amounts(found.expected_cpu), state.metric_ref)] if found.expected_cpu else ()),
         *(predicted if mid.measured else predicted[-2:]),
         *(amplified_amounts if ratios else ()),
         *observed,
@@ -138,6 +139,8 @@ def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation, ri
         f" - margin {_memory(found.margin.memory)} - system {_memory(reserve.memory)}"
         f" - pods {_memory(need(policies.memory_policy).memory)} by {policies.memory_policy.value}"
     )
+    if found.expected_cpu:
+        cpu += f", system and pods together at least {format_milli(found.expected_cpu)} by the forecast"
     if situation.foreign.cpu:
         cpu += f" - foreign {format_milli(situation.foreign.cpu)}"
     if situation.foreign.memory:

@@ -208,6 +208,7 @@ class NodeState:
                 MeasuredUsage(host.name, amounts(host.usage), host.priority) for host in metric.host_applications
             ),
             prod_reclaimable=amounts(metric.prod_reclaimable) if metric.prod_reclaimable is not None else ZERO,
+            prod_peak_cpu=metric.prod_peak.cpu_milli if metric.prod_peak is not None else None,
         )
 
     def demand(self) -> Demand | None:

@@ -2,7 +2,8 @@
 
 In: what the node has published, its newest metric, the budget, the hours of the other nodes. Out: the `NodeRisk` of its event.
 
-    assumed   max(system, node reserve) + what services need by the node's CPU policy, as the last event has it
+    assumed   max(system, node reserve) + what services need by the node's CPU policy, as the last event has it; the
+              forecast where that is larger
     real      servicesPeak of the metric; where that was not measured the mean of what services and the system use, and as much
               above it as the node's 99th percentile is above the node's mean (batch work that varies counts as services there)
     needed    real - assumed, once for each metric
@@ -179,7 +180,7 @@ def assumed_milli(published: NodeResources) -> int | None:
     need = _NEEDS.get(published.cpu_policy, "")
     if not {"system-used", "node-reserved", need} <= cpu.keys():
         return None
-    return max(cpu["system-used"], cpu["node-reserved"]) + cpu[need]
+    return max(max(cpu["system-used"], cpu["node-reserved"]) + cpu[need], cpu.get("forecast-need", 0))
 
 
 def services_milli(metric: NodeMetricComputed) -> int | None:

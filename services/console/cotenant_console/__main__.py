@@ -1,17 +1,17 @@
 """The `cotenant` command.
 
 In: the command line. Out: what the called command prints, and its exit status (0 done, 1 refused or failed, 2 wrong
-usage). A command's module is imported only when that command is called, so that `cotenant get` starts in a fraction
-of a second; the table below is all that `--help` needs.
+usage). The table below is all that `--help` needs.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 
 import click
+
+from cotenant_console.lazy_group import LazyGroup
 
 VERIFICATION = "cotenant_verification"
 """The package of benchmarks and chaos runs, imported by name only when one is run."""
@@ -36,27 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called, and listed without being imported."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
-            return None
-        module = importlib.import_module(entry[0])
-        command = module.command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, modules=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Run latency-sensitive services and batch jobs on the same machines."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nats.errors import NoRespondersError
 
-from cotenant.domain.quota.gates import GATES, QuotaGates, quota_gates
+from cotenant.domain.quota.gates import GateError
 from cotenant.engine.commit import Identity
 from cotenant.events.migrations import EVICT_ENDPOINT, NODE_EVICT_ENDPOINT, RESERVE_ENDPOINT
 from cotenant.kinds.pods import PODS
@@ -37,6 +37,7 @@ from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.tracing import traced
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
+from cotenant_gateway.read_model.settings import GATES, FeatureGates, feature_gates, settings_of
 from cotenant_gateway.shell.dry_run_advice import DryRunAdvice
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
@@ -45,6 +46,14 @@ NAME = "gateway"
 SUMMARY = "Admission, object writes and the Kubernetes-shaped HTTP API over the log."
 CORE_VERSION = "1"
 LAST_WORDS_SECONDS = 2.0
+
+
+def _gates(text: str) -> FeatureGates:
+    """Parse feature gates. Raises ArgumentTypeError."""
+    try:
+        return feature_gates(text)
+    except GateError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 async def serve(host: Host, arguments: argparse.Namespace) -> None:
@@ -58,7 +67,8 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         terminated_pods=arguments.terminated_pod_gc_threshold,
         store=arguments.store_dir,
         figures=host.telemetry.figures,
-        quota_gates=arguments.feature_gates,
+        quota_gates=arguments.feature_gates.quotas,
+        settings=settings_of(arguments.feature_gates, arguments.node_strategy_name_need_check),
     )
 
     try:
@@ -182,10 +192,18 @@ def main() -> None:
     made.add_argument("--allow-root-pods", action="store_true", help="admit pods of the process runtime that run as user 0")
     made.add_argument(
         "--feature-gates",
-        type=quota_gates,
-        default=QuotaGates(),
+        type=_gates,
+        default=FeatureGates(),
         metavar="GATE=true,...",
-        help=f"rules of quotas that are off without their gate: {', '.join(sorted(GATES))}",
+        help=f"rules of quotas and pods that are off without their gate: {', '.join(GATES)}",
+    )
+    made.add_argument(
+        "--node-strategy-name-need-check",
+        nargs="?",
+        const="true",
+        default="false",
+        choices=("true", "false"),
+        help="node entries of a section of the node configuration must have names, each its own",
     )
     made.add_argument(
         "--requests-per-second",

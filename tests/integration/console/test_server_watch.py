@@ -15,7 +15,7 @@ from cotenant.events import Event, NodeResources
 from cotenant.log.contract import NoAnswer, Stored, Write
 from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
-from cotenant_console.commands.admin.command import check_server
+from cotenant_console.commands.admin.check_server import command as check_server
 from cotenant_console.up.nats_server import LOOPBACK, Member, configuration, nats_binary
 from cotenant_console.up.server_watch import verdict
 from tests.nats_server import free_port

@@ -18,8 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from cotenant_console.pki.identity import Identity, prepared
-from cotenant_console.up.stack import GATEWAY_NAMES
+from cotenant_console.pki.identity import GATEWAY_NAMES, Identity, prepared
 from cotenant_verification.http_sessions import http_session
 from tests.builders import pod_document
 from tests.nats_server import free_port

@@ -94,6 +94,7 @@ class Bench:
         at: datetime = NOON,
         unknown_since: datetime | None = None,
         prod_reclaimable: Usage | None = None,
+        prod_peak: Usage | None = None,
     ) -> Event:
         found = tuple(
             PodMetric(namespace="default", name=pod, usage=used, priority=(tiers or {}).get(pod, ""))
@@ -112,6 +113,7 @@ class Bench:
             pods=found,
             host_applications=hosts,
             prod_reclaimable=prod_reclaimable,
+            prod_peak=prod_peak,
         )
         return self.store(metrics_subject(name), data, time=at)
 

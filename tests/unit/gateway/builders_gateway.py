@@ -25,7 +25,8 @@ from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.updates import plan_patch
-from cotenant_gateway.read_model.core import ALL_OFF, GatewayCore
+from cotenant_gateway.read_model.core import ALL_OFF, AS_BY_DEFAULT, GatewayCore
+from cotenant_gateway.read_model.settings import AdmissionSettings
 from cotenant_gateway.statuses import ApiError
 from tests.builders import container, pod_document
 
@@ -66,9 +67,10 @@ class World:
     """A read model and the log in front of it: what is stored is folded at once."""
 
     def __init__(
-        self, *, built_in: bool = True, kinds: Registry = REGISTRY, gates: QuotaGates = ALL_OFF
+        self, *, built_in: bool = True, kinds: Registry = REGISTRY, gates: QuotaGates = ALL_OFF,
+        settings: AdmissionSettings = AS_BY_DEFAULT
     ) -> None:
-        self.core = GatewayCore(kinds=kinds, quota_gates=gates)
+        self.core = GatewayCore(kinds=kinds, quota_gates=gates, settings=settings)
         self.sequence = 0
         self.now = NOW
         self.events: list[Event] = []

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from cotenant.events.node.runs import RunPhase
-from cotenant.events.reservations import ReservationPhase
+from cotenant.events.reservations import ReservationPhase, ReservationStatus
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation, wants
 from tests.unit.scheduler.builders_scheduler import node, pod
 
@@ -162,6 +162,19 @@ def test_it_expires_with_or_without_a_node(placed: bool) -> None:
     story.settle()
     if placed:
         assert story.used("web-0") == ""
+
+
+def test_one_that_waits_is_not_said_to_wait_by_the_decision_that_ends_it() -> None:
+    story = story_with("n1", cpu="2")
+    story.reservation(reservation("r", cpu="4", ttl="1h", created="2026-01-01T11:30:00Z"))
+    story.settle()
+    story.pod(pod("small", cpu="1"))  # what the reservation lacks is another figure now, due when the pause is over
+    story.settle()
+    story.later(1801)
+    of_r = [event.data for event in story.decide() if event.subject == "reservations.r"]
+    assert [(data.phase, data.reason) for data in of_r if isinstance(data, ReservationStatus)] == [
+        (ReservationPhase.FAILED, "Expired")
+    ]
 
 
 def test_a_time_to_live_of_zero_never_ends() -> None:

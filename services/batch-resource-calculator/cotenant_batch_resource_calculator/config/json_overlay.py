@@ -23,6 +23,8 @@ StructT = TypeVar("StructT", bound=msgspec.Struct)
 MAPS = frozenset({"extensions", "schedFeatures", "ratioModel", "resourceAmplificationRatio"})
 """Fields whose keys are the user's."""
 
+_WITHOUT_NULLS = MAPS - {"extensions"}
+"""Maps whose null members are absent; an extension that is null takes back the cluster's."""
 _UPPER = frozenset({"cpu", "be", "qos", "iops", "bps"})
 
 
@@ -79,6 +81,8 @@ def canonical(document: JsonObject, cls: type[msgspec.Struct]) -> JsonObject:
             result[name] = canonical(value, nested)
         elif nested is not None and many and isinstance(value, list):
             result[name] = [canonical(item, nested) if isinstance(item, dict) else item for item in value]
+        elif name in _WITHOUT_NULLS and isinstance(value, dict):
+            result[name] = {inner: each for inner, each in value.items() if each is not None}
         else:
             result[name] = value
     return result

@@ -12,6 +12,13 @@ term of the formula. Source: Koordinator batch resource plugin, the rule of its 
 
 CPU supports the policies usage and maxUsageRequest, memory all three; any other value means usage.
 
+With a forecast of the peak of services and the system (CPU, the strategy's choice; not Koordinator's) what is known to be used
+counts at least as much as that, and what it does not know beside it. Without one, or where it is lower, nothing changes:
+
+    expected        = max(0, forecast - host applications of tiers batch and free) + beside it
+    beside it       = requests of pods without a metric + usage of mid pods + what LSE pods request and do not use
+    HP used         = max(HP used, expected - S)                                   HP max(used, request) likewise
+
 HP used is the sum of: the usage of pods with a metric (an LSE pod counts with its CPU request, which is exclusive); the
 request of pods without a metric yet, under every policy, listed in `assumed`; the usage of metrics whose pod is no longer
 on the node, listed in `dangling`.
@@ -68,6 +75,8 @@ class HighPriorityNeed(msgspec.Struct, frozen=True):
     request: Amounts = ZERO
     used: Amounts = ZERO
     max_used_request: Amounts = ZERO
+    beside_forecast_cpu: int = 0
+    """What a forecast of services does not know of: pods that have not reported, mid pods, the idle CPUs of LSE pods."""
     assumed: tuple[str, ...] = ()
     dangling: tuple[str, ...] = ()
 
@@ -93,6 +102,8 @@ class BatchTerms(msgspec.Struct, frozen=True):
     node_reserved: Amounts
     need: HighPriorityNeed
     batch: Amounts
+    expected_cpu: int = 0
+    """What services and the system are forecast to need at most; 0: no forecast counts."""
 
 
 def effective_policies(cpu: str, memory: str) -> tuple[CalculatePolicy, CalculatePolicy]:
@@ -110,6 +121,7 @@ def is_reclaimed(priority: str) -> bool:
 def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> HighPriorityNeed:
     """Return the HP sums; `metrics` by namespace/name."""
     request = used = max_used_request = ZERO
+    beside = 0
     assumed: list[str] = []
     seen: set[str] = set()
     for pod in pods:
@@ -122,14 +134,21 @@ def sum_need(pods: Iterable[PodNeed], metrics: Mapping[str, MeasuredUsage]) -> H
             assumed.append(pod.key)
             used = used + pod.request
             max_used_request = max_used_request + pod.request
+            beside += max(pod.request.cpu, 0)
             continue
         used = used + (Amounts(pod.request.cpu, metric.usage.memory) if pod.exclusive else metric.usage)
         max_used_request = max_used_request + pod.request.larger(metric.usage)
+        if pod.tier is PriorityClass.MID:
+            beside += max(metric.usage.cpu, 0)
+        elif pod.exclusive:
+            beside += max(pod.request.cpu - metric.usage.cpu, 0)
     dangling = [metric for key, metric in sorted(metrics.items()) if key not in seen and not is_reclaimed(metric.priority)]
     for metric in dangling:
         used = used + metric.usage
         max_used_request = max_used_request + metric.usage
-    return HighPriorityNeed(request, used, max_used_request, tuple(sorted(assumed)), tuple(metric.key for metric in dangling))
+        beside += max(metric.usage.cpu, 0) if metric.priority == PriorityClass.MID else 0
+    named = tuple(sorted(assumed)), tuple(metric.key for metric in dangling)
+    return HighPriorityNeed(request, used, max_used_request, beside, *named)
 
 
 def host_application_usage(applications: Sequence[MeasuredUsage]) -> Amounts:
@@ -139,6 +158,33 @@ def host_application_usage(applications: Sequence[MeasuredUsage]) -> Amounts:
         if not is_reclaimed(application.priority):
             used = used + application.usage
     return used
+
+
+def expected_cpu(forecast: int | None, host_applications: Iterable[MeasuredUsage], need: HighPriorityNeed) -> int:
+    """Return the CPU that services and the system will need at most; 0 without a forecast. `forecast`: of the peak of what the
+    node uses beside mid, batch and free pods."""
+    if forecast is None:
+        return 0
+    reclaimed = sum(max(app.usage.cpu, 0) for app in host_applications if is_reclaimed(app.priority))
+    return max(forecast - reclaimed, 0) + need.beside_forecast_cpu
+
+
+def needed_cpu(terms: BatchTerms, policy: CalculatePolicy) -> int:
+    """Return the CPU that the offer leaves to services and the system."""
+    need = terms.need.max_used_request if policy is CalculatePolicy.MAX_USAGE_REQUEST else terms.need.used
+    return max(terms.system_used.larger(terms.node_reserved).cpu + need.cpu, terms.expected_cpu)
+
+
+def _raised(need: HighPriorityNeed, least_cpu: int) -> HighPriorityNeed:
+    """The sums, at least so much CPU each."""
+    used, largest = need.used, need.max_used_request
+    if least_cpu <= min(used.cpu, largest.cpu):
+        return need
+    return msgspec.structs.replace(
+        need,
+        used=Amounts(max(used.cpu, least_cpu), used.memory),
+        max_used_request=Amounts(max(largest.cpu, least_cpu), largest.memory),
+    )
 
 
 def reclaimable(
@@ -168,14 +214,17 @@ def calculate_batch(
     host_applications: Sequence[MeasuredUsage],
     need: HighPriorityNeed,
     strategy: BatchStrategy,
+    forecast: int | None = None,
 ) -> BatchTerms:
-    """Return the node's batch amounts with every term."""
+    """Return the node's batch amounts with every term. `forecast`: as for `expected_cpu`; None: it does not count."""
     hosts = host_application_usage(host_applications)
     system_used = system_usage + hosts
     margin = margin_of(capacity, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)
-    batch = reclaimable(capacity, margin, system_used, node_reserved, need, strategy)
+    expected = expected_cpu(forecast, host_applications, need)
+    raised = _raised(need, expected - system_used.larger(node_reserved).cpu) if expected else need
+    batch = reclaimable(capacity, margin, system_used, node_reserved, raised, strategy)
     if strategy.cpu_threshold_percent is not None:
         batch = Amounts(min(batch.cpu, share(capacity, strategy.cpu_threshold_percent).cpu), batch.memory)
     if strategy.memory_threshold_percent is not None:
         batch = Amounts(batch.cpu, min(batch.memory, share(capacity, strategy.memory_threshold_percent).memory))
-    return BatchTerms(capacity, margin, system_used, hosts, node_reserved, need, batch)
+    return BatchTerms(capacity, margin, system_used, hosts, node_reserved, need, batch, expected)

@@ -9,7 +9,7 @@ resource controller:
     else batch and mid by their formulas
 
 Missing parts of a metric are replaced by rule: a pod without usage counts with its request; a node without total usage has
-no mid resources.
+no mid resources; without a prediction batch goes by what is used, whatever forecast the strategy asks for.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import msgspec
 from cotenant.domain.reservation import Reservation, kubelet_reserved, node_reserved
 from cotenant.model.tiers import NOT_PROD
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
+from cotenant_batch_resource_calculator.config.forecast import by_time_of_day
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping, total
 from cotenant_batch_resource_calculator.formulas.batch import (
     BatchStrategy,
@@ -31,6 +32,7 @@ from cotenant_batch_resource_calculator.formulas.batch import (
     PodNeed,
     calculate_batch,
     effective_policies,
+    needed_cpu,
     sum_need,
 )
 from cotenant_batch_resource_calculator.formulas.mid import STATIC_MODE, MidStrategy, MidTerms, calculate_mid
@@ -63,6 +65,8 @@ class NodeMeasurement(msgspec.Struct, frozen=True):
     pods: tuple[MeasuredUsage, ...] = ()
     host_applications: tuple[MeasuredUsage, ...] = ()
     prod_reclaimable: Amounts = ZERO
+    prod_peak_cpu: int | None = None
+    """The predicted peak of prod pods and the system; None: there is no prediction."""
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -163,6 +167,7 @@ def calculate(
         host_applications=measurement.host_applications,
         need=demand.need,
         strategy=by_batch,
+        forecast=measurement.prod_peak_cpu if by_time_of_day(strategy.extensions) else None,
     )
     prod_hosts = (app.usage for app in measurement.host_applications if app.priority not in NOT_PROD)
     mid = calculate_mid(
@@ -178,9 +183,19 @@ def calculate(
     zones = calculate_zones(
         capacities=zone_capacities,
         node_reserved=reserved,
-        system_used=terms.system_used,
+        system_used=_of_zones(terms, by_batch),
         pods=demand.pods,
         metrics=demand.metrics,
         strategy=by_batch,
     )
     return Evaluation(terms=terms, mid=mid, zones=tuple(zones))
+
+
+def _of_zones(terms: BatchTerms, strategy: BatchStrategy) -> Amounts:
+    """What all zones leave to the system: with what a forecast leaves to services above their use, which is no zone's own."""
+    if not terms.expected_cpu:
+        return terms.system_used
+    taken = terms.system_used.larger(terms.node_reserved)
+    without = msgspec.structs.replace(terms, expected_cpu=0)
+    above = needed_cpu(terms, strategy.cpu_policy) - needed_cpu(without, strategy.cpu_policy)
+    return Amounts(taken.cpu + above, terms.system_used.memory) if above else terms.system_used

@@ -27,6 +27,8 @@ from cotenant_console.pki.account_keys import AccountKeyFiles, prepared_account_
 PKI_FOLDER = "pki"
 ADMINISTRATOR = "cotenant-admin"
 MASTERS = "system:masters"
+GATEWAY_NAMES = ("localhost", "127.0.0.1", "::1")
+"""Names and addresses that every certificate of a server has, beside those that are asked for."""
 CA_DAYS = 3650
 SERVER_DAYS = 397
 """As long as clients take a server's certificate."""

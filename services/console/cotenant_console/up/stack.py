@@ -26,7 +26,7 @@ from cotenant_console.api.endpoint import ENDPOINT_FILE, Endpoint, write_endpoin
 from cotenant_console.nats_access.finding import access_of, keys_folder
 from cotenant_console.nats_access.keys import prepared_keys
 from cotenant_console.nats_access.roles import ADMINISTRATOR
-from cotenant_console.pki.identity import MADE_HERE, Given, Identity, nats_certificate, prepared
+from cotenant_console.pki.identity import GATEWAY_NAMES, MADE_HERE, Given, Identity, nats_certificate, prepared
 from cotenant_console.up.bootstrap import base_objects
 from cotenant_console.up.declared_streams import DeclaredStreams
 from cotenant_console.up.nats_server import (
@@ -51,8 +51,6 @@ POLL_SECONDS = 0.1
 SAME_CRASHES = 3
 """A process that has ended so often for the same reason without ever being ready will not become ready."""
 PROGRESS_SECONDS = 5.0
-GATEWAY_NAMES = ("localhost", LOOPBACK, "::1")
-"""Names and addresses in the gateway's certificate."""
 
 
 class NotReadyError(Exception):

@@ -34,6 +34,7 @@ from cotenant_gateway.admission.objects_rules import object_is_valid
 from cotenant_gateway.admission.pods.devices import (
     complete_device_spec,
     complete_device_spec_again,
+    complete_patched_device_spec,
     devices_are_possible,
 )
 from cotenant_gateway.admission.pods.enhanced_rules import enhanced_rules_are_valid, has_required_labels
@@ -135,7 +136,10 @@ LIVE: Mapping[Kind, Rules] = {
 }
 """For updates, by kind."""
 
-WAITING = Rules((reapply_colocation_profiles, write_extended_resource_spec), NEW[PODS].validators)
+WAITING = Rules(
+    (reapply_colocation_profiles, replace_resources, complete_patched_device_spec, write_extended_resource_spec),
+    NEW[PODS].validators,
+)
 """For a pod that has not been placed when a profile changes: nobody has counted it yet, so it is checked as a new one."""
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from cotenant.api.snapshots import Snapshot
 from cotenant.kinds.namespaces import BUILT_IN_NAMESPACES, NAMESPACES
-from cotenant_gateway.admission.review import Review
+from cotenant_gateway.admission.review import ObjectSource, Review
 from cotenant_gateway.statuses import ApiError, forbidden, not_found
 
 LABEL_CONTROL_PLANE = "control-plane"
 """On a namespace, whatever its value: Koordinator's pod webhooks leave it alone."""
+
+
+def is_of_control_plane(objects: ObjectSource, name: str) -> bool:
+    """Return whether a namespace has the label `control-plane`: Koordinator's rules of pods do not hold there."""
+    namespace = objects.get(NAMESPACES, "", name)
+    return namespace is not None and LABEL_CONTROL_PLANE in namespace.labels
 
 
 def namespace_refusal(review: Review) -> ApiError | None:

@@ -21,6 +21,7 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import DocumentError, without_nulls
 from cotenant.api.validation.fields import FieldError, wrong_type
 from cotenant.domain.quota.gates import QuotaGates
+from cotenant_gateway.read_model.settings import AdmissionSettings
 from cotenant_gateway.read_model.stopwatch import Stopwatch
 
 V = TypeVar("V")
@@ -35,6 +36,10 @@ class ObjectSource(Protocol):
     @property
     def quota_gates(self) -> QuotaGates:
         """Which rules of quotas are on."""
+
+    @property
+    def settings(self) -> AdmissionSettings:
+        """Which other rules are other ones than by default."""
 
     @property
     def stopwatch(self) -> Stopwatch | None:

@@ -39,11 +39,13 @@ from cotenant_gateway.read_model.ended import EndedObjects
 from cotenant_gateway.read_model.narration import Narrator
 from cotenant_gateway.read_model.pod_ends import PodEnds
 from cotenant_gateway.read_model.ring import ChangeRing, ObjectChange
+from cotenant_gateway.read_model.settings import AdmissionSettings
 from cotenant_gateway.read_model.slots import Collection, Slot
 from cotenant_gateway.read_model.stopwatch import Stopwatch
 
 T = TypeVar("T")
 ALL_OFF = QuotaGates()
+AS_BY_DEFAULT = AdmissionSettings()
 _OBJECTS = frozenset({ObjectStored, ObjectDeleted})
 _OF_SERVICES = frozenset({Commit, ServiceStarted})
 """Facts about the services themselves, of no API object."""
@@ -58,10 +60,12 @@ class GatewayCore:
         kinds: Registry = REGISTRY,
         quota_gates: QuotaGates = ALL_OFF,
         stopwatch: Stopwatch | None = None,
+        settings: AdmissionSettings = AS_BY_DEFAULT,
     ) -> None:
         """`stopwatch`: takes the time of admission functions."""
         self.kinds = kinds
         self.stopwatch = stopwatch
+        self.settings = settings
         self.quota_gates = quota_gates
         """Which rules of quotas admission has on: a setting of the gateway."""
         self.ring = ring or ChangeRing()

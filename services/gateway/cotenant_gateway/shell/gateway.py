@@ -31,7 +31,8 @@ from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Step, Stor
 from cotenant_gateway.planning.deletions import DeletionRequest
 from cotenant_gateway.planning.documents import Planned
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
-from cotenant_gateway.read_model.core import ALL_OFF, GatewayCore
+from cotenant_gateway.read_model.core import ALL_OFF, AS_BY_DEFAULT, GatewayCore
+from cotenant_gateway.read_model.settings import AdmissionSettings
 from cotenant_gateway.shell.chance import new_suffix, new_uid, utc_now
 from cotenant_gateway.shell.durations import Durations
 from cotenant_gateway.shell.duty_keeper import DutyKeeper
@@ -76,16 +77,21 @@ class Gateway:
         store: Path | None = None,
         figures: Figures | None = None,
         quota_gates: QuotaGates = ALL_OFF,
+        settings: AdmissionSettings = AS_BY_DEFAULT,
     ) -> None:
         """`terminated_pods`: so many finished pods are kept; 0: all. `store`: the folder that nats-server stores in, where this
-        machine has it. `quota_gates`: which rules of quotas are on."""
+        machine has it. `quota_gates`: which rules of quotas are on. `settings`: which others are not as by default."""
         self.log = log
         self.identity = identity
         self.clock = clock
         self.durations = Durations()
         """Of admission functions."""
         self.follower = ReadModel(
-            log, identity, clock, figures, lambda: GatewayCore(quota_gates=quota_gates, stopwatch=self.durations)
+            log,
+            identity,
+            clock,
+            figures,
+            lambda: GatewayCore(quota_gates=quota_gates, stopwatch=self.durations, settings=settings),
         )
         incarnation = f"{identity.replica}-{os.urandom(4).hex()}"
         self.writer = PlanWriter(

@@ -205,6 +205,8 @@ class WaitingPods:
                 if self._placed(record.key):
                     complete = False
                     continue
+                if self._reserving.is_over(record):
+                    continue  # this decision says how it ended
                 if record.waiting is not None and record.waiting.hold is not None:
                     self._holding[record.key] = record
                 nomination = alike.nomination(record)

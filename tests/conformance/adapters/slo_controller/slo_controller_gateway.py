@@ -20,7 +20,7 @@ from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.namespaces import NAMESPACES
 from cotenant.kinds.pods import PODS
 from cotenant.kinds.priority_classes import PRIORITY_CLASSES
-from cotenant.model.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, ANNOTATION_SKIP_UPDATE_RESOURCES
+from cotenant.model.names import ANNOTATION_EXTENDED_RESOURCE_SPEC
 from cotenant.model.subjects import object_subject
 from cotenant_gateway.admission.pods.extended_resources import write_extended_resource_spec
 from cotenant_gateway.admission.profiles.applying import changed_by_profiles
@@ -28,6 +28,7 @@ from cotenant_gateway.admission.profiles.selection import draw, ready_profiles
 from cotenant_gateway.admission.quotas.affinity import keep_on_nodes_of_tree
 from cotenant_gateway.admission.review import Mutator, open_review
 from cotenant_gateway.read_model.core import GatewayCore
+from cotenant_gateway.read_model.settings import POD_GATES, feature_gates
 from tests.conformance.mended import mended
 
 Json = dict[str, Any]
@@ -66,7 +67,8 @@ def pod_validation(given: Json, *, name: str) -> object:
 
 def colocation_profile(given: Json, *, name: str) -> object:
     """Dispatch on the operation: what admission makes of a pod at its creation."""
-    core = GatewayCore()
+    gates = (f"{name}={on}" for name, on in (given.get("featureGates") or {}).items() if name in POD_GATES)
+    core = GatewayCore(settings=feature_gates(",".join(gates)).admission)
     operation = given["op"]
     if operation == "mutate_pod":
         return _with_profiles(given, core)
@@ -88,12 +90,7 @@ def _with_profiles(given: Json, core: GatewayCore) -> object:
         _fold(core, NAMESPACES, namespace)
     for class_name, members in (given.get("priorityClasses") or {}).items():
         _fold(core, PRIORITY_CLASSES, {"metadata": {"name": class_name}, **members})
-    gates = given.get("featureGates") or {}
     for profile in given["profiles"]:
-        if gates.get("ColocationProfileSkipMutatingResources"):
-            # What the gate says for all profiles, each says for itself.
-            annotations = {**(profile["metadata"].get("annotations") or {}), ANNOTATION_SKIP_UPDATE_RESOURCES: ""}
-            profile = {**profile, "metadata": {**profile["metadata"], "annotations": annotations}}
         _fold(core, PROFILES, profile)
     random = given.get("random")
 

@@ -369,6 +369,18 @@ def test_a_change_of_nothing_is_not_stored_and_generation_counts_changes_of_spec
     assert json.loads(bytes(patched({"metadata": {"labels": {"x": "y"}}}).document))["metadata"]["generation"] == 1
 
 
+def test_in_a_namespace_of_the_control_plane_classes_go_together_as_they_will() -> None:
+    world = World()
+    labelled = {"name": "system", "labels": {"control-plane": ""}}
+    world.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": labelled})
+    wrong: dict[str, Any] = {**manifest(priority=9500)}
+    wrong["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
+    world.create("pods", wrong, namespace="system")
+    world.patch("pods", "web", {"metadata": {"labels": {"koordinator.sh/qosClass": "LS"}}}, namespace="system")
+    with pytest.raises(ApiError, match="cannot be used in combination"):
+        world.create("pods", wrong)
+
+
 def test_colocation_reads_the_label_before_the_value() -> None:
     pod = decode_pod(
         raw(labelled({"koordinator.sh/qosClass": "BE", "koordinator.sh/priority-class": "koord-mid"}, priority=9500))

@@ -161,6 +161,11 @@ def test_every_violation_is_told() -> None:
     assert [*found] == ["data[colocation-config].degradeTimeMinutes", "data[system-config]"]
 
 
+def test_a_selector_may_be_spelled_in_any_case() -> None:
+    entries = [{"NodeSelector": {"MatchLabels": {"pool": "a"}, "matchExpressions": None}}, for_nodes(pool="b")]
+    assert not faults(World(), config(system_config={"nodeStrategies": entries}))
+
+
 def test_what_is_right_is_stored() -> None:
     right = {"enable": True, "cpuReclaimThresholdPercent": 101, "resourceDiffThreshold": 1, "unknown": {"a": None}}
     entries = [for_nodes(pool="a") | {"cpuReclaimThresholdPercent": 50}, for_nodes(pool="b")]
@@ -205,6 +210,13 @@ def test_entries_are_counted() -> None:
 
 def test_host_applications_of_one_node_may_stand_in_two_entries_the_first_counts() -> None:
     assert not faults(World(), config(host_application_config={"nodeConfigs": [for_nodes(a="b"), for_nodes(a="b")]}))
+
+
+@pytest.mark.parametrize(("section", "taken"), [(name, not section.by_node) for name, section in SECTIONS.items()])
+def test_an_entry_for_every_node_is_taken_where_the_first_that_selects_a_node_counts(section: str, taken: bool) -> None:
+    entries = [for_nodes(a="b"), {"nodeSelector": {}}]
+    found = faults(World(), {**config(), "data": {section: json.dumps({SECTIONS[section].entries: entries})}})
+    assert [*found] == ([] if taken else [f"data[{section}].{SECTIONS[section].entries}[1].nodeSelector"])
 
 
 def network(**requests: object) -> dict[str, object]:

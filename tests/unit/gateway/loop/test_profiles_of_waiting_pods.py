@@ -96,6 +96,25 @@ def test_a_changed_profile_is_applied_again_and_settles() -> None:
     assert not waiting.look(PASS.total_seconds())
 
 
+def test_resources_that_a_profile_brings_become_those_of_a_new_pod_and_settle() -> None:
+    waiting = Waiting("web")
+    gpus = {"name": "main", "resources": {"limits": {"koordinator.sh/gpu": "200", "example.com/nic": "1"}}}
+    replaced = {"pod.koordinator.sh/replace-resources": "example.com/nic:koordinator.sh/rdma"}
+    waiting.declare(profile(annotations=replaced, patch={"spec": {"containers": [gpus]}}))
+    for step in ("one", "two"):
+        waiting.change("managed", labels={"step": step})
+        assert waiting.look() == ["web"]
+        limits = waiting.world.show("pods", "web")["spec"]["containers"][0]["resources"]["limits"]
+        assert limits == {
+            "cpu": "1",
+            "koordinator.sh/gpu-core": "200",
+            "koordinator.sh/gpu-memory-ratio": "200",
+            "koordinator.sh/gpu.shared": "2",
+            "koordinator.sh/rdma": "1",
+        }
+        assert not waiting.look(PASS.total_seconds())
+
+
 def test_a_suffix_is_not_appended_again() -> None:
     waiting = Waiting("web", before=(profile(labelSuffixes={"app": "-batch"}),))
     waiting.change("managed", labels={"new": "yes"})

@@ -14,8 +14,7 @@ import click
 from cotenant_console.nats_access.finding import keys_folder
 from cotenant_console.nats_access.keys import NatsKeysError, prepared_keys
 from cotenant_console.nats_access.roles import table
-from cotenant_console.pki.identity import IdentityError, nats_certificate
-from cotenant_console.up.stack import GATEWAY_NAMES
+from cotenant_console.pki.identity import GATEWAY_NAMES, IdentityError, nats_certificate
 
 
 @click.command("nats-credentials")

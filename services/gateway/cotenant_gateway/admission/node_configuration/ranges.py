@@ -4,7 +4,8 @@ In: a section of the ConfigMap `slo-controller-config` as JSON values. Out: fiel
 each entry of nodes: values of the wrong type, out of their range, or none of the known ones. Of a pair each side needs the
 other, and the lower one is below the upper one. Member names match in any case, members that are not named here are carried
 as they are. Source: the `validate` tags of Koordinator's API types, as of 1.8, and what its controllers cannot work with:
-unknown policies, ratios of normalisation outside 1..5, of amplification below 1; and cotenant's own risk budget.
+unknown policies, ratios of normalisation outside 1..5, of amplification below 1; and cotenant's own risk budget. What is taken
+here batch-resource-calculator can read.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from cotenant_gateway.admission.node_configuration.risk_budget import extensions
 from cotenant_gateway.admission.node_configuration.values import (
     Check,
     Json,
-    amount,
+    bandwidth,
     durations,
     each_element,
     each_member,
     flag,
+    integer,
     mapping,
     member,
     members_of,
@@ -68,7 +70,9 @@ COLOCATION = Rules(
         "metricAggregateDurationSeconds": _FROM_1,
         "metricReportIntervalSeconds": _FROM_1,
         "metricAggregatePolicy": members_of({"durations": durations}),
-        "metricMemoryCollectPolicy": one_of("usageWithoutPageCache", "usageWithHotPageCache", "usageWithPageCache"),
+        "metricMemoryCollectPolicy": one_of(
+            "usageWithoutPageCache", "usageWithHotPageCache", "usageWithPageCache", may_be_empty=False
+        ),
         "cpuReclaimThresholdPercent": _FROM_0,
         "cpuCalculatePolicy": text,
         "memoryReclaimThresholdPercent": _FROM_0,
@@ -89,6 +93,7 @@ COLOCATION = Rules(
 )
 _THRESHOLDS = Rules(
     {
+        "dryRun": flag,
         "enable": flag,
         "cpuSuppressThresholdPercent": _PERCENT,
         "cpuSuppressMinPercent": _PERCENT,
@@ -109,6 +114,7 @@ _THRESHOLDS = Rules(
 )
 _BURST = Rules(
     {
+        "dryRun": flag,
         "policy": one_of("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto"),
         "cpuBurstPercent": whole(1, 10_000),
         "cfsQuotaBurstPercent": whole(100),
@@ -118,10 +124,14 @@ _BURST = Rules(
 )
 _SYSTEM = Rules(
     {
+        "dryRun": flag,
         "minFreeKbytesFactor": _FROM_1,
         "watermarkScaleFactor": whole(1, 400),
         "memcgReapBackGround": _SWITCH,
-        "totalNetworkBandwidth": amount,
+        "totalNetworkBandwidth": bandwidth,
+        "schedGroupIdentityEnabled": integer,
+        "schedIdleSaverWmark": integer,
+        "schedFeatures": each_member(flag),
         "pageCacheLimitEnabled": _SWITCH,
     }
 )
@@ -172,7 +182,7 @@ _CLASS = Rules(
 )
 QOS_CLASSES = ("lsrClass", "lsClass", "beClass", "systemClass", "cgroupRoot")
 _POLICIES = Rules({"cpuPolicy": one_of("groupIdentity", "coreSched"), "netQOSPolicy": one_of("tc", "terway-qos")})
-_QOS = Rules(within={"policies": _POLICIES, **dict.fromkeys(QOS_CLASSES, _CLASS)})
+_QOS = Rules({"dryRun": flag}, within={"policies": _POLICIES, **dict.fromkeys(QOS_CLASSES, _CLASS)})
 _APPLICATION = members_of(
     {
         "name": text,
@@ -222,7 +232,10 @@ def section_errors(path: str, section: Section, config: Json) -> list[FieldError
     if len(entries) > MAX_ENTRIES:
         return [*found, invalid(f"{path}.{section.entries}", len(entries), f"must have at most {MAX_ENTRIES} entries")]
     for index, entry in enumerate(entries):
-        found += strategy_errors(f"{path}.{section.entries}[{index}]", section.rules, entry)
+        where = f"{path}.{section.entries}[{index}]"
+        name = member(entry, "name")
+        found += text(f"{where}.name", name) if name is not None else []
+        found += strategy_errors(where, section.rules, entry)
     return found
 
 

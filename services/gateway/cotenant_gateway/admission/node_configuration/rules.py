@@ -26,7 +26,7 @@ from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
 from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, Section, section_errors
 from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION
-from cotenant_gateway.admission.node_configuration.values import Json, member, shown
+from cotenant_gateway.admission.node_configuration.values import Json, member, selector_of, shown
 from cotenant_gateway.admission.review import Review
 
 LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"
@@ -137,10 +137,13 @@ def _section(review: Review, path: str, section: Section, text: str) -> list[Fie
     where = f"{path}.{section.entries}"
     selectors: list[LabelSelector] = []
     for index, entry in enumerate(entries):
-        selector, errors = _selector(f"{where}[{index}].nodeSelector", member(entry, "nodeSelector"))
+        given = member(entry, "nodeSelector")
+        selector, errors = _selector(f"{where}[{index}].nodeSelector", given, may_be_empty=not section.by_node)
         found += errors
         if selector is not None:
             selectors.append(selector)
+    if section.by_node and review.objects.settings.entries_need_names:
+        found += _name_errors(where, entries)
     if found or len(entries) < 2 or not section.by_node:
         return found
     pair = overlap(selectors)
@@ -149,12 +152,25 @@ def _section(review: Review, path: str, section: Section, text: str) -> list[Fie
     return _nodes_selected_twice(review, where, selectors)
 
 
-def _selector(path: str, value: Json) -> tuple[LabelSelector | None, list[FieldError]]:
+def _name_errors(where: str, entries: Sequence[Json]) -> list[FieldError]:
+    found: list[FieldError] = []
+    places: dict[Json, int] = {}
+    for index, entry in enumerate(entries):
+        name = member(entry, "name")
+        if name is None or name == "":
+            found.append(required(f"{where}[{index}].name", "each entry needs a name (--node-strategy-name-need-check)"))
+        elif isinstance(name, str) and places.setdefault(name, index) != index:
+            found.append(invalid(f"{where}[{index}].name", shown(name), f"is the name of entry {places[name]} too"))
+    return found
+
+
+def _selector(path: str, value: Json, *, may_be_empty: bool) -> tuple[LabelSelector | None, list[FieldError]]:
+    """`may_be_empty`: `{}`, which selects every node, is one."""
     try:
-        selector = LabelSelector() if value is None else msgspec.convert(value, LabelSelector)
+        selector = LabelSelector() if value is None else selector_of(value)
     except msgspec.ValidationError as error:
         return None, [invalid(path, shown(value), str(error))]
-    if not selector.match_labels and not selector.match_expressions:
+    if not selector.match_labels and not selector.match_expressions and not (value == {} and may_be_empty):
         return None, [required(path, "names the nodes that the entry is for")]
     return selector, selector_errors(path, selector)
 

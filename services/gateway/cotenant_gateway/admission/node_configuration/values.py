@@ -11,6 +11,9 @@ import re
 from collections.abc import Callable, Sequence
 from math import isfinite
 
+import msgspec
+
+from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.validation.fields import FieldError, invalid, not_supported, quantity, required, wrong_type
 from cotenant.model.quantities import QuantityError, parse_value
 
@@ -33,6 +36,10 @@ def whole(low: int, high: int | None = None) -> Check:
         return []
 
     return check
+
+
+integer = whole(-(2**63))
+"""Any whole number."""
 
 
 def number(above: float | None, low: float | None, high: float | None) -> Check:
@@ -67,12 +74,12 @@ def text(field: str, value: Json) -> list[FieldError]:
     return [] if isinstance(value, str) else [wrong_type(field, "must be a text")]
 
 
-def one_of(*choices: str) -> Check:
-    """One of a few texts; an empty one counts as absent."""
+def one_of(*choices: str, may_be_empty: bool = True) -> Check:
+    """One of a few texts; an empty one counts as absent, where it may be empty."""
 
     def check(field: str, value: Json) -> list[FieldError]:
         found = text(field, value)
-        if found or value == "" or value in choices:
+        if found or (value == "" and may_be_empty) or value in choices:
             return found
         return [not_supported(field, shown(value), choices)]
 
@@ -93,6 +100,11 @@ def amount(field: str, value: Json) -> list[FieldError]:
     if isinstance(value, int) and abs(value) >= 2**63:
         return [invalid(field, shown(value), "must be within 64 bits")]
     return quantity(field, value)
+
+
+def bandwidth(field: str, value: Json) -> list[FieldError]:
+    """A quantity of bits per second; a number is a whole one."""
+    return amount(field, value) if isinstance(value, str) else whole(0)(field, value)
 
 
 def percent_or_amount(field: str, value: Json) -> list[FieldError]:
@@ -153,13 +165,31 @@ def members_of(checks: dict[str, Check], needed: Sequence[str] = ()) -> Check:
 
 
 def member(value: Json, name: str) -> Json:
-    """Return a member of a JSON object, its name in any case; None where it is absent or null."""
+    """Return a member of a JSON object, its name in any case; None where it is absent or null.
+
+    Of several spellings the last one counts, as it does where the section is read.
+    """
     if not isinstance(value, dict):
         return None
-    if name in value:
-        return value[name]
     lower = name.lower()
-    return next((value[key] for key in value if key.lower() == lower), None)
+    given = [value[key] for key in value if key.lower() == lower and value[key] is not None]
+    return given[-1] if given else None
+
+
+def selector_of(value: Json) -> LabelSelector:
+    """Return a label selector as it is read where it is in force: names in any case, null is absent. Raises ValidationError."""
+    if not isinstance(value, dict):
+        return msgspec.convert(value, LabelSelector)
+    spelled = _spelled(value, ("matchLabels", "matchExpressions"))
+    expressions = spelled.get("matchExpressions")
+    if isinstance(expressions, list):
+        names = ("key", "operator", "values")
+        spelled["matchExpressions"] = [_spelled(each, names) if isinstance(each, dict) else each for each in expressions]
+    return msgspec.convert(spelled, LabelSelector)
+
+
+def _spelled(value: Json, names: Sequence[str]) -> dict[str, Json]:
+    return {name: given for name in names if (given := member(value, name)) is not None}
 
 
 def bits_per_second(value: Json) -> int:

@@ -29,7 +29,14 @@ from cotenant.model.names import (
 )
 from cotenant_gateway.admission.node_configuration.ranges import COLOCATION, MAX_ENTRIES, SECTIONS, strategy_errors
 from cotenant_gateway.admission.node_configuration.rules import ConfigurationError, decoded_section, selecting_entries
-from cotenant_gateway.admission.node_configuration.values import Json, amount, each_member, member, number
+from cotenant_gateway.admission.node_configuration.values import (
+    Json,
+    amount,
+    each_member,
+    member,
+    number,
+    selector_of,
+)
 from cotenant_gateway.admission.review import ObjectSource, Review
 
 _DOMAIN = "node.koordinator.sh"
@@ -112,7 +119,7 @@ def _selectors_of(config: ConfigMap, key: str) -> Iterator[LabelSelector]:
         return
     for entry in entries[:MAX_ENTRIES] if isinstance(entries, list) else ():
         try:
-            selector = msgspec.convert(member(entry, "nodeSelector"), LabelSelector)
+            selector = selector_of(member(entry, "nodeSelector"))
             check_selector(selector)
         except (msgspec.ValidationError, SelectorError):
             # As the calculator does: an entry that selects nothing.

@@ -61,6 +61,11 @@ def complete_device_spec_again(review: Review) -> Mutation | None:
     return _completed(review, merged=True) if complete_device_spec(was) is None else None
 
 
+def complete_patched_device_spec(review: Review) -> Mutation | None:
+    """The same for a pod that waits and has been patched: `koordinator.sh/gpu` replaces the parts that stand there."""
+    return _completed(review, merged=True) if _asks_for_gpus(review.view) else None
+
+
 def _asks_for_gpus(pod: Headed) -> bool:
     if not isinstance(pod, Pod):
         return False

@@ -17,8 +17,7 @@ import msgspec
 from cotenant.api.objects.policies import ConfigMap
 from cotenant.api.validation.fields import FieldError, invalid, qualified_name, required, wrong_type
 from cotenant.kinds.config_maps import CONFIG_MAPS, decode_config_map
-from cotenant.kinds.namespaces import NAMESPACES
-from cotenant_gateway.admission.namespaces import LABEL_CONTROL_PLANE
+from cotenant_gateway.admission.namespaces import is_of_control_plane
 from cotenant_gateway.admission.node_configuration.rules import ConfigurationError, decoded_section
 from cotenant_gateway.admission.node_configuration.values import Json, shown
 from cotenant_gateway.admission.review import ObjectSource, Review
@@ -54,8 +53,7 @@ def _missing(rules: tuple[LabelRule, ...], review: Review) -> list[FieldError]:
     meta = review.view.metadata
     if meta.labels.get(LABEL_SKIP) == "true":
         return []
-    namespace = review.objects.get(NAMESPACES, "", meta.namespace)
-    if namespace is not None and LABEL_CONTROL_PLANE in namespace.labels:
+    if is_of_control_plane(review.objects, meta.namespace):
         return []
     had = None if review.old is None else review.old.meta.labels
     found: list[FieldError] = []

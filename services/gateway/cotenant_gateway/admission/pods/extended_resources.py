@@ -3,7 +3,8 @@
 In: any pod. Out: the annotation as Koordinator's pod webhook writes it, `{"containers":{"a":{"limits":{..},"requests":{..}}}}`
 with batch-cpu and batch-memory alone: what a runtime without support for extended resources applies. Containers without
 them are left out, init containers and mid resources too. An annotation that says the same already stays as it is written. On a
-live pod it follows the containers too: it cannot be changed to say something else, nor be lost by `kubectl replace`.
+live pod it follows the containers too: it cannot be changed to say something else, nor be lost by `kubectl replace`. Pods of
+namespaces with the label `control-plane` are left alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from cotenant.api.objects.pod import Pod, PodSpec
 from cotenant.api.validation.fields import invalid
 from cotenant.model.names import ANNOTATION_EXTENDED_RESOURCE_SPEC, BATCH_CPU, BATCH_MEMORY
 from cotenant.model.quantities import QuantityError, Scalar, parse_nanos
+from cotenant_gateway.admission.namespaces import is_of_control_plane
 from cotenant_gateway.admission.review import Mutation, Review
 from cotenant_gateway.statuses import invalid_object
 
@@ -38,6 +40,8 @@ def write_extended_resource_spec(review: Review) -> Mutation | None:
     """Set the annotation of a pod with batch resources. Raises ApiError if it exists and cannot be read."""
     pod = review.view
     if not isinstance(pod, Pod):
+        return None
+    if review.objects.settings.disable_extended_resource_spec or is_of_control_plane(review.objects, pod.metadata.namespace):
         return None
     text = pod.metadata.annotations.get(ANNOTATION_EXTENDED_RESOURCE_SPEC)
     wanted = _batch_resources(pod.spec)

@@ -1,4 +1,7 @@
-"""Pods: the rules of the pod by itself, of its classes together, and of what may change on a live one."""
+"""Pods: the rules of the pod by itself, of its classes together, and of what may change on a live one.
+
+In a namespace with the label `control-plane` the classes may go together as they will (Koordinator's webhooks leave it alone).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from cotenant.api.validation.pod import POD_CHECKS, RESERVED_ANNOTATION
 from cotenant.domain.colocation import colocation_errors
 from cotenant.model.by_identity import by_identity
 from cotenant.model.names import ANNOTATION_TTL_AFTER_FINISHED
+from cotenant_gateway.admission.namespaces import is_of_control_plane
 from cotenant_gateway.admission.review import Review
 
 REMEMBERED_LABELS = 4
@@ -30,17 +34,22 @@ def pod_is_valid(review: Review) -> list[FieldError]:
     """The pod by itself, then (if its quantities can be read) QoS and priority classes."""
     pod = review.view
     assert isinstance(pod, Pod)
+    free = is_of_control_plane(review.objects, pod.metadata.namespace)
     if review.old is not None:
-        return _errors(pod, review.old_view(Pod))
+        may_change = review.objects.settings.skip_validating_priority
+        return _errors(pod, review.old_view(Pod), free, priority_label_may_change=may_change)
     known = _known_errors(pod.spec)
     annotations = pod.metadata.annotations
     looked_at = (
-        *pod.metadata.labels.items(), RESERVED_ANNOTATION in annotations, annotations.get(ANNOTATION_TTL_AFTER_FINISHED)
+        *pod.metadata.labels.items(),
+        RESERVED_ANNOTATION in annotations,
+        annotations.get(ANNOTATION_TTL_AFTER_FINISHED),
+        free,
     )
     if looked_at not in known:
         if len(known) >= REMEMBERED_LABELS:
             known.clear()
-        known[looked_at] = _errors(pod, None)
+        known[looked_at] = _errors(pod, None, free)
     return known[looked_at]
 
 
@@ -51,10 +60,13 @@ def _known_errors(_: PodSpec) -> dict[tuple[object, ...], list[FieldError]]:
     return {}
 
 
-def _errors(pod: Pod, old: Pod | None) -> list[FieldError]:
+def _errors(pod: Pod, old: Pod | None, free: bool, *, priority_label_may_change: bool = False) -> list[FieldError]:
+    """`free`: no rule says which classes go together."""
     found = validate_all(pod, POD_CHECKS)
     unreadable = any("resources" in error.field or "overhead" in error.field for error in found)
-    return found if unreadable else [*found, *colocation_errors(pod, old)]
+    if unreadable or free:
+        return found
+    return [*found, *colocation_errors(pod, old, priority_label_may_change=priority_label_may_change)]
 
 
 def pod_update_is_allowed(review: Review) -> list[FieldError]:

@@ -120,7 +120,8 @@ def changed_by(
             if change is not None:
                 working.take(change)
     sound = [profile for profile in matched if not profile.faults]
-    if sound and not any(profile.keeps_resources for profile in sound):
+    translated = not review.objects.settings.skip_mutating_resources
+    if sound and translated and not any(profile.keeps_resources for profile in sound):
         translation = in_tier_resources(working)
         if translation is not None:
             working.take(translation)

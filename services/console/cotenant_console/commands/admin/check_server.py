@@ -1,0 +1,38 @@
+"""`cotenant admin check-server`: whether nats-server must be started again, for systemd and container runtimes.
+
+`cotenant up` does it by itself. They ask every few seconds: the command imports nothing that it does not need.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from cotenant_console.up.server_watch import verdict
+
+
+@click.command("check-server")
+@click.option(
+    "--monitor", default="http://127.0.0.1:8222", show_default=True, metavar="URL", help="Monitoring port of nats-server."
+)
+@click.option(
+    "--store",
+    default="/data/jetstream",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The folder that it stores in, on this machine.",
+)
+def command(monitor: str, store: Path) -> None:
+    """Exit status 1 if nats-server must be started again: it has refused to store since its disk was full, and there is space.
+
+    0 in any other case: it stores, there is no space yet, or it does not answer (its own supervisor sees to that).
+    """
+    at = urlsplit(monitor)
+    if not at.hostname or not at.port:
+        raise click.UsageError(f"--monitor {monitor}: expected http://HOST:PORT")
+    found = verdict(at.hostname, at.port, store)
+    click.echo(str(found))
+    if found.restart:
+        raise click.exceptions.Exit(1)
