@@ -14,28 +14,18 @@ DEVICES = "usages of devices in reports"
 YARN_NODES = "YARN nodes that are nodes of a Kubernetes cluster"
 NUMA_USAGE = "memory of a control group by NUMA node (the executor reads it by node)"
 IDENTITY = "group identity of host applications, and the sysctls that Anolis' kernel needs for it"
-KUBELET = "pods that a kubelet starts: directories and containers of its layouts"
+MOUNTS = "paths from one root of all hierarchies (the executor takes each controller's mount from the kernel)"
 
 NOT_WIRED: dict[str, str] = {
     "cotenant_metrics_ingest.aggregation.Point": AGGREGATION,
     "cotenant_metrics_ingest.aggregation.aggregate": AGGREGATION,
     "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
-    "cotenant_metrics_ingest.report.aggregated_entry": AGGREGATION,
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
-    "cotenant_metrics_ingest.report.usage_of": AGGREGATION,
-    "cotenant_metrics_ingest.report.writes_status": AGGREGATION,
     "cotenant_node_executor.strategies.cpu.identity.group_identity.enabled_sysctls": IDENTITY,
     "cotenant_node_executor.strategies.cpu.identity.group_identity.host_identity": IDENTITY,
     "cotenant_node_executor.strategies.cpu.identity.group_identity.identity_supported": IDENTITY,
     "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
-    "cotenant_node_executor.targets.cgroup.paths.cgroup_file": KUBELET,
-    "cotenant_node_executor.targets.cgroup.paths.container_dir": KUBELET,
-    "cotenant_node_executor.targets.cgroup.paths.container_number_of_dir": KUBELET,
-    "cotenant_node_executor.targets.cgroup.paths.kube_qos_of_dir": KUBELET,
-    "cotenant_node_executor.targets.cgroup.paths.pod_dir": KUBELET,
-    "cotenant_node_executor.targets.cgroup.paths.pod_life_event": KUBELET,
-    "cotenant_node_executor.targets.cgroup.paths.pod_uid_of_dir": KUBELET,
-    "cotenant_node_executor.targets.cgroup.paths.sandbox_container_id": KUBELET,
+    "cotenant_node_executor.targets.cgroup.paths.cgroup_file": MOUNTS,
     "cotenant_yarn_copilot.batch_source.batch_of_node": YARN_NODES,
     "cotenant_yarn_copilot.reconcile.KubernetesNode": YARN_NODES,
     "cotenant_yarn_copilot.reconcile.PlanKind": YARN_NODES,

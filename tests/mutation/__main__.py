@@ -2,23 +2,28 @@
 
 Prints one line a file (mutants, killed, equivalent, survived) and one a survivor with its place and its change. The exit
 status is 1 where a group has less than 90 % killed, or `equivalent.txt` has an entry that is wrong or matches nothing.
+With `--survivors FILE`, what an earlier run printed, only the mutants that survived there are judged; the others of the chosen
+files count as killed, or as equivalent where they are entered. So the earlier run must have gone to its end.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 
 from tests.mutation.groups import GROUPS, ROOT
-from tests.mutation.judging import judge
+from tests.mutation.judging import UNREACHED, judge
 from tests.mutation.mutants import Mutant, mutants_of
 
 FLOOR_PERCENT = 90.0
-_KILLED = ("killed", "timed out")
+_BEFORE = "killed before"
+_KILLED = ("killed", "timed out", _BEFORE)
+_REPORTED = re.compile(rf"(.+):\d+: (?:survived|{UNREACHED}): (.+)")
 _EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 
 
@@ -41,7 +46,9 @@ def main() -> int:
     parser.add_argument("chosen", nargs="*", help="groups, or parts of paths; all where none is named")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--list", action="store_true", help="name the mutants without judging them")
+    parser.add_argument("--survivors", type=Path, help="the report of an earlier run: judge only what survived there")
     options = parser.parse_args()
+    again = reported(options.survivors) if options.survivors else None
     good = True
     parts = [word for word in options.chosen if word not in {group.name for group in GROUPS}]
     for group in GROUPS:
@@ -54,10 +61,19 @@ def main() -> int:
                 for mutant in mutants_of(path):
                     print(mutant.key(ROOT))
             continue
+        mutants = [mutant for path in files for mutant in mutants_of(path)]
+        chosen = [mutant for mutant in mutants if again is None or mutant.key(ROOT) in again]
         with tempfile.TemporaryDirectory() as scratch:
-            results = list(judge(group, files, options.jobs, Path(scratch)))
+            results = list(judge(group, files, chosen, options.jobs, Path(scratch)))
+        results += [(mutant, _BEFORE) for mutant in mutants if again is not None and mutant.key(ROOT) not in again]
         good = report(group.name, files, results, equivalents()) and good
     return 0 if good else 1
+
+
+def reported(report: Path) -> set[str]:
+    """Return the keys of the survivors that a run has printed: they do not depend on line numbers."""
+    lines = (_REPORTED.fullmatch(line) for line in report.read_text().splitlines())
+    return {f"{found[1]} {found[2]}" for found in lines if found}
 
 
 def report(name: str, files: list[Path], results: list[tuple[Mutant, str]], reasons: dict[str, str]) -> bool:
@@ -68,7 +84,7 @@ def report(name: str, files: list[Path], results: list[tuple[Mutant, str]], reas
     for mutant, result in results:
         key = mutant.key(ROOT)
         if key in reasons:
-            if result in _KILLED or not reasons[key]:
+            if result == "killed" or not reasons[key]:  # one that costs time only may time out
                 print(f"wrong entry in {_EQUIVALENT.name} ({result}): {key}")
                 good = False
             result = "equivalent"
@@ -81,7 +97,7 @@ def report(name: str, files: list[Path], results: list[tuple[Mutant, str]], reas
             print(f"entry in {_EQUIVALENT.name} that names no mutant: {key}")
             good = False
     for mutant, result in sorted(survivors, key=lambda pair: (pair[0].path, pair[0].line)):
-        print(f"{mutant.path.relative_to(ROOT)}:{mutant.line}: {result}: {mutant.scope or '<module>'}: {mutant.change}")
+        print(mutant.line_of(result, ROOT))
     print(f"\n{'mutants':>8} {'killed':>7} {'equiv.':>7} {'survived':>9} {'percent':>8}  {name}")
     for place in [*files, None]:
         of_it = {

@@ -58,6 +58,16 @@ GROUPS = (
         tuple(f"{_EXECUTOR}/strategies/{below}*.py" for below in ("", "pods/", "cpu/", "cpu/identity/", "cpu/suppression/")),
         ("unit/node_executor",),
     ),
+    *(
+        Group(f"executor-{subject}", (f"{_EXECUTOR}/strategies/{below}/*.py",), ("unit/node_executor/strategies",))
+        for subject, below in (
+            ("memory", "memory"),
+            ("cache", "cache"),
+            ("disk", "disk"),
+            ("burst", "cpu/burst"),
+            ("cpu-evict", "cpu/evict"),
+        )
+    ),
     Group("executor-convert", (f"{_EXECUTOR}/targets/convert.py",), ("unit/node_executor",)),
     Group(
         "quota-formulas",
@@ -90,4 +100,18 @@ GROUPS = (
     ),
     Group("scheduler-plugins", (f"{_SCHEDULER}/plugins/*.py",), ("unit/scheduler",), _SCHEDULER_SLOW),
     Group("scheduler-cycle", (f"{_SCHEDULER}/cycle/*.py",), ("unit/scheduler",), _SCHEDULER_SLOW),
+    Group(
+        "scheduler-reservations",
+        tuple(f"{_SCHEDULER}/{below}/*.py" for below in ("cycle/reservations", "plugins/reservation", "state/reservations")),
+        ("unit/scheduler",),
+        _SCHEDULER_SLOW,
+    ),
+    Group(
+        "scheduler-jobs",
+        (f"{_SCHEDULER}/cycle/ordering/*.py", f"{_SCHEDULER}/state/gangs.py", "shared/cotenant/domain/gangs.py"),
+        ("unit/scheduler", "unit/shared/domain"),
+        _SCHEDULER_SLOW,
+    ),
+    Group("descheduler-plugins", (f"{_ARBITER}/plugins/*.py",), ("unit/descheduler_arbiter",)),
+    Group("prediction", (f"{_METRICS}/prediction/*.py",), ("unit/metrics_ingest",)),
 )

@@ -25,8 +25,8 @@ from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
 
 from tests.mutation.children import Outcome, alarm_in, fork_each
-from tests.mutation.groups import Group
-from tests.mutation.mutants import Mutant, bodies_of, mutants_of, mutated
+from tests.mutation.groups import ROOT, Group
+from tests.mutation.mutants import Mutant, bodies_of, mutated
 
 AT_IMPORT = "at import"
 UNREACHED = "no test reaches it"
@@ -37,8 +37,10 @@ _OWN_SETTINGS = "_hypothesis_internal_use_settings"
 """Where hypothesis keeps what a test's own decorator says."""
 
 
-def judge(group: Group, files: Sequence[Path], at_once: int, scratch: Path) -> Iterator[tuple[Mutant, str]]:
-    """Yield each mutant of the files with "survived", "killed", "timed out" or UNREACHED."""
+def judge(
+    group: Group, files: Sequence[Path], mutants: Sequence[Mutant], at_once: int, scratch: Path
+) -> Iterator[tuple[Mutant, str]]:
+    """Yield each of these mutants of the files with "survived", "killed", "timed out" or UNREACHED."""
     answer = scratch / f"{group.name}.json"
     answer.unlink(missing_ok=True)
     arguments = [
@@ -52,13 +54,12 @@ def judge(group: Group, files: Sequence[Path], at_once: int, scratch: Path) -> I
         "no:cacheprovider",
         "--no-header",
     ]
-    judging = _Judging(files, at_once, answer, os.dup(2))
+    judging = _Judging(files, mutants, at_once, answer, os.dup(2))
     for _ in fork_each([(None, lambda: pytest.main(arguments, [judging]) == 0)], show=True):
         pass
     if not answer.exists():
         raise RuntimeError(f"group {group.name}: its tests do not pass unchanged")
     seconds, results = json.loads(answer.read_text())
-    mutants = [mutant for path in files for mutant in mutants_of(path)]
     yield from ((mutant, result) for mutant, result in zip(mutants, results, strict=True) if result != AT_IMPORT)
     jobs = [
         (mutant, _importing(mutant, arguments, seconds))
@@ -73,7 +74,7 @@ def judge(group: Group, files: Sequence[Path], at_once: int, scratch: Path) -> I
 def _tell(terminal: int, mutant: Mutant, outcome: Outcome) -> None:
     """Name a survivor at once: a long run that is broken off was not in vain."""
     if outcome is Outcome.PASSED:
-        os.write(terminal, f"{mutant.path.name}:{mutant.line}: survived: {mutant.change}\n".encode())
+        os.write(terminal, f"{mutant.line_of('survived', ROOT)}\n".encode())
 
 
 _WORDS = {Outcome.PASSED: "survived", Outcome.FAILED: "killed", Outcome.TIMED_OUT: "timed out"}
@@ -104,10 +105,11 @@ class _Examples:
 class _Judging(_Examples):
     """The pytest plugin of the process that collects the tests."""
 
-    def __init__(self, files: Sequence[Path], at_once: int, answer: Path, terminal: int) -> None:
+    def __init__(self, files: Sequence[Path], mutants: Sequence[Mutant], at_once: int, answer: Path, terminal: int) -> None:
         """`terminal` is a file descriptor that pytest does not capture."""
         self._terminal = terminal
         self._files = [str(path) for path in files]
+        self._mutants = mutants
         self._at_once = at_once
         self._answer = answer
         self._imported: set[tuple[str, int]] = set()
@@ -128,25 +130,23 @@ class _Judging(_Examples):
         gc.collect()
         functions = [found for found in gc.get_objects() if isinstance(found, FunctionType)]
         results: list[str] = []
-        mutants: list[Mutant] = []
         jobs = []
         loaded = {function.__code__.co_filename for function in functions}
-        for path in self._files:
-            bodies = bodies_of(Path(path))
-            for mutant in mutants_of(Path(path)):
-                results.append(AT_IMPORT)
-                mutants.append(mutant)
-                body = bodies.get(mutant.function, range(0))
-                if path not in loaded or not body or any((path, line) in self._imported for line in body):
-                    continue
-                places = {place for line in mutant.lines for place in reached.get(f"{path}:{line}", [])}
-                items = sorted((session.items[place] for place in places), key=lambda item: seconds[item.nodeid])
-                results[-1] = UNREACHED
-                if items:
-                    jobs.append((len(results) - 1, _replacing(mutant, functions, items, seconds)))
+        bodies = {path: bodies_of(Path(path)) for path in self._files}
+        for mutant in self._mutants:
+            path = str(mutant.path)
+            results.append(AT_IMPORT)
+            body = bodies[path].get(mutant.function, range(0))
+            if path not in loaded or not body or any((path, line) in self._imported for line in body):
+                continue
+            places = {place for line in mutant.lines for place in reached.get(f"{path}:{line}", [])}
+            items = sorted((session.items[place] for place in places), key=lambda item: seconds[item.nodeid])
+            results[-1] = UNREACHED
+            if items:
+                jobs.append((len(results) - 1, _replacing(mutant, functions, items, seconds)))
         for number, outcome in fork_each(jobs, self._at_once):
             results[number] = _WORDS[outcome]
-            _tell(self._terminal, mutants[number], outcome)
+            _tell(self._terminal, self._mutants[number], outcome)
         self._answer.write_text(json.dumps([seconds, results]))
         return True
 

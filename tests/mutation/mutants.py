@@ -68,6 +68,10 @@ class Mutant:
         """Return the name of the change that does not depend on line numbers."""
         return f"{self.path.relative_to(root)} {self.scope or '<module>'}: {self.change}"
 
+    def line_of(self, result: str, root: Path) -> str:
+        """Return the line by which a run reports it."""
+        return f"{self.path.relative_to(root)}:{self.line}: {result}: {self.scope or '<module>'}: {self.change}"
+
 
 @dataclass(frozen=True)
 class _Site:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.node import Node
-from cotenant.domain.node import NodeSources, estimate_node_allocatable
+from cotenant.domain.node import NodeSources
 from cotenant.domain.reservation import Reservation, kubelet_reserved, parse_reservation
 from cotenant.events.envelope import Event
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
@@ -19,7 +19,7 @@ from cotenant.events.node.topology import CpuBasicInfo, MachineTopology
 from cotenant.events.node.yarn import YarnNode
 from cotenant.model.bounds import saturated
 from cotenant.model.names import LABEL_NUMA_RESERVATION
-from cotenant.model.quantities import QuantityError, resource_amount
+from cotenant.model.quantities import QuantityError
 from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, of_mapping
@@ -189,19 +189,10 @@ class NodeState:
         return parse_reservation(self.annotations)
 
     def figures(self) -> NodeAmounts:
-        """Return capacity and allocatable from the executor's report, else from the object; never amplified. Raises
-        QuantityError."""
-        capacity: dict[str, int] = {}
-        allocatable: dict[str, int] = {}
-        if self.node is not None:
-            status = self.node.status
-            capacity = {name: resource_amount(name, quantity) for name, quantity in status.capacity.items()}
-            raw = estimate_node_allocatable(status.allocatable, self.annotations)
-            allocatable = {name: resource_amount(name, quantity) for name, quantity in raw.items()}
-        if self.executor is not None:
-            capacity |= self.executor.capacity
-            allocatable |= self.executor.allocatable
-        return NodeAmounts(capacity, allocatable, self.reservation())
+        """Return capacity and allocatable as every service derives them, never amplified; none before there is an object.
+        Raises QuantityError."""
+        sources = NodeSources(self.node, self.executor)
+        return NodeAmounts(sources.capacity(), sources.unamplified(), self.reservation())
 
     def measurement(self) -> NodeMeasurement | None:
         """Return the node's metric in the formulas' form."""

@@ -23,7 +23,13 @@ from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.targets.cgroup.paths import Layout
 from cotenant_node_executor.targets.interface import THREADS, Capabilities, CgroupDriver, Knob, KnobSupport
-from cotenant_node_executor.targets.kubelet.binding import NOTHING_BOUND, KubeletPod, bind, container_number
+from cotenant_node_executor.targets.kubelet.binding import (
+    NOTHING_BOUND,
+    KubeletPod,
+    bind,
+    container_number,
+    expected_directory,
+)
 from cotenant_node_executor.targets.kubelet.container_names import ContainerNames
 from cotenant_node_executor.targets.kubelet.driver import KubeletDriver
 from cotenant_node_executor.targets.kubelet.kubepods import Kubepods
@@ -131,7 +137,7 @@ class KubeletMachine(KernelMachine):
         bound = self._kubelet.bound
         unmatched = [f"{directory}: a group without a pod on LOG, left alone" for directory in bound.strangers]
         for uid in bound.missing:
-            unmatched.append(f"pod {self._name_of(uid)}: no control group")
+            unmatched.append(f"pod {self._name_of(uid)}: no control group{self._expected(uid)}")
         for uid, pod in self._pods.pods.items():
             there = [each.name for each in pod.pod.spec.containers if f"{pod.group}/{each.name}" not in bound.ids]
             directory = bound.directories.get(pod.group)
@@ -149,6 +155,11 @@ class KubeletMachine(KernelMachine):
     def _name_of(self, uid: str) -> str:
         pod = self._pods.pods.get(uid)
         return f"{pod.pod.metadata.namespace}/{pod.pod.metadata.name}" if pod is not None else f"uid {uid}"
+
+    def _expected(self, uid: str) -> str:
+        """Where a pod's control group would be, with a space before it; "" where nobody knows."""
+        pod, layout = kubelet_pods(self._pods.pods.values()).get(uid), self._kubepods.layout
+        return "" if pod is None or layout is None else f" {expected_directory(layout, pod)}"
 
     # -- restoring -----------------------------------------------------------------------------------------------------
 

@@ -90,13 +90,30 @@ class NodeSources(msgspec.Struct, frozen=True):
         """Return whether the node is cordoned."""
         return self.node is not None and self.node.spec.unschedulable
 
+    def capacity(self) -> dict[str, int]:
+        """Return the machine's capacity: the object's, overlaid by the executor's report. Raises QuantityError."""
+        if self.node is None:
+            return {}
+        found = {name: resource_amount(name, quantity) for name, quantity in self.node.status.capacity.items()}
+        if self.executor is not None:
+            found.update(self.executor.capacity)
+        return found
+
     def machine(self) -> dict[str, int]:
-        """Return what the machine offers by itself, its devices included: not amplified, nothing overcommitted. Raises
-        QuantityError."""
+        """Return what the machine offers by itself, its devices included: nothing that the calculator amplified, nothing
+        overcommitted. Raises QuantityError."""
+        return self._machine(raw=self.amplifies)
+
+    def unamplified(self) -> dict[str, int]:
+        """Return what the machine offers by itself, whoever amplifies it. Raises QuantityError."""
+        return self._machine(raw=True)
+
+    def _machine(self, *, raw: bool) -> dict[str, int]:
+        """`raw`: whether the annotation's raw amounts stand in for those that the object declares."""
         if self.node is None:
             return {}
         declared: Mapping[str, Scalar] = self.node.status.allocatable or self.node.status.capacity
-        if self.amplifies:
+        if raw:
             declared = estimate_node_allocatable(declared, self.node.metadata.annotations)
         found = {name: resource_amount(name, quantity) for name, quantity in declared.items()}
         if self.resources is not None:

@@ -229,7 +229,7 @@ class AnomalyStreak(Part, frozen=True, kw_only=True):
     expires_at: datetime | None = None
 
 
-class KeptPod(Part, frozen=True, kw_only=True):
+class RetainedPod(Part, frozen=True, kw_only=True):
     """A pod of a hot node that stays, and why."""
 
     namespace: str
@@ -259,7 +259,7 @@ class NodeLoadJudged(Payload, frozen=True, kw_only=True):
     figures: tuple[Figure, ...] = ()
     moved: tuple[str, ...] = ()
     """Jobs that this cycle created for the node."""
-    kept: tuple[KeptPod, ...] = ()
+    kept: tuple[RetainedPod, ...] = ()
     """At most 10 pods that stay, with reasons."""
     kept_count: Count = 0
     message: str = ""

@@ -5,9 +5,7 @@ batches follow one another closely: one round trip, no timer, no wait where noth
 on and decides at growing intervals (`log.room_pause`).
 
 It owns no rule: `engine.cycle` holds the order of things, `engine.quarantine` what is set aside, `log.contract` what can go
-wrong.
-
-Over 300 lines: one loop, and what it tells of itself.
+wrong, `loop_report` what is published about the loop.
 """
 
 from __future__ import annotations
@@ -33,8 +31,7 @@ from cotenant.log.storing import store_batch
 from cotenant.log.traces import Traces
 from cotenant.runtime.figures import Figures
 from cotenant.runtime.findings import publish_findings
-from cotenant.runtime.freed_memory import GIVEN_BACK_AFTER_SECONDS, give_back
-from cotenant.runtime.load_progress import LoadProgress
+from cotenant.runtime.loop_report import LoopReport
 from cotenant.runtime.process import Host
 from cotenant.runtime.reading import Reading
 from cotenant.runtime.requests import Requests
@@ -50,8 +47,6 @@ BEHIND_SECONDS = 0.1
 recomputed; where more arrives than a service can read, it decides all the same, and its commits say so."""
 DRAIN_SECONDS = 0.02
 """Batches that are further apart have nothing queued behind them as a rule, and asking costs the server a message."""
-MAX_AHEAD_SECONDS = 30.0
-"""A clock that is further ahead of the log's is taken for wrong."""
 
 
 class Surroundings(msgspec.Struct):
@@ -85,13 +80,10 @@ class DecidingLoop:
         """When the last batch was answered (`time.perf_counter`)."""
         core = cycle.core
         self._requests = Requests(self.host, core) if self.host is not None and isinstance(core, Requesting) else None
-        self._progress = LoadProgress(self.identity.service)
         self._clock = around.clock
-        self._clock_is_wrong = False
         self._room_pause = RoomPause()
+        self._report = LoopReport(self.identity.service, self.host, around.ready)
         self._behind_since: float | None = None
-        self._folded = 0
-        """Messages since telemetry counted them."""
 
     def marker(self, now: datetime) -> Event:
         """See `runtime.incarnations.Incarnation`."""
@@ -129,13 +121,11 @@ class DecidingLoop:
                 self._fold_waiting(reading)
             if cycle.loaded and not around.ready.is_set():
                 reading.loaded()
-                self._announce_ready()
+                self._report.loaded(cycle.folded)
             again = await self._decide(reading)
             if around.quarantine.findings:
                 await self._publish_findings()
-            if self._folded and self.host is not None:
-                self.host.telemetry.folded.add(self._folded)
-                self._folded = 0
+            self._report.count_folded()
             if self._requests is not None and cycle.ready and not cycle.holding_back:
                 self._requests.send(self._clock())
             await asyncio.sleep(0)
@@ -156,12 +146,12 @@ class DecidingLoop:
             self.cycle.fold(events, now)
             count += len(events)
         self.cycle.behind = reading.behind
-        self._folded += count
+        self._report.folded += count
         figures = self.around.figures
         if count and figures.undecided_since is None:
             figures.undecided_since = figures.timer()
         if not self.around.ready.is_set():
-            self._progress.add(count)
+            self._report.progress.add(count)
         return count
 
     def _waits_for_more(self) -> bool:
@@ -174,16 +164,6 @@ class DecidingLoop:
             self._behind_since = now
         return now - self._behind_since < BEHIND_SECONDS + self.around.gather_seconds
 
-    def _announce_ready(self) -> None:
-        self.around.ready.set()
-        logger.info("%s: loaded, folded to LOG:%d, %s", self.identity.service, self.cycle.folded, self._progress)
-        if self.host is not None:
-            gc.enable()
-            gc.freeze()
-            asyncio.get_running_loop().call_later(GIVEN_BACK_AFTER_SECONDS, give_back)
-            self.host.health.ready = True
-            self.host.health.detail = "ok"
-
     async def _decide(self, reading: Reading) -> bool:
         """Decide once and store it. True if there may be more to decide at once.
 
@@ -192,7 +172,7 @@ class DecidingLoop:
         cycle = self.cycle
         started, started_ns = time.perf_counter(), time.time_ns()
         now = self._clock()
-        if self._is_ahead(reading, now) or self._room_pause.waits(started):
+        if self._report.clock_is_ahead(reading.seconds_ahead(now)) or self._room_pause.waits(started):
             return False
         if self._waits_for_more() and not cycle.has_next:
             return False
@@ -214,18 +194,19 @@ class DecidingLoop:
         if isinstance(outcome, Stored):
             cycle.stored(batch, outcome)
             self._traces.note_stored(batch.events, outcome.first)
-            self._has_room()
-            self._measure("stored", len(batch.events) - 1, sent - started, time.perf_counter() - sent)
+            if self._room_pause.stored():
+                self._report.has_room()
+            self._report.answered(outcome, len(batch.events) - 1, sent - started, time.perf_counter() - sent)
             if self.host is not None and self.host.telemetry.tracing is not None:
                 self.host.telemetry.tracing.stored(batch.as_stored(outcome.first), self._traces, started_ns, time.time_ns())
             if drained is not None:
                 await self._meanwhile(drained, reading)
             return True
         figures.undecided_since = waiting if waiting is not None else figures.undecided_since
-        self._measure(_in_a_word(outcome), 0, sent - started, time.perf_counter() - sent)
+        self._report.answered(outcome, 0, sent - started, time.perf_counter() - sent)
         if isinstance(outcome, Refused) and outcome.no_space:
             cycle.not_stored()
-            self._has_no_room(outcome.reason)
+            self._report.has_no_room(outcome.reason, self._room_pause.refused(time.perf_counter()))
             return False
         if isinstance(outcome, Refused) and outcome.wrong_sequence:
             if cycle.refused(self._clock()):
@@ -271,41 +252,10 @@ class DecidingLoop:
         return Behind(f"deciding failed: {type(error).__name__}: {error}")
 
     async def _publish_findings(self) -> None:
-        """Say what was set aside."""
+        """Publish what was set aside."""
         found = await publish_findings(self.around.quarantine, self.log, self.identity.service, self._clock())
         if self.host is not None:
             self.host.telemetry.dead_letters.add(found)
-
-    def _is_ahead(self, reading: Reading, now: datetime) -> bool:
-        """Tell whether this machine's clock is far ahead of the log's. Nothing is decided then: no decision's `now` goes back,
-        so one from the future would keep every replica from deciding until then."""
-        ahead = reading.seconds_ahead(now)
-        wrong = ahead > MAX_AHEAD_SECONDS
-        if wrong != self._clock_is_wrong:
-            self._clock_is_wrong = wrong
-            detail = f"this machine's clock is {ahead:.0f} s ahead of the log's: nothing is decided until it is right"
-            if wrong:
-                logger.error("%s: %s", self.identity.service, detail)
-            else:
-                logger.warning("%s: the clock is right again", self.identity.service)
-            if self.host is not None:
-                self.host.health.ready = not wrong and self.around.ready.is_set()
-                self.host.health.detail = detail if wrong else "ok"
-        return wrong
-
-    def _has_no_room(self, reason: str) -> None:
-        """Wait with the next decision; what arrives is folded meanwhile."""
-        pause = self._room_pause.refused(time.perf_counter())
-        detail = f"LOG has no room for decisions ({reason})"
-        logger.warning("%s: %s: trying again in %.0f s", self.identity.service, detail, pause)
-        if self.host is not None:
-            self.host.health.warning = detail
-
-    def _has_room(self) -> None:
-        if self._room_pause.stored():
-            logger.warning("%s: LOG has room again", self.identity.service)
-            if self.host is not None:
-                self.host.health.warning = ""
 
     async def _store(self, batch: Batch) -> tuple[Stored | Refused | NoAnswer, asyncio.Task[None] | None]:
         """Store a batch. Behind a small one, what queued at the log meanwhile has passed when the returned task ends."""
@@ -334,19 +284,3 @@ class DecidingLoop:
         finally:
             task.cancel()
         return task.result()
-
-    def _measure(self, outcome: str, events: int, decide_seconds: float, store_seconds: float) -> None:
-        if self.host is None:
-            return
-        telemetry = self.host.telemetry
-        telemetry.batches.add(1, {"outcome": outcome})
-        telemetry.decided.add(events)
-        telemetry.decide_seconds.record(decide_seconds)
-        telemetry.store_seconds.record(store_seconds)
-
-
-def _in_a_word(outcome: Refused | NoAnswer) -> str:
-    """Return the outcome as the metrics name it (`telemetry.OUTCOMES`)."""
-    if isinstance(outcome, NoAnswer):
-        return "unanswered"
-    return "no_space" if outcome.no_space else "refused"

@@ -14,12 +14,19 @@ from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
 from cotenant_verification.bench.audit.verification import verify
 from cotenant_verification.bench.constraints import DEDICATED, KINDS, ZONE
-from cotenant_verification.bench.core_only import START, decided_log
+from cotenant_verification.bench.core_only import START, carry_out
 from cotenant_verification.bench.workload import Workload, node_name, pod_name, synthetic
 
 NODES = 100
 """Enough for a dedicated, a best avoided and a cordoned one."""
 MIXED = synthetic(NODES, 120, 1, mix=100)
+
+
+def decided_log(workload: Workload) -> list[Event]:
+    """The log of a run."""
+    log: list[Event] = []
+    carry_out(workload, log)
+    return log
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from cotenant_descheduler_arbiter.config.policy import NodeEvictionRates
 from cotenant_descheduler_arbiter.node_lifecycle.zones import ZoneState, eviction_rate, zone_of, zone_state
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import START, Cluster, configuration
 
-QUIET = configuration(balance=False)
+NO_BALANCING = configuration(balance=False)
 RATES = NodeEvictionRates()
 SECOND = timedelta(seconds=1)
 

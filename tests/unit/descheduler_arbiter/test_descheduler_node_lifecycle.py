@@ -5,7 +5,7 @@ from datetime import timedelta
 from cotenant.events.node.conditions import NodeCondition
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import Cluster, configuration
 
-QUIET = configuration(balance=False)
+NO_BALANCING = configuration(balance=False)
 
 
 def silent(cluster: Cluster, node: str) -> None:
@@ -20,7 +20,7 @@ def condition(cluster: Cluster, node: str) -> NodeCondition:
 
 
 def two_nodes() -> Cluster:
-    cluster = Cluster(QUIET)
+    cluster = Cluster(NO_BALANCING)
     for node in ("lost", "well"):
         cluster.node(node)
         cluster.executor(node)
@@ -134,7 +134,7 @@ def test_a_node_that_is_deleted_loses_its_condition() -> None:
 
 
 def test_a_node_without_any_metric_is_left_alone() -> None:
-    cluster = Cluster(QUIET)
+    cluster = Cluster(NO_BALANCING)
     cluster.node("simulated")
     cluster.pod("web-0", "simulated")
     assert cluster.advance(timedelta(hours=1)) == []

@@ -108,11 +108,6 @@ def test_memory_is_one_window_a_row_whose_use_stays_within_it() -> None:
     assert len(histograms.windows.weights) == first
 
 
-def test_histograms_of_other_buckets_are_not_merged() -> None:
-    with pytest.raises(HistogramError):
-        made().merge(Histograms(Buckets(10.0, 1.0), HALF_LIFE, 1e-12))
-
-
 def test_a_damaged_state_changes_nothing() -> None:
     histograms = made(1)
     histograms.add(np.array([0]), np.array([5.0]), 1.0, NOW)

@@ -25,7 +25,7 @@ from cotenant_metrics_ingest.prediction.seasons import Seasons
 from tests.unit.metrics_ingest.builders_metrics_ingest import START, MetricsLog, pod
 
 BY_TIME = {"enable": True, "extensions": {"forecast": "timeOfDay"}}
-QUIET, BUSY = 1000, 8000
+IDLE, BUSY = 1000, 8000
 GIB = 1 << 30
 KIB_8 = 8192
 HOUR_MINUTES = 60
@@ -53,7 +53,7 @@ def hours(log: MetricsLog, count: int) -> None:
     for _ in range(count):
         quarter(log, BUSY)
         for _ in range(3):
-            quarter(log, QUIET)
+            quarter(log, IDLE)
 
 
 def forecasts(log: MetricsLog) -> dict[str, ResourceForecast]:
@@ -90,7 +90,7 @@ def test_both_forecasts_and_their_errors_are_on_the_log(learned: MetricsLog) -> 
     assert cpu.histogram is not None
     assert cpu.histogram >= BUSY * 1.1
     assert cpu.time_of_day is not None
-    assert QUIET <= cpu.time_of_day <= QUIET * 1.05 + 25
+    assert IDLE <= cpu.time_of_day <= IDLE * 1.05 + 25
     assert cpu.histogram_cost > 0
     shown = figures([event for event in learned.log if event.subject == "metrics.n1"][-1])
     assert f"{cpu.histogram_cost / 1000:.2f} cores" in shown["forecast of cpu"]

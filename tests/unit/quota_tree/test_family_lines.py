@@ -233,3 +233,37 @@ def test_a_family_below_another_shares_what_its_parent_got_there() -> None:
     above.refresh(None, 0, {"cpu": 4})
     below.refresh(above, 1, {})
     assert sum(below.has(index, "cpu") for index in range(2)) == above.has(1, "cpu") == 2
+
+
+def test_all_fits_where_it_is_just_the_total_and_a_smaller_request_is_granted_at_once() -> None:
+    line = line_of([1, 1], [0, 0], [True, True], [4, 4], 8)
+    assert line.request(0, 3) is True
+    assert (line.runtime, line.stale, line.wanted) == ([3, 4], False, 7)
+
+
+def test_a_request_that_64_bits_do_not_hold_is_taken_over_after_a_sharing_in_arrays() -> None:
+    line = line_of([1] * MANY, [0] * MANY, [True] * MANY, [4] * MANY, 4 * MANY - 64)
+    assert line.runtime == [3] * MANY
+    line.request(0, 2**64)
+    assert list(line.share(4 * MANY)) == list(range(MANY))
+    assert line.runtime == [4] * MANY, "the first has weight 1 as the others, which need no more"
+    line.request(0, 2)
+    assert list(line.share(4 * MANY - 2)) == [0]
+    assert line.runtime == [2, *[4] * (MANY - 1)]
+
+
+def test_mins_that_are_just_what_there_is_fit_so_a_child_without_any_is_not_touched() -> None:
+    family = family_of({"cpu": 6}, {"cpu": 6}, {})
+    for index in range(2):
+        family.lines["cpu"].request(index, 50)
+    assert set(family.refresh(None, 0, {"cpu": 12})) == {0, 1}
+    assert [family.has(index, "cpu") for index in range(3)] == [6, 6, 0]
+
+
+def test_a_min_of_a_resource_that_is_not_shared_follows_what_there_is_of_it() -> None:
+    family = family_of({"cpu": 6, "gpu": 3}, {"cpu": 6, "gpu": 3}, resources=("cpu",))
+    family.lines["cpu"].request(0, 50)
+    assert set(family.refresh(None, 0, {"cpu": 20, "gpu": 6})) == {0}, "the mins just fit"
+    assert [family.scaled_min(index)["gpu"] for index in range(2)] == [3, 3]
+    family.refresh(None, 0, {"cpu": 20, "gpu": 4})
+    assert [family.scaled_min(index)["gpu"] for index in range(2)] == [2, 2]

@@ -115,3 +115,20 @@ def test_random_splits_of_arrays_are_exact() -> None:
         weights = [random.randint(1, 2 ** random.randint(1, 40)) for _ in range(random.randint(1, 9))]
         rest = random.randint(1, 2 ** random.randint(1, 61))
         assert split_array(rest, np.array(weights, dtype=np.int64)).tolist() == split(rest, weights), (rest, weights)
+
+
+def test_several_weights_the_sum_of_which_64_bits_do_not_hold() -> None:
+    weights, requests, floors = [HUGE] * 3 + [1] * (MANY - 3), [900] * MANY, [0] * MANY
+    found = share_out(1_000, weights, requests, floors, [True] * MANY)[0]
+    assert found == [334, 333, 333] + [0] * (MANY - 3)
+
+
+def test_several_floors_the_sum_of_which_64_bits_do_not_hold() -> None:
+    floors, lends = [HUGE] * 3 + [0] * (MANY - 3), [False] * 3 + [True] * (MANY - 3)
+    assert share_out(1_000, [1] * MANY, [900] * MANY, floors, lends)[0] == floors
+
+
+def test_several_requests_the_sum_of_which_64_bits_do_not_hold() -> None:
+    requests = [HUGE] * 3 + [0] * (MANY - 3)
+    found = share_out(1_000, [1] * MANY, requests, [0] * MANY, [True] * MANY)[0]
+    assert found == [334, 333, 333] + [0] * (MANY - 3)

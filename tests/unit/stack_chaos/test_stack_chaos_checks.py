@@ -30,8 +30,8 @@ from cotenant_verification.stack_chaos.records import (
     WatchedChange,
     Write,
 )
+from cotenant_verification.stack_chaos.run_report import gap_of, longest_gaps
 from cotenant_verification.stack_chaos.truth import versions_of
-from cotenant_verification.stack_chaos.verdict import gap_of, longest_gaps
 
 VERSIONS = [
     Version(3, "a", "v1", "ua"),

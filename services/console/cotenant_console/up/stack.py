@@ -28,7 +28,7 @@ from cotenant_console.nats_access.keys import prepared_keys
 from cotenant_console.nats_access.roles import ADMINISTRATOR
 from cotenant_console.pki.identity import GATEWAY_NAMES, MADE_HERE, Given, Identity, nats_certificate, prepared
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.kept_streams import KeptStreams
+from cotenant_console.up.declared_streams import DeclaredStreams
 from cotenant_console.up.nats_server import (
     LOOPBACK,
     Member,
@@ -89,7 +89,7 @@ class Stack:
         self.status_ports: dict[str, int] = {}
         self._servers: tuple[Member, ...] = ()
         self._watching: list[asyncio.Task[None]] = []
-        self._streams: KeptStreams | None = None
+        self._streams: DeclaredStreams | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -134,12 +134,12 @@ class Stack:
             while not await answers(server.port):
                 await self._pause(deadline, server.name)
         wanted = wanted_of(len(servers), StreamSizes.within(store_bytes))
-        self._streams = KeptStreams(self.endpoint.nats_url, self.nats_access(ADMINISTRATOR), wanted)
+        self._streams = DeclaredStreams(self.endpoint.nats_url, self.nats_access(ADMINISTRATOR), wanted)
         try:
             await self._streams.declare()
         except (BusError, *API_ERRORS) as error:
             raise NotReadyError(f"the streams cannot be declared: {error}") from error
-        self._watching.append(asyncio.create_task(self._streams.keep()))
+        self._watching.append(asyncio.create_task(self._streams.maintain()))
         while not await asyncio.to_thread(self._is_ready, "gateway"):
             await self._pause(deadline, "gateway")
         if any(crash.name == "gateway" for crash in self.supervisor.crashes):

@@ -18,7 +18,7 @@ import msgspec
 
 from cotenant.domain.selectors import selects
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import KeptPod, NodeLoadJudged
+from cotenant.events.migrations import NodeLoadJudged, RetainedPod
 from cotenant.events.placements import Figure
 from cotenant.model.names import PODS
 from cotenant.model.subjects import descheduling_subject, migration_subject
@@ -160,7 +160,7 @@ class Balancing:
             figures=_load_figures(judgement.load),
             moved=() if dry_run else names,
             kept=tuple(
-                KeptPod(namespace=each.facts.namespace, name=each.facts.name, reason=each.reason)
+                RetainedPod(namespace=each.facts.namespace, name=each.facts.name, reason=each.reason)
                 for each in kept[:MAX_KEPT]
             ),
             kept_count=len(kept),

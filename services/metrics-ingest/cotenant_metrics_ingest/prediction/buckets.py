@@ -56,7 +56,3 @@ class Buckets:
         if self.ratio > 1:
             return np.maximum(self.starts.searchsorted(values, side="right") - 1, 0)
         return np.minimum(np.maximum(np.trunc(values / self.first), 0), self.count - 1).astype(np.int64)
-
-    def same_as(self, other: "Buckets") -> bool:
-        """Whether both divide values alike."""
-        return (self.first, self.ratio, self.count) == (other.first, other.ratio, other.count)

@@ -98,21 +98,6 @@ class Histograms:
         left = self.windows.weights[place] - taken
         self.windows.weights[place] = left if left >= self.epsilon else 0.0
 
-    def merge(self, other: "Histograms") -> None:
-        """Add the weights of histograms of the same buckets, row by row. Raises HistogramError."""
-        alike = self.buckets.same_as(other.buckets) and (self.half_life, self.epsilon) == (other.half_life, other.epsilon)
-        if not alike:
-            raise HistogramError("histograms of different buckets, half-lives or epsilons cannot be merged")
-        self.widen(other.rows)
-        for row in range(other.rows):
-            reference = float(max(self.references[row], other.references[row]))
-            self._shift(row, reference)
-            scale = other._scale(row, reference)
-            theirs = other.weights(row) * scale
-            used = np.flatnonzero(theirs)
-            self.windows.weights[self.windows.places_of_many(np.full(len(used), row), used)] += theirs[used]
-            self.totals[row] += other.totals[row] * scale
-
     def _growth(self, rows: Indices, seconds: Floats | float) -> Floats:
         """By how much a weight of this time counts more than one of each row's reference."""
         if self.half_life is None:

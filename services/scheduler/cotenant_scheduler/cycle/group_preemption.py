@@ -10,8 +10,9 @@ with the node that is held for it, in one batch; or nothing, and the reason in t
                 leave for an earlier member cost nothing again, so a node that is cleared is filled first
     whole       fewer members than the group needs: nobody is nominated, nobody is preempted
     patience    the nominations of a group stand as long as each of its nodes does, no pod of a higher priority is nominated to
-                one, and victims have time left or are ending on any of them; then all are chosen again. They do not count for
-                the group itself, which is placed as soon as it fits, there or elsewhere
+                one, and victims have time left or are ending on any of them; then all are chosen again, and a member that
+                gets none any more loses the one it had. They do not count for the group itself, which is placed as soon as it
+                fits, there or elsewhere
 descheduler-arbiter evicts the victims. Source: Koordinator's job-level preemption (CoschedulingArgs.enablePreemption), which
 does not ask disruption budgets; here they count as they do for single pods.
 
@@ -99,6 +100,9 @@ class GroupPreemption:
         for record in entry.records:
             choice = chosen.get(record.key)
             if choice is None:
+                if record.key in before:
+                    self._preempting.end(record)
+                    events.append(self._waiting.event(record, trial.refused, None))
                 continue
             nomination = Nomination(node=choice.node, at=now, attempts=attempts, victims=choice.victims)
             self._preempting.note(record, nomination, group.charge_of(record).shape)

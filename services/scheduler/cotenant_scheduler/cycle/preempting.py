@@ -74,7 +74,7 @@ class Preempting:
         self._within_quota = within_quota
         self._nominations = nominations
         self.nominated: set[PodKey] = set()
-        """Pods that the decision being made nominated."""
+        """Pods that the decision being made nominated, or whose nomination it ended, with an event of their own."""
         self._taken: dict[str, int] = {}
         """By node, the highest priority of a pod that the decision being made nominated to it."""
 
@@ -163,6 +163,11 @@ class Preempting:
         self.nominated.add(record.key)
         self._taken[nomination.node] = max(shape.priority, self._taken.get(nomination.node, shape.priority))
         self._nominations.nominate(record.key, nomination, shape)
+
+    def end(self, record: PodRecord) -> None:
+        """The decision ends a pod's nomination with an event of its own."""
+        self.nominated.add(record.key)
+        self._nominations.end(record.key)
 
     def _nominated(
         self, record: PodRecord, alike: EquivalenceClass, template: WaitingTemplate, choice: Choice

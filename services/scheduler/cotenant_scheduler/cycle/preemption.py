@@ -75,14 +75,14 @@ def is_protected(facts: PodFacts) -> bool:
     return not is_preemptible(facts.labels) or facts.labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true"
 
 
-class _CachedChoices:
+class CachedChoices:
     """What preempting on each node would cost for one shape."""
 
     def __init__(self) -> None:
         self.stamp: tuple[int, ...] = ()
         self.positions = (0, 0, 0)
         self.choices: dict[int, Choice] = {}
-        self._ranked: list[tuple[Rank, int]] = []
+        self.ranked: list[tuple[Rank, int]] = []
         """A heap of ranks with their rows; those that are no longer a row's are dropped when they come up."""
         self.helpless: BoolArray = np.zeros(0, dtype=np.bool_)
         """Rows on which preemption does not help."""
@@ -92,13 +92,13 @@ class _CachedChoices:
     def put(self, row: int, choice: Choice) -> None:
         """Set the choice of a row that has none."""
         self.choices[row] = choice
-        heapq.heappush(self._ranked, (choice.rank, row))
-        if len(self._ranked) > 2 * len(self.choices) + SPARE_RANKS:
-            self._ranked = sorted((known.rank, of) for of, known in self.choices.items())
+        heapq.heappush(self.ranked, (choice.rank, row))
+        if len(self.ranked) > 2 * len(self.choices) + SPARE_RANKS:
+            self.ranked = sorted((known.rank, of) for of, known in self.choices.items())
 
     def best(self) -> Choice | None:
         """Return the choice of the lowest rank."""
-        ranked = self._ranked
+        ranked = self.ranked
         while ranked:
             rank, row = ranked[0]
             choice = self.choices.get(row)
@@ -123,7 +123,7 @@ class Preemption:
         self._budgets = budgets
         self._leaving = leaving
         """By node, uids of the pods that leave it for others. A change here also counts as a change of the row."""
-        self._choices: OrderedDict[Shape, _CachedChoices] = OrderedDict()
+        self._choices: OrderedDict[Shape, CachedChoices] = OrderedDict()
         self._touched = Changes()
         """Rows on which a pod began to end."""
         self._by_importance: dict[int, list[RowPod]] = {}
@@ -161,11 +161,11 @@ class Preemption:
         """How many nodes refuse the shape for a reason that preemption cannot lift."""
         return self._refreshed(evaluation).hopeless
 
-    def _refreshed(self, evaluation: Evaluation) -> _CachedChoices:
+    def _refreshed(self, evaluation: Evaluation) -> CachedChoices:
         nodes, shape = self._nodes, evaluation.shape
         cached = self._choices.get(shape)
         if cached is None:
-            cached = self._choices[shape] = _CachedChoices()
+            cached = self._choices[shape] = CachedChoices()
             if len(self._choices) > max(SHAPES_CACHED, ROWS_CACHED // max(nodes.size, 1)):
                 self._choices.popitem(last=False)
         else:
@@ -204,7 +204,7 @@ class Preemption:
         cached.stamp, cached.positions = stamp, positions
         return cached
 
-    def _changed_rows(self, cached: _CachedChoices) -> Sequence[int] | None:
+    def _changed_rows(self, cached: CachedChoices) -> Sequence[int] | None:
         """Return the rows, ascending, that changed since the choices were made; None where that is not known."""
         logs = (self._nodes.changes, self._nodes.static_changes, self._touched)
         few = [log.few_since(position, FEW_ASKED) for log, position in zip(logs, cached.positions, strict=True)]

@@ -24,13 +24,6 @@ from cotenant_verification.bench.workload import Workload, node_events, pod_even
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
-def decided_log(workload: Workload) -> list[Event]:
-    """Return the log of a run, for callers that only need what was decided."""
-    log: list[Event] = []
-    _carry_out(workload, log)
-    return log
-
-
 class _Times(msgspec.Struct):
     """CPU seconds by part, and the batches."""
 
@@ -45,7 +38,7 @@ def run(workload: Workload) -> BenchResult:
     """Schedule the workload and check the result."""
     gc.set_threshold(*GC_THRESHOLDS)
     log: list[Event] = []
-    times = _carry_out(workload, log)
+    times = carry_out(workload, log)
     placed = times.placed
     verdict = verify(log)
     return BenchResult(
@@ -62,7 +55,8 @@ def run(workload: Workload) -> BenchResult:
     )
 
 
-def _carry_out(workload: Workload, log: list[Event]) -> _Times:
+def carry_out(workload: Workload, log: list[Event]) -> _Times:
+    """Run the workload; what is folded and decided is appended to `log`."""
     core = SchedulerCore()
     times = _Times()
     clock = time.process_time

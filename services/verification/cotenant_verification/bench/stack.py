@@ -18,10 +18,10 @@ import msgspec
 from cotenant.log.contract import LOG
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream
 from cotenant_console.api.credentials import Credentials, Server
-from cotenant_console.pki.identity import prepared
+from cotenant_console.pki.identity import GATEWAY_NAMES, prepared
 from cotenant_console.up.nats_server import LOOPBACK, free_port
 from cotenant_console.up.services import module_of
-from cotenant_console.up.stack import GATEWAY_NAMES, is_ready
+from cotenant_console.up.stack import is_ready
 from cotenant_verification.bench.testbed import BenchError, Testbed
 from cotenant_verification.bench.workload import Workload, node_name
 

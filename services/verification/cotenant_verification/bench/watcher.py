@@ -2,7 +2,7 @@
 
 In: URL, number of pods to wait for, where to write. Out, to files: per pod the clock at which its placement arrived (0: it
 did not), and every commit's number of events; with `runs` also when its node first said that it runs. It ends when all have
-arrived, or when none did for QUIET_SECONDS after the first; for ANSWERED_SECONDS if the others are known to wait.
+arrived, or when none did for IDLE_SECONDS after the first; for ANSWERED_SECONDS if the others are known to wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cotenant.log.contract import LOG
 from cotenant.log.nats.log import connect
 from cotenant_verification.bench.workload import pod_number
 
-QUIET_SECONDS = 10.0
+IDLE_SECONDS = 10.0
 ANSWERED_SECONDS = 2.0
 
 
@@ -83,7 +83,7 @@ async def _watch(watch: Watch, say_ready: Callable[[], None]) -> Seen:
         for event in events:
             seen.note(event, clock, watch.runs)
         answered = seen.awaited <= len(seen.waiting)
-        if seen.last and time.monotonic() - seen.last > (ANSWERED_SECONDS if answered else QUIET_SECONDS):
+        if seen.last and time.monotonic() - seen.last > (ANSWERED_SECONDS if answered else IDLE_SECONDS):
             break
     await log.close()
     return seen

@@ -1,7 +1,7 @@
 """One run from its schedule: build the harness, let time pass, check, and say what came of it.
 
 In: a schedule. Out: a Result, with the digest over every event of every stream in order: two runs of one schedule have the
-same. After the span come QUIET minutes without faults and new workload; at their end everything must be idle.
+same. After the span comes SETTLE_TIME without faults and new workload; at their end everything must be idle.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from cotenant_verification.workload.faults import faults
 from cotenant_verification.workload.schedule import Header, Schedule, ScheduleError, in_order
 from cotenant_verification.workload.trace import trace_workload
 
-QUIET = timedelta(minutes=14)
+SETTLE_TIME = timedelta(minutes=14)
 """Tolerations of lost nodes take 5 minutes, jobs end within 10, a silent executor's last report comes within 1."""
 SLICE = timedelta(seconds=30)
 MAX_NODES = 9
@@ -125,7 +125,7 @@ def _run(
     if checked:
         checker.listen(harness)
     span = timedelta(milliseconds=schedule.header.span_ms)
-    total = span + QUIET
+    total = span + SETTLE_TIME
     violation = None
     try:
         passed = timedelta(0)

@@ -22,12 +22,12 @@ from cotenant_console.api.credentials import Credentials, Server
 from cotenant_console.nats_access.finding import access_of, keys_folder
 from cotenant_console.nats_access.keys import prepared_keys
 from cotenant_console.nats_access.roles import ADMINISTRATOR, SIMULATED_NODES
-from cotenant_console.pki.identity import prepared
+from cotenant_console.pki.identity import GATEWAY_NAMES, prepared
 from cotenant_console.up.bootstrap import base_objects
-from cotenant_console.up.kept_streams import KeptStreams
+from cotenant_console.up.declared_streams import DeclaredStreams
 from cotenant_console.up.nats_server import LOOPBACK, Member, Secured, answers, free_port, nats_processes, nats_urls
 from cotenant_console.up.services import DECIDING, environment, module_of
-from cotenant_console.up.stack import GATEWAY_NAMES, is_ready
+from cotenant_console.up.stack import is_ready
 from cotenant_console.up.supervisor import ProcessSpec, Supervisor
 from cotenant_verification.stack_chaos.network import Relay
 
@@ -99,7 +99,7 @@ class Cluster:
         for member in self.members:
             await self._until(member.name, answers, member.port)
         wanted = wanted_of(len(SERVERS), StreamSizes.within(store_bytes))
-        streams = KeptStreams(self.nats_url, self.access, wanted)
+        streams = DeclaredStreams(self.nats_url, self.access, wanted)
         await streams.declare()
         await streams.close()
         for service in SERVICES:

@@ -1,6 +1,6 @@
 """`cotenant bench chaos` and `cotenant bench leader-kills`: faults on the real stack.
 
-In: a seed, a span. Out: each fault as it comes, then the verdict; exit status 1 where a promise was broken.
+In: a seed, a span. Out: each fault as it comes, then the report; exit status 1 where a promise was broken.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import msgspec
 
 from cotenant_console.durations import parse_duration
 from cotenant_verification.stack_chaos.cluster import SERVERS, SERVICES, SKEWED, StackError
-from cotenant_verification.stack_chaos.faults import LEADER, QUIET_SECONDS, chosen_faults
+from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, LEADER, chosen_faults
 from cotenant_verification.stack_chaos.records import Fault, Outcome
 from cotenant_verification.stack_chaos.run import run
-from cotenant_verification.stack_chaos.verdict import Verdict, gap_of
+from cotenant_verification.stack_chaos.run_report import RunReport, gap_of
 
 KILL_EVERY_SECONDS = 25.0
 KILL_CLIENTS = 16
 
 
-def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: str) -> Verdict:
+def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: str) -> RunReport:
     try:
         return asyncio.run(run(seed, span, faults, lambda line: click.echo(line, err=True), clients=clients, keep=keep))
     except StackError as error:
@@ -42,15 +42,15 @@ def chaos(seed: int, span: str, clients: int, keep: str, only_faults: bool, outp
         seconds = parse_duration(span)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    if seconds < 2 * QUIET_SECONDS:
-        raise click.UsageError(f"--for {span}: a run takes {2 * QUIET_SECONDS:.0f}s at least")
+    if seconds < 2 * FAULT_FREE_SECONDS:
+        raise click.UsageError(f"--for {span}: a run takes {2 * FAULT_FREE_SECONDS:.0f}s at least")
     faults = chosen_faults(seed, seconds, SERVERS, SERVICES, SKEWED)
     if only_faults:
         click.echo("\n".join(map(str, faults)))
         return
-    verdict = _carry_out(seed, seconds, faults, clients, keep)
-    click.echo(msgspec.json.encode(verdict).decode() if output == "json" else "\n".join(verdict.lines()))
-    if verdict.violations:
+    report = _carry_out(seed, seconds, faults, clients, keep)
+    click.echo(msgspec.json.encode(report).decode() if output == "json" else "\n".join(report.lines()))
+    if report.violations:
         raise click.exceptions.Exit(1)
 
 
@@ -60,12 +60,12 @@ def chaos(seed: int, span: str, clients: int, keep: str, only_faults: bool, outp
 def leader_kills(times: int, seed: int) -> None:
     """Kill the server that leads LOG again and again under load; say how long nothing was acknowledged, and check all."""
     faults = [Fault(at=10.0 + KILL_EVERY_SECONDS * number, seconds=0.1, kind="kill", target=LEADER) for number in range(times)]
-    verdict = _carry_out(seed, faults[-1].at + QUIET_SECONDS, faults, KILL_CLIENTS, "")
-    progress = [write.ended for write in verdict.writes if write.outcome is Outcome.OK]
-    gaps = [gap_of(progress, fault) for fault in verdict.faults]
-    for fault, gap in zip(verdict.faults, gaps, strict=True):
+    report = _carry_out(seed, faults[-1].at + FAULT_FREE_SECONDS, faults, KILL_CLIENTS, "")
+    progress = [write.ended for write in report.writes if write.outcome is Outcome.OK]
+    gaps = [gap_of(progress, fault) for fault in report.faults]
+    for fault, gap in zip(report.faults, gaps, strict=True):
         click.echo(f"{fault.target} killed at {fault.at:.1f} s: {gap:.2f} s without progress")
     click.echo(f"median {statistics.median(gaps):.2f} s, worst {max(gaps):.2f} s")
-    click.echo("\n".join(verdict.lines()))
-    if verdict.violations:
+    click.echo("\n".join(report.lines()))
+    if report.violations:
         raise click.exceptions.Exit(1)

@@ -1,7 +1,7 @@
 """Which faults a run has: chosen from its seed, before it begins.
 
 In: a seed, a span, who there is. Out: faults in order, each over before the next begins but for some that come two together.
-The last QUIET_SECONDS are without: then everything must come to rest.
+The last FAULT_FREE_SECONDS have no faults; at their end everything must be idle.
 
 What Jepsen's report on NATS 2.12.1 names is among them as far as processes can show it: killed leaders and whole clusters,
 paused servers beside killed ones, partitions with and without the clients. A power failure (unsynced pages lost) is not: it
@@ -16,7 +16,7 @@ from random import Random
 from cotenant_verification.stack_chaos.records import Fault
 
 FIRST_SECONDS = 8.0
-QUIET_SECONDS = 30.0
+FAULT_FREE_SECONDS = 30.0
 LEADER = "leader"
 """The server that leads LOG when the fault begins."""
 ALL = "all servers"
@@ -52,7 +52,7 @@ def chosen_faults(
         together = random.random() < 0.25
         second = _service_fault(random, at + random.uniform(0.0, 3.0), services, skewed) if together else None
         ends = max(one.at + one.seconds for one in (fault, second) if one is not None)
-        if ends > span - QUIET_SECONDS:
+        if ends > span - FAULT_FREE_SECONDS:
             return faults
         faults.append(fault)
         if second is not None and second.target != fault.target:

@@ -1,6 +1,6 @@
 """One run: the stack comes up, clients and faults run side by side, all comes to rest, and the history is held against the log.
 
-In: a seed, a span, faults. Out: a verdict. The stack lies in a temporary folder, which stays where something was broken.
+In: a seed, a span, faults. Out: a report. The stack lies in a temporary folder, which stays where something was broken.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from cotenant_verification.stack_chaos.cluster import Cluster
 from cotenant_verification.stack_chaos.nemesis import Nemesis
 from cotenant_verification.stack_chaos.pods import BUDGETS, LABEL, Pods
 from cotenant_verification.stack_chaos.records import Fault, Violation
+from cotenant_verification.stack_chaos.run_report import RunReport, longest_gaps
 from cotenant_verification.stack_chaos.truth import Onlooker, Truth, find_truth
-from cotenant_verification.stack_chaos.verdict import Verdict, longest_gaps
 from cotenant_verification.stack_chaos.watchers import Watcher
 
 SETTLE_SECONDS = 5.0
@@ -39,25 +39,25 @@ RECOMPUTED_RIGHT = "commits recompute"
 
 async def run(
     seed: int, span: float, faults: Sequence[Fault], say: Callable[[str], None], *, clients: int = 6, keep: str = ""
-) -> Verdict:
+) -> RunReport:
     """Carry out one run. `keep`: a folder that stays."""
     folder = Path(keep or tempfile.mkdtemp(prefix="cotenant-chaos-"))
     cluster = Cluster(folder)
     try:
         await cluster.start()
-        verdict = await _under_faults(cluster, seed, span, faults, say, clients)
+        report = await _under_faults(cluster, seed, span, faults, say, clients)
     finally:
         await cluster.stop()
-    if keep or verdict.violations:
-        verdict.folder = str(folder)
+    if keep or report.violations:
+        report.folder = str(folder)
     else:
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    return verdict
+    return report
 
 
 async def _under_faults(
     cluster: Cluster, seed: int, span: float, faults: Sequence[Fault], say: Callable[[str], None], clients: int
-) -> Verdict:
+) -> RunReport:
     began = time.monotonic()
     log = await connect(cluster.nats_url, "chaos", cluster.access)
     urls = [nats_urls([member.port]) for member in cluster.members]
@@ -98,7 +98,7 @@ async def _under_faults(
     ]
     commits, differing = await asyncio.to_thread(_recomputed, truth)
     violations += differing
-    return Verdict(
+    return RunReport(
         seed=seed,
         seconds=span,
         faults=nemesis.done,

@@ -6,7 +6,7 @@ import msgspec
 
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.qos import priority_default, priority_raw, qos_default, qos_raw
-from cotenant.events.node.metrics import Usage
+from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.model.quantities import format_binary, format_decimal, format_milli
 from cotenant_metrics_ingest.aggregation import AggregationError, Point, aggregate
 from cotenant_metrics_ingest.policy import (
@@ -18,9 +18,11 @@ from cotenant_metrics_ingest.policy import (
     memory_series,
     policy_of,
 )
-from cotenant_metrics_ingest.report import GpuUsage, aggregated_entry, gpu_devices, usage_of, writes_status
+from cotenant_metrics_ingest.report import GpuUsage, gpu_devices, in_cold_start
+from tests.unit.metrics_ingest.builders_metrics_ingest import MetricsLog
 
 Json = dict[str, Any]
+
 
 def aggregate_percentile(given: Json, *, name: str) -> object:
     points = [Point(point["time_ms"], point["value"]) for point in given["points"]]
@@ -34,6 +36,11 @@ def node_metric_report(given: Json, *, name: str) -> object:
     return _REPORTS[given["fn"]](given)
 
 
+def _usage_of(cpu_cores: float, memory_bytes: float) -> Usage:
+    """In the service's units, in which the executor samples."""
+    return Usage(cpu_milli=int(cpu_cores * 1000), memory_bytes=int(memory_bytes))
+
+
 def _shown(usage: Usage) -> dict[str, str]:
     return {"cpu": format_milli(usage.cpu_milli), "memory": format_binary(usage.memory_bytes)}
 
@@ -45,17 +52,17 @@ def _usage(given: Json) -> object:
     memory = given["memory_series"].get(series.removeprefix("sys_" if kind == "system" else f"{kind}_"))
     if memory is None or given["cpu_cores"] is None:
         return {"resources": {}, "memory_metric": series}
-    return {"resources": _shown(usage_of(given["cpu_cores"], memory)), "memory_metric": series}
+    return {"resources": _shown(_usage_of(given["cpu_cores"], memory)), "memory_metric": series}
 
 
 def _aggregated_usage(given: Json) -> object:
     entries = []
     for window in given["windows"]:
         keys = [key for key in window["values"] if key != "avg" or given["with_avg"]]
-        values = {key: usage_of(window["values"][key]["cpu_cores"], window["values"][key]["memory_bytes"]) for key in keys}
+        values = {key: _usage_of(window["values"][key]["cpu_cores"], window["values"][key]["memory_bytes"]) for key in keys}
         span_ms = round(window["series_span_seconds"] * 1000)
-        entry = aggregated_entry(span_ms, duration_ms(window["duration"]), values)
-        usage = {key: {} if value is None else {"resources": _shown(value)} for key, value in entry.items()}
+        cold = in_cold_start(span_ms, duration_ms(window["duration"]))
+        usage = {key: {} if cold else {"resources": _shown(value)} for key, value in values.items()}
         entries.append({"duration": window["duration"], "usage": usage})
     return {"aggregated": entries}
 
@@ -67,7 +74,7 @@ def _pod_entry(given: Json) -> object:
         "namespace": pod.metadata.namespace,
         "priority": priority_default(pod),
         "qos": qos_default(pod),
-        "podUsage": {"resources": _shown(usage_of(given["cpu_cores"], given["memory_bytes"]))},
+        "podUsage": {"resources": _shown(_usage_of(given["cpu_cores"], given["memory_bytes"]))},
     }
 
 
@@ -92,10 +99,14 @@ def _update_spec(given: Json) -> object:
 
 
 def _sync_gate(given: Json) -> object:
-    return {
-        "writes_status": writes_status(object_seen=given["object_seen"], object_exists=given["object_exists"]),
-        "error": False,
-    }
+    log = MetricsLog()
+    if given["object_seen"]:
+        log.node()
+    if not given["object_exists"]:
+        log.delete_node()
+    log.sample([100, 200])
+    written = [event for event in log.decide(after=120) if isinstance(event.data, NodeMetricComputed) and not event.tombstone]
+    return {"writes_status": bool(written), "error": False}
 
 
 _REPORTS = {

@@ -3,8 +3,10 @@ cycles and instructions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from posixpath import join, normpath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -19,6 +21,8 @@ from cotenant_node_executor.targets.cgroup import paths
 from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeQoS, Layout
 from cotenant_node_executor.targets.cpulist import parse_cpu_list, smallest_cpu_list
 from cotenant_node_executor.targets.interface import CgroupVersion
+from cotenant_node_executor.targets.kubelet.binding import KubeletPod, bind, container_number, expected_directory, runtime_of
+from cotenant_node_executor.targets.kubelet.kubepods import RESCAN_NS, SETTLE_NS, FoundContainer, FoundPod, Kubepods
 from cotenant_node_executor.targets.psi import PressureLine, parse_pressure
 from tests.conformance.mended import mended
 
@@ -102,15 +106,8 @@ def cgroup_paths(given: Given, *, name: str) -> object:
         directory = paths.tier_dir(layout, qos)
         return paths.cgroup_file(_version(given), given["cgroup_root"], given["subsystem"], directory)
 
-    def event() -> object:
-        found = paths.pod_life_event(layout, given["watch"], given["action"], given["path"])
-        if found is None:
-            return None
-        result = {"type": found.kind, "podID": found.pod_uid}
-        return result if found.container_id is None else result | {"containerID": found.container_id}
-
     functions: dict[str, Callable[[], object]] = {
-        "pod_dir": lambda: paths.pod_dir(layout, qos, given["uid"]),
+        "pod_dir": lambda: expected_directory(layout, _pod(given["uid"], qos)),
         "kube_qos_of_dir": lambda: paths.kube_qos_of_dir(given["dir"]).value,
         "container_dir": container_path,
         "parse_pod_id": lambda: paths.pod_uid_of_dir(layout, given["basename"]),
@@ -119,13 +116,65 @@ def cgroup_paths(given: Given, *, name: str) -> object:
         "container_file": file,
         "host_app_dir": application,
         "detect_driver": lambda: paths.detect_layout(_version(given), given["existing_dirs"]).value,
-        "sandbox_id": lambda: paths.sandbox_container_id(
-            layout, given["container_dirs"], given["container_ids"], given["init_container_ids"]
-        ),
-        "pleg_event": event,
+        "sandbox_id": lambda: _sandbox(layout, given),
+        "pleg_event": lambda: _life_event(layout, given),
         "be_current_cpuset": lambda: list(smallest_cpu_list(given["qos_dir"], given["container_dirs"])),
     }
     return _attempt(functions[given["fn"]])
+
+
+def _pod(uid: str, qos: KubeQoS, ids: Iterable[str] = ()) -> KubeletPod:
+    """A pod whose containers are named by their ids."""
+    group = f"pod{uid}" if qos is KubeQoS.GUARANTEED else f"{qos.value.lower()}/pod{uid}"
+    return KubeletPod(uid, group, (*ids,), {each: each for each in ids})
+
+
+def _sandbox(layout: Layout, given: Given) -> str:
+    """The one directory that belongs to no known container, as the service leaves it over."""
+    pod = _pod("u", KubeQoS.BURSTABLE, (*given["container_ids"], *given["init_container_ids"]))
+    found = FoundPod("u", KubeQoS.BURSTABLE, "p", 1, tuple([FoundContainer(each, 2) for each in given["container_dirs"]]))
+    unnamed = [path.rpartition("/")[2] for path in bind(layout, [found], {"u": pod}, {}).unnamed]
+    if len(unnamed) != 1:
+        raise ValueError(f"{len(unnamed)} directories belong to no known container")
+    return f"{runtime_of(unnamed[0])}://{container_number(layout, unnamed[0])}"
+
+
+def _seen(kubepods: Kubepods) -> set[tuple[str, str | None]]:
+    """Pods, and pods with containers."""
+    assert kubepods.layout is not None
+    pods: set[tuple[str, str | None]] = {(each.uid, None) for each in kubepods.pods.values()}
+    return pods | {
+        (pod.uid, container_number(kubepods.layout, each.name)) for pod in kubepods.pods.values() for each in pod.containers
+    }
+
+
+def _life_event(layout: Layout, given: Given) -> object:
+    """What comes or goes when that directory is made or removed in kubelet's tree."""
+    with TemporaryDirectory() as folder:
+        # The vectors' trees begin below kubelet's root.
+        below = [part for part in given["path"].split("/") if part not in (".", "test")]
+        directory = Path(folder, paths.tier_dir(layout, KubeQoS.GUARANTEED), *below)
+        there = directory if given["action"] == "delete" else directory.parent
+        there.mkdir(parents=True)
+        kubepods = Kubepods(Path(folder), layout=layout)
+        kubepods.look(0)
+        before = _seen(kubepods)
+        if given["action"] == "delete":
+            directory.rmdir()
+        else:
+            directory.mkdir()
+        kubepods.look(RESCAN_NS)
+        kubepods.look(RESCAN_NS + SETTLE_NS)
+        after = _seen(kubepods)
+        kubepods.close()
+    changed = sorted(before ^ after, key=str)
+    if not changed:
+        return None
+    ((uid, container),) = changed
+    suffix = "Added" if after > before else "Deleted"
+    if container is None:
+        return {"type": f"pod{suffix}", "podID": uid}
+    return {"type": f"container{suffix}", "podID": uid, "containerID": container}
 
 
 def _counter(reading: dict[str, int] | None, key: str, time: str, unit_ns: int = 1) -> usage.Counter | None:

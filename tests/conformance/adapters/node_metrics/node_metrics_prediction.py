@@ -39,9 +39,8 @@ def _apply(made: Histograms, operations: list[Json], given: Json) -> None:
             case "subtract":
                 made.subtract(0, operation["value"], operation["weight"], operation["time_unix"])
             case "merge":
-                other = _made(given | {"options": operation.get("options", given["options"])})
-                _apply(other, operation["operations"], given)
-                made.merge(other)
+                # Nothing merges two histograms: whoever wants the sum adds what is in both.
+                _apply(made, operation["operations"], given)
             case "load":
                 document = operation["checkpoint"]
                 if document is None:

@@ -11,17 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from cotenant.api.objects.pod import decode_pod
 from cotenant.events.node.resources import NodeSLORendered
-from cotenant_node_executor.strategies.disk.blkio import decide
+from cotenant_node_executor.strategies.disk.blkio import decide, volumes_of
 from cotenant_node_executor.strategies.disk.blkio_plan import IOConfig, Level, blkio_plan, listed, v2_plan
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Decision
 from cotenant_node_executor.targets.address import Knob
 from cotenant_node_executor.targets.cgroup.files import check_value, holds
 from cotenant_node_executor.targets.disks import Storage
-from cotenant_node_executor.targets.interface import CgroupVersion, InvalidValueError
+from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupVersion, InvalidValueError
 from cotenant_node_executor.targets.other.storage import read_storage
-from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, situation
+from tests.builders import pod_document
+from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, situation
 
 V1, V2 = CgroupVersion.V1, CgroupVersion.V2
 THROTTLE = (Knob.BLKIO_READ_BPS, Knob.BLKIO_WRITE_BPS, Knob.BLKIO_READ_IOPS, Knob.BLKIO_WRITE_IOPS)
@@ -160,3 +162,114 @@ def test_disks_partitions_volume_groups_and_mounts_are_found_in_the_kernels_tabl
         (tmp_path / name).write_text(text + "\n")
     found = read_storage(tmp_path / "proc", tmp_path / "sys")
     assert (found.of_device("/dev/sda1"), found.of_volume_group("my-data"), found.of_mount("/mnt")) == ("8:0", "8:0", "8:0")
+
+
+FULL = IOConfig(read_iops=1, write_iops=2, read_bps=3, write_bps=4, io_weight_percent=5)
+
+
+@pytest.mark.parametrize("level", [Level.CLASS, Level.POD])
+def test_a_class_and_a_pod_have_rates_and_a_weight_and_without_them_none_and_100(level: Level) -> None:
+    plan = blkio_plan(level, {"8:0": FULL, "8:16": IOConfig()}, {"8:0", "8:32"})
+    assert {
+        disk: [lines[knob].split()[1] for knob in (*THROTTLE, Knob.BLKIO_COST_WEIGHT)] for disk, lines in plan.set_lines.items()
+    } == {
+        "8:0": ["3", "4", "1", "2", "5"],
+        "8:16": ["0", "0", "0", "0", "100"],
+    }
+    assert plan.reset_lines == {
+        "8:32": {**dict.fromkeys(THROTTLE, "8:32 0"), Knob.BLKIO_COST_WEIGHT: "8:32 100"},
+    }
+
+
+def test_the_root_has_latencies_and_a_model_and_without_them_the_defaults() -> None:
+    own = IOConfig(
+        read_latency=0, write_latency=7, read_latency_percent=0, write_latency_percent=90, enable_user_model=True,
+        model_read_bps=1, model_read_seq_iops=2, model_read_rand_iops=3, model_write_bps=4, model_write_seq_iops=5,
+    )  # fmt: skip
+    plan = blkio_plan(Level.ROOT, {"8:0": own, "8:16": IOConfig(model_read_bps=1)}, {"8:0", "8:32"})
+    assert plan.set_lines == {
+        "8:0": {
+            Knob.BLKIO_COST_QOS: "8:0 enable=1 ctrl=user rpct=0 rlat=0 wpct=90 wlat=7",
+            Knob.BLKIO_COST_MODEL: "8:0 ctrl=user rbps=1 rseqiops=2 rrandiops=3 wbps=4 wseqiops=5 wrandiops=0",
+        },
+        "8:16": {
+            Knob.BLKIO_COST_QOS: "8:16 enable=1 ctrl=user rpct=95 rlat=3000 wpct=95 wlat=3000",
+            Knob.BLKIO_COST_MODEL: "8:16 ctrl=auto",
+        },
+    }
+    assert plan.reset_lines == {"8:32": {Knob.BLKIO_COST_QOS: "8:32 enable=0"}}
+
+
+def test_on_v2_the_smaller_of_two_latencies_is_the_target() -> None:
+    both = replace(FULL, read_latency=500, write_latency=300)
+    plan = v2_plan({"8:0": both, "8:16": IOConfig(write_latency=9, io_weight_percent=0)}, {"8:0", "8:32"})
+    assert plan.set_lines == {
+        "8:0": {
+            Knob.IO_MAX: "8:0 rbps=3 wbps=4 riops=1 wiops=2",
+            Knob.IO_WEIGHT: "8:0 5",
+            Knob.IO_LATENCY: "8:0 target=300",
+        },
+        "8:16": {
+            Knob.IO_MAX: "8:16 rbps=max wbps=max riops=max wiops=max",
+            Knob.IO_WEIGHT: "8:16 0",
+            Knob.IO_LATENCY: "8:16 target=9",
+        },
+    }
+    assert plan.reset_lines["8:32"][Knob.IO_LATENCY] == "8:32 target=0"
+
+
+def blocks(*names: str, **rates: int) -> list[dict[str, Any]]:
+    return [{"name": name, "type": "device", "ioCfg": rates} for name in names]
+
+
+def test_of_a_level_64_blocks_count_and_of_two_on_one_disk_the_last() -> None:
+    many = [*blocks(*["/dev/sda"] * 63, readBPS=1), *blocks("/dev/sda", readBPS=2), *blocks("/dev/none")]
+    known = decide(there(slo()), None).memory
+    found = decide(there(slo({"enable": True, "blocks": many})), known)
+    assert (texts(found)["blkio.throttle.read_bps_device"], found.problems) == ("8:0 2", ())
+    text = msgspec.json.encode({"blocks": many}).decode()
+    of_pod = decide(there(slo(), batch("a", annotations={ANNOTATION: text})), known)
+    assert texts(of_pod, "besteffort/poduid-a")["blkio.throttle.read_bps_device"] == "8:0 2"
+    assert of_pod.problems == ()
+
+
+def test_the_root_is_configured_on_v1_only() -> None:
+    root = {"cgroupRoot": {"blkioQOS": {"enable": True, "blocks": blocks("/dev/sda")}}}
+    kernel = capabilities(also=(*THROTTLE, Knob.BLKIO_COST_QOS, Knob.BLKIO_COST_MODEL, Knob.IO_MAX, Knob.IO_LATENCY))
+    for version, configured in ((V1, True), (V2, False)):
+        there_now = replace(there(slo(**root)), capabilities=replace(kernel, version=version))
+        decision = decide(there_now, decide(replace(there_now, slo=slo()), None).memory)
+        assert (ROOT_GROUP in decision.values) is configured
+        assert not decision.problems
+
+
+def test_a_pod_without_a_qos_label_gets_nothing_and_an_empty_annotation_resets() -> None:
+    text = msgspec.json.encode({"blocks": blocks("/dev/sda", readBPS=5)}).decode()
+    known = decide(there(slo()), None).memory
+    plain = decide(there(slo(), pod("a", "", annotations={ANNOTATION: text})), known)
+    assert plain.values == {}
+    first = decide(there(slo(), batch("a", annotations={ANNOTATION: text})), known)
+    emptied = decide(there(slo(), batch("a", annotations={ANNOTATION: ""})), first.memory)
+    assert texts(emptied, "besteffort/poduid-a")["blkio.throttle.read_bps_device"] == "8:0 0"
+
+
+def test_volumes_are_those_of_claims_and_of_csi() -> None:
+    raw = [
+        {"name": "claimed", "persistentVolumeClaim": {"claimName": "c"}},
+        {"name": "unbound", "persistentVolumeClaim": {"claimName": "other"}},
+        {"name": "driver", "csi": {"driver": "d"}},
+        {"name": 7},
+        {"name": "empty", "emptyDir": {}},
+        {"name": "behind", "csi": {}},
+    ]
+    document = pod_document("a", volumes=raw)
+    found = volumes_of(decode_pod(msgspec.json.encode(document)), {"c": "pv-1"})
+    assert found.folders == {"claimed": "pv-1", "driver": "driver", "behind": "behind"}
+
+
+def test_without_a_policy_or_a_disk_nothing_is_decided() -> None:
+    asked = slo({"enable": True, "blocks": [DISK]})
+    memory = decide(there(asked), None).memory
+    for less in (replace(there(asked), slo=None), replace(there(asked), storage=Storage({}, {}, {}))):
+        decision = decide(less, memory)
+        assert (decision.values, decision.memory) == ({}, memory)

@@ -14,14 +14,15 @@ from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.host_facts import resctrl_facts
+from cotenant_node_executor.strategies.cache.pod_groups import pod_schemata
 from cotenant_node_executor.strategies.cache.resctrl import decide
-from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, cache_ids, class_mb, l3_mask, mba_value
+from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, cache_ids, class_l3, class_mb, l3_mask, mba_value
 from cotenant_node_executor.strategies.situation import ResctrlFacts, Situation
 from cotenant_node_executor.strategies.strategy import Decision
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, ResctrlAttribute, ResctrlGroup
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.writer import OtherWriter
-from tests.unit.node_executor.builders_node_executor import NODE, batch, service, situation
+from tests.unit.node_executor.builders_node_executor import NODE, batch, pod, service, situation
 from tests.unit.node_executor.imitated_resctrl import WHOLE, ImitatedResctrl
 
 FACTS = ResctrlFacts(WHOLE, "7ff", "GenuineIntel")
@@ -125,6 +126,118 @@ def test_an_unreadable_annotation_is_said_and_the_pod_stays_in_its_class() -> No
     decision = decide(there(BE_ON, batch("a", annotations={ANNOTATION: "{"})), None)
     assert decision.problems[0].startswith("pod default/a: ")
     assert values(decision)[ResctrlGroup("BE")][THREADS] == "besteffort/poduid-a"
+
+
+@pytest.mark.parametrize(
+    ("cbm", "start", "end", "mask"),
+    [
+        ("7ff", 0, 100, "7ff"),
+        ("7ff", 0, 30, "f"),
+        ("7ff", 30, 100, "7f0"),
+        ("7ff", 9, 10, "2"),
+        ("fffff", 0, 30, "3f"),
+        ("fffff", 50, 55, "400"),
+        ("1", 0, 1, "1"),
+        ("3", 50, 51, "2"),
+    ],
+)
+def test_ways_are_rounded_up_at_both_ends(cbm: str, start: int, end: int, mask: str) -> None:
+    assert l3_mask(cbm, start, end) == mask
+
+
+@pytest.mark.parametrize("cbm", ["0", "-1", "6", "5", "7fe", "", "x"])
+def test_a_mask_of_the_machine_has_all_bits_from_bit_0_on(cbm: str) -> None:
+    with pytest.raises(ValueError, match="cbm_mask"):
+        l3_mask(cbm, 0, 100)
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 50), (0, 101), (50, 50), (51, 50)])
+def test_a_range_is_not_empty_and_within_0_and_100(start: int, end: int) -> None:
+    with pytest.raises(ValueError, match="cache range"):
+        l3_mask("7ff", start, end)
+
+
+@pytest.mark.parametrize("megabytes", [None, 0, -5])
+def test_without_megabytes_a_mount_in_megabytes_is_left_alone(megabytes: int | None) -> None:
+    assert class_mb(ResctrlQOS(mba_mbps=megabytes), replace(FACTS, in_mbps=True)) is None
+    assert class_mb(ResctrlQOS(mba_mbps=1), replace(FACTS, in_mbps=True)) == "MB:0=1;1=1;\n"
+
+
+@pytest.mark.parametrize(("start", "end"), [(None, 50), (0, None), (None, None)])
+def test_a_class_that_states_half_a_range_has_none(start: int | None, end: int | None) -> None:
+    assert class_l3(ResctrlQOS(cat_range_start_percent=start, cat_range_end_percent=end), FACTS) is None
+    assert class_l3(None, FACTS) is None
+    assert class_mb(None, FACTS) is None
+
+
+def test_a_machine_without_the_lines_says_so() -> None:
+    bare = ResctrlFacts("L2:0=f", "7ff", "GenuineIntel")
+    decision = decide(there(BE_ON, facts=bare), None)
+    lines = [
+        f"group {name}: this machine's schemata have no line {line}" for name in ("LSR", "LS", "BE") for line in ("L3", "MB")
+    ]
+    assert list(decision.problems) == lines
+    assert decision.values == {}
+
+
+ALL_ON = {name: {"resctrlQOS": {"enable": True, "catRangeEndPercent": 50}} for name in ("lsrClass", "lsClass", "beClass")}
+
+
+def test_pods_are_in_the_group_of_their_class_and_without_a_label_in_that_of_their_kubernetes_class() -> None:
+    same = {"cpu": "1", "memory": "1Gi"}
+    pods = [
+        pod("lse", "LSE", requests=same, limits=same),
+        pod("lsr", "LSR", requests=same, limits=same),
+        pod("ls", "LS", requests=same),
+        pod("be", "BE"),
+        pod("system", "SYSTEM"),
+        pod("guaranteed", requests=same, limits=same),
+        pod("burstable", requests=same),
+        pod("effort"),
+    ]
+    decision = decide(there(ALL_ON, *pods), None)
+    threads = {
+        place.name: own[THREADS].split(",") for place, own in values(decision).items() if isinstance(place, ResctrlGroup)
+    }
+    assert {name: sorted(group.rpartition("uid-")[2] for group in groups) for name, groups in threads.items()} == {
+        "LSR": ["guaranteed", "lse", "lsr"],
+        "LS": ["burstable", "ls"],
+        "BE": ["be", "effort"],
+    }
+
+
+def test_by_default_best_effort_has_three_tenths_of_the_cache_and_the_others_all_of_it() -> None:
+    stated = {name: {"resctrlQOS": {"enable": True}} for name in ("lsrClass", "lsClass", "beClass")}
+    found = values(decide(there(stated), None))
+    assert {place.name: own[SCHEMATA] for place, own in found.items() if isinstance(place, ResctrlGroup)} == {
+        "LSR": "L3:0=7ff;1=7ff;\nMB:0=100;1=100;\n",
+        "LS": "L3:0=7ff;1=7ff;\nMB:0=100;1=100;\n",
+        "BE": "L3:0=f;1=f;\nMB:0=100;1=100;\n",
+    }
+
+
+def test_a_pods_group_has_what_its_annotation_leaves_out_whole() -> None:
+    assert pod_schemata('{"llc": {}, "mb": {}}', FACTS) == "L3:0=7ff;1=7ff;\nMB:0=100;1=100;\n"
+    assert pod_schemata('{"llc": {"schemata": {"range": [1]}}}', FACTS) == "L3:0=7ff;1=7ff;\n"
+    assert pod_schemata('{"llc": {"schemata": {"range": [10, 20, 30]}}}', FACTS) == "L3:0=7ff;1=7ff;\n"
+    assert pod_schemata('{"mb": {"schemataPerCache": [{"cacheID": 1, "percent": 40}]}}', FACTS) == "MB:0=100;1=40;\n"
+    assert pod_schemata("{}", FACTS) == ""
+
+
+def test_bandwidth_in_percent_that_cannot_be_is_an_error_of_the_annotation() -> None:
+    with pytest.raises(ValueError, match=r"0% is outside 1\.\.100"):
+        pod_schemata('{"mb": {"schemata": {"percent": 0}}}', FACTS)
+    with pytest.raises(ValueError, match="is in MB/s"):
+        pod_schemata('{"mb": {}}', replace(FACTS, in_mbps=True))
+
+
+def test_of_an_annotation_64_caches_count() -> None:
+    many = [{"cacheID": 5, "range": [0, 50]}] * 63 + [{"cacheID": 0, "range": [0, 10]}, {"cacheID": 1, "range": [0, 10]}]
+    text = msgspec.json.encode({"llc": {"schemataPerCache": many}}).decode()
+    assert pod_schemata(text, FACTS) == "L3:0=3;1=7ff;\n"
+    shares = [{"cacheID": 5, "percent": 50}] * 63 + [{"cacheID": 0, "percent": 10}, {"cacheID": 1, "percent": 10}]
+    text = msgspec.json.encode({"mb": {"schemataPerCache": shares}}).decode()
+    assert pod_schemata(text, FACTS) == "MB:0=10;1=100;\n"
 
 
 def test_on_the_imitated_kernel_groups_converge_threads_follow_and_everything_is_restored(tmp_path: Path) -> None:

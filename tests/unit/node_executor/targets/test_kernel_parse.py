@@ -87,15 +87,6 @@ def test_a_host_application_cannot_leave_the_tree() -> None:
     assert paths.host_application_dir(Layout.CGROUPFS, "app", "", HostApplicationPath()) == ""
 
 
-def test_cri_o_sandboxes_have_no_scope() -> None:
-    directories = ["crio-1.scope", "crio-2.scope", "crio-9"]
-    assert paths.sandbox_container_id(Layout.SYSTEMD, directories, ["cri-o://1"], []) == "cri-o://9"
-
-
-def test_a_pod_without_container_statuses_has_no_sandbox_yet() -> None:
-    assert paths.sandbox_container_id(Layout.SYSTEMD, ["docker-1.scope"], [], []) == ""
-
-
 def test_systemd_is_the_layout_if_both_exist_or_none_is_known() -> None:
     assert paths.detect_layout(V2, ["kubepods", "kubepods.slice"]) is Layout.SYSTEMD
     assert paths.detect_layout(V2, [], kubelet=Layout.CGROUPFS) is Layout.CGROUPFS

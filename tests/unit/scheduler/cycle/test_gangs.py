@@ -304,3 +304,33 @@ def test_the_status_ends_with_the_pod_group() -> None:
     story.settle()
     assert story.last[pod_group_subject("default", "g")].tombstone
     assert not story.reloaded().decide(story.now)
+
+
+def test_a_gang_that_nodes_and_a_quota_refuse_is_tried_again_as_soon_as_a_node_takes_what_it_needs() -> None:
+    taint = {"key": "maintenance", "value": "", "effect": "NoSchedule"}
+    story = story_with(node("a", cpu="4", taints=[taint]))
+    story.quota("q", max={"cpu": 1000})
+    refused = member("p1", least=1, cpu="2", mode="NonStrict")
+    refused["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "q"}
+    story.pods(member("p0", least=1, mode="NonStrict"), refused)
+    story.settle()
+    assert not story.placed()
+    story.node(node("a", cpu="4"))
+    story.settle()
+    assert set(story.placed()) == {"p0"}
+
+
+@pytest.mark.parametrize("order", [("1", "1", "1", "2"), ("2", "1", "1", "1"), ("1", "1", "2", "2"), ("1", "2", "1", "1")])
+def test_members_that_are_placed_at_once_and_one_by_one_come_together(
+    order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing_groups.WORTHWHILE", 2)
+    for cpu, expected in (("6", ["p0", "p1", "p2", "p3"]), ("4", [])):
+        story = story_with(node("a", cpu=cpu))
+        story.pods(*(member(f"p{index}", least=4, cpu=each) for index, each in enumerate(order)))
+        assert placed_by(story.decide()) == expected
+        story.settle()
+        assert sorted(story.placed()) == expected
+        story.pod(pod("other", cpu=cpu, memory="1Mi"))
+        story.settle()
+        assert ("other" in story.placed()) is (not expected)

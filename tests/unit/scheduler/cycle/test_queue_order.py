@@ -261,3 +261,34 @@ def test_the_room_is_said_in_the_waiting_event_and_left_out_where_there_is_none(
     assert waiting is not None
     assert b'"hold"' in msgspec.json.encode(waiting)
     assert b'"hold"' not in msgspec.json.encode(msgspec.structs.replace(waiting, hold=None))
+
+
+def test_a_gang_that_its_quota_refuses_is_kept_no_room() -> None:
+    story = story_of(QueueArgs(), node("a", cpu="4"), node("b", cpu="4"))
+    story.quota("q", max={"cpu": 3000})
+    story.pods(*(job(f"runs-{name}", "2", nodeName=name) for name in "ab"))
+    story.settle()
+    members = [member(f"m{index}", least=2, cpu="4") for index in range(2)]
+    for document in members:
+        document["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "q"}
+    story.pods(*members)
+    story.settle()
+    assert [hold(story, name) for name in ("m0", "m1")] == [None, None]
+    story.quota("q", max={"cpu": 8000})
+    story.settle()
+    assert [found and found.node for found in (hold(story, "m0"), hold(story, "m1"))] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("queue", "kept"), [(DEFAULT, False), (FIFO, True)], ids=["priority", "fifo"])
+def test_room_is_kept_for_a_nominated_job_where_its_priority_does_not_give_it_a_place_in_the_queue(
+    queue: QueueArgs, kept: bool
+) -> None:
+    story = story_of(queue, node("a", cpu="4"))
+    story.pod(job("low", "3", nodeName="a", priority=0))
+    story.settle()
+    story.pod(job("head", "4", priority=1000))
+    story.settle()
+    assert story.nominated()["head"].node == "a"
+    story.later(1)
+    story.settle()
+    assert (hold(story, "head") is not None) is kept

@@ -7,9 +7,10 @@ from textwrap import dedent
 
 import pytest
 
-from tests.mutation.__main__ import equivalents
+from tests.mutation.__main__ import equivalents, reported
 from tests.mutation.children import Outcome, alarm_in, fork_each
 from tests.mutation.groups import GROUPS, ROOT, Group
+from tests.mutation.judging import UNREACHED
 from tests.mutation.mutants import bodies_of, mutants_of, mutated
 
 
@@ -80,6 +81,15 @@ def test_a_mutant_is_the_file_with_that_change_and_the_file_stays(tmp_path: Path
 
 def test_a_change_twice_in_a_function_is_numbered(tmp_path: Path) -> None:
     assert changes(tmp_path, "def f(a):\n    return not a, not a\n") == ["not a -> a", "not a -> a #2"]
+
+
+def test_the_survivors_of_a_report_are_found_again_where_their_lines_have_moved(tmp_path: Path) -> None:
+    mutants = mutants_of(written(tmp_path, "def f(a):\n    return a < 3, not a\n"))
+    lines = [mutant.line_of(result, tmp_path) for mutant, result in zip(mutants, ["survived", UNREACHED], strict=False)]
+    report = tmp_path / "report"
+    report.write_text("\n".join([*lines, "", " mutants  killed", "       4       2  all"]))
+    written(tmp_path, "X = ''\n\n\ndef f(a):\n    return a < 3, not a\n")
+    assert reported(report) == {mutant.key(tmp_path) for mutant in mutants_of(mutants[0].path)[:2]}
 
 
 def test_bodies_are_those_of_outermost_functions(tmp_path: Path) -> None:

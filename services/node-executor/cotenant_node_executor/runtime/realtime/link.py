@@ -211,6 +211,7 @@ class GuardLink:
         os.set_blocking(self._process.stdin.fileno(), False)
         os.set_blocking(self._process.stdout.fileno(), False)
         self._unanswered_since, self._answer, self._ready = None, b"", False
+        logger.info("the guard of the real-time class is process %d", self.guard_pid)
 
     @property
     def _budgeted(self) -> bool:

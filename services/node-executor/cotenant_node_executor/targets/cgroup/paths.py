@@ -12,9 +12,9 @@ Pure text rules. Raises ValueError with the expected form.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from enum import Enum
-from posixpath import basename, join, normpath
+from posixpath import join, normpath
 
 import msgspec
 
@@ -131,40 +131,3 @@ def detect_layout(version: CgroupVersion, existing: Iterable[str], kubelet: Layo
         if prefix + _ROOT[layout] in there:
             return layout
     return kubelet or Layout.SYSTEMD
-
-
-def sandbox_container_id(
-    layout: Layout, directories: Sequence[str], container_ids: Sequence[str], init_container_ids: Sequence[str]
-) -> str:
-    """The id of the pod's one directory that belongs to no known container; "" before the pod has container statuses.
-
-    The sandbox directory of cri-o has no ``.scope`` suffix.
-    """
-    if not container_ids:
-        return ""
-    runtime = split_container_id(container_ids[0])[0]
-    known = {container_dir(layout, container_id) for container_id in (*container_ids, *init_container_ids)}
-    bare = layout is Layout.SYSTEMD and runtime == "cri-o"
-    rest = [name for name in directories if name not in known and not (bare and name.endswith(".scope"))]
-    if len(rest) != 1:
-        raise ValueError(f"{len(rest)} directories belong to no known container; exactly one would be the sandbox")
-    number = rest[0].removeprefix("crio-") if bare else container_number_of_dir(layout, rest[0])
-    return f"{runtime}://{number}"
-
-
-class PodLifeEvent(msgspec.Struct, frozen=True):
-    kind: str  # podAdded, podDeleted, containerAdded, containerDeleted
-    pod_uid: str
-    container_id: str | None = None
-
-
-def pod_life_event(layout: Layout, watched: str, action: str, path: str) -> PodLifeEvent | None:
-    """The event for a directory created or deleted below a watched one; None if it is no pod's or container's directory."""
-    suffix = "Added" if action == "create" else "Deleted"
-    try:
-        if watched == "pod":
-            return PodLifeEvent(f"pod{suffix}", pod_uid_of_dir(layout, basename(path)))
-        uid = pod_uid_of_dir(layout, basename(path.rsplit("/", 1)[0]))
-        return PodLifeEvent(f"container{suffix}", uid, container_number_of_dir(layout, basename(path)))
-    except ValueError:
-        return None

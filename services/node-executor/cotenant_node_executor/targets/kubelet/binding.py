@@ -23,7 +23,14 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout, container_dir, container_number_of_dir, tier_dir
+from cotenant_node_executor.targets.cgroup.paths import (
+    KubeQoS,
+    Layout,
+    container_dir,
+    container_number_of_dir,
+    pod_dir,
+    tier_dir,
+)
 from cotenant_node_executor.targets.kubelet.kubepods import FoundPod
 
 KATA = "kata"
@@ -84,6 +91,13 @@ def container_number(layout: Layout, name: str) -> str | None:
 def runtime_of(name: str) -> str:
     """The runtime that names a directory so; "" where the name does not say."""
     return next((runtime for prefix, runtime in RUNTIMES.items() if name.startswith(prefix)), "")
+
+
+def expected_directory(layout: Layout, pod: KubeletPod) -> str:
+    """Where kubelet puts a pod, by its tier and by the uid that kubelet knows."""
+    tier = pod.group.rpartition("/")[0]
+    qos = next((each for each in KubeQoS if each.value.lower() == tier), KubeQoS.GUARANTEED)
+    return pod_dir(layout, qos, pod.static_uid or pod.uid)
 
 
 def _names_of(layout: Layout, pod: KubeletPod, named: Mapping[str, str]) -> dict[str, str]:

@@ -190,7 +190,7 @@ class Candidates:
             rooms = [room_of(record, use) for record, use in matched]
             free = {name: self._free(row, name) for name in requests}
             affinity = ask.wanted
-            verdict = judged(
+            result = judged(
                 requests,
                 free,
                 self._free(row, PODS) + len(matched),
@@ -199,10 +199,10 @@ class Candidates:
                 name=affinity.name if affinity is not None else "",
                 ignored=self._ignored,
             )
-            taking = [each for each in verdict.rooms if not may_be_nominated(requests, each, required=ask.required)]
+            taking = [each for each in result.rooms if not may_be_nominated(requests, each, required=ask.required)]
             room = nominated(requests, taking)
             if room is None:
-                self.reasons[row] = verdict.reasons
+                self.reasons[row] = result.reasons
                 return
             record = records[room.uid]
         uses = [use for _, use in matched]

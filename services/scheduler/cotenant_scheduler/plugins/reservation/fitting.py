@@ -1,6 +1,6 @@
 """Does a pod fit into the reservations of a node, and does the node bear it.
 
-In: the pod's requests, what the node has free, the matched reservations (`Room`). Out: a `Verdict`: the rooms that take the
+In: the pod's requests, what the node has free, the matched reservations (`Room`). Out: a `FitResult`: the rooms that take the
 pod, or why none does. The rules:
 
     free        allocatable - (what pods and unused reservations take); a matched reservation's own remainder is freed for one
@@ -71,7 +71,7 @@ class Room(msgspec.Struct, frozen=True):
         return left if left > 0 else 0
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class FitResult(msgspec.Struct, frozen=True):
     """`fits` with the rooms that take the pod (none: the node alone does), or the reasons; `by_node` of them concern the node,
     the others reservations."""
 
@@ -175,7 +175,7 @@ def judged(
     victims: Victims = NO_VICTIMS,
     ignored: Ignored = NOT_IGNORED,
     skip_node: bool = False,
-) -> Verdict:
+) -> FitResult:
     """Return which matched reservations of a node take a pod, or why it does not fit there. `required`: the pod has reservation
     affinity, with `name` where that names one; `skip_node`: with a single matched reservation the node is not looked at."""
     taking: list[Room] = []
@@ -196,16 +196,16 @@ def judged(
         node_reasons.update(of_node)
         room_reasons += of_room
     if taking:
-        return Verdict(True, tuple(taking))
+        return FitResult(True, tuple(taking))
     on_node = tuple(f"Insufficient {resource} by node" for resource in sorted(node_reasons))
     if required:
-        return Verdict(False, reasons=(*on_node, *room_reasons) or (NONE_MEETS,))
+        return FitResult(False, reasons=(*on_node, *room_reasons) or (NONE_MEETS,))
     if on_node:
-        return Verdict(False, reasons=on_node)
+        return FitResult(False, reasons=on_node)
     alone = short_on_node(requests, free, pods_free, None, victims.on_node, ignored)
     if alone:
-        return Verdict(False, reasons=tuple(f"Insufficient {resource} by node" for resource in sorted(alone)))
-    return Verdict(True)
+        return FitResult(False, reasons=tuple(f"Insufficient {resource} by node" for resource in sorted(alone)))
+    return FitResult(True)
 
 
 def may_be_nominated(requests: Mapping[str, int], room: Room, *, required: bool) -> str:

@@ -28,7 +28,7 @@ from cotenant_verification.bench.testbed import BenchError, Testbed
 from cotenant_verification.bench.workload import NAMESPACE, Workload, node_events, pod_number, quota_events, stack_events
 
 LIMIT_SECONDS = 900.0
-QUIET_SECONDS = 120.0
+IDLE_SECONDS = 120.0
 """Nothing new ran or went for so long: what is left will not."""
 ALONE_SECONDS = 10.0
 OTHER_RATE = 20.0
@@ -96,7 +96,7 @@ async def _filled(testbed: Testbed, workload: Workload, say: Callable[[str], Non
                 if isinstance(event.data, RunStatus) and event.data.phase is RunPhase.RUNNING:
                     running.add(event.data.name)
                     last = time.monotonic()
-            if time.monotonic() - last > QUIET_SECONDS:
+            if time.monotonic() - last > IDLE_SECONDS:
                 raise BenchError(f"only {len(running)} of {workload.pods} pods run: fewer --pods or more --nodes")
         await reader.close()
         testbed.stop("submitter")
@@ -118,7 +118,7 @@ async def _gone(testbed: Testbed, reader: NatsReader, pods: int, before: dict[st
     """When each pod was gone (nanoseconds, monotonic). `before` gets the processes' CPU time at the first deletion."""
     gone: dict[int, int] = {}
     last = time.monotonic()
-    while len(gone) < pods and time.monotonic() - last < QUIET_SECONDS:
+    while len(gone) < pods and time.monotonic() - last < IDLE_SECONDS:
         began = bool(gone)
         events = await reader.pull(1000, SAMPLE_SECONDS)
         if not began and not events:

@@ -135,7 +135,6 @@ class Family:
     """See the module. `resources`: what is shared."""
 
     __slots__ = (
-        "_begun",
         "_guaranteed",
         "_items",
         "_least",
@@ -176,13 +175,11 @@ class Family:
         self._items = tuple(self.lines.items())
         self._odd = not self._least.keys() <= self.lines.keys()
         """Some min is of a resource that is not shared here."""
-        self._begun = False
-        """Whether it was ever shared."""
 
     def refresh(self, above: Family | None, place: int, distributable: Mapping[str, int]) -> Sequence[int] | set[int]:
         """Bring everything up to date with what the parent has: what it got in its own family (`above`), at its place there,
         or, below the root, what is distributable. Returns the children of which anything changed."""
-        short_of = self._odd or not self._begun or bool(self._scaled_for)
+        short_of = self._odd or bool(self._scaled_for)
         stale: list[tuple[Line, int]] = []
         lines_above = above.lines if above is not None else _NO_LINES
         for resource, line in self._items:
@@ -210,7 +207,6 @@ class Family:
             if short != self._scaled_for:
                 self._scale(short)
                 return self._all_shared(has)
-        self._begun = True
         if not stale:
             return ()
         changed: set[int] = set()
@@ -219,7 +215,6 @@ class Family:
         return changed
 
     def _all_shared(self, has: Mapping[str, int]) -> range:
-        self._begun = True
         for resource, line in self._items:
             line.share(has.get(resource, 0))
         return range(self.count)

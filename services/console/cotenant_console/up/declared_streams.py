@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
 
 
-class KeptStreams:
-    """Use `declare`, then `keep` until it is cancelled, then `close`."""
+class DeclaredStreams:
+    """Use `declare`, then `maintain` until it is cancelled, then `close`."""
 
     def __init__(self, url: str, access: Access, wanted: Mapping[str, Wanted]) -> None:
         self._url = url
@@ -38,8 +38,8 @@ class KeptStreams:
         said(await self._log.declare(self._wanted))
         await self._log.store_identity()
 
-    async def keep(self) -> None:
-        """Declare again what is missing, for ever."""
+    async def maintain(self) -> None:
+        """Declare streams that are missing again, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:

@@ -1,4 +1,4 @@
-"""What a run comes to, and how it is told.
+"""The report of one run.
 
 In: what was recorded and found. Out: lines; the run is good where no promise was broken.
 """
@@ -26,8 +26,8 @@ class Gap(msgspec.Struct, frozen=True):
     fault: str
 
 
-class Verdict(msgspec.Struct, kw_only=True):
-    """One run."""
+class RunReport(msgspec.Struct, kw_only=True):
+    """What was recorded and found in one run."""
 
     seed: int
     seconds: float
@@ -48,7 +48,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     folder: str = ""
 
     def lines(self) -> list[str]:
-        """The verdict for a reader."""
+        """Return the report as text, line by line."""
         outcomes = Counter(write.outcome for write in self.writes)
         lines = [
             f"seed {self.seed}, {self.seconds:.0f} s, {len(self.faults)} faults, load average {self.load_average[0]:.1f}",

@@ -1,0 +1,152 @@
+"""The nominations of a gang: how often it has tried, which members get one, and when they end."""
+
+from __future__ import annotations
+
+import pytest
+
+from cotenant.domain.gangs import ANNOTATION_GANG_MODE
+from cotenant.events.placements import Placement, Waiting
+from tests.unit.scheduler.builders_scheduler import node, pod
+from tests.unit.scheduler.cycle.test_gang_preemption import (
+    ended,
+    gang,
+    low,
+    member,
+    placed_low,
+    rooms,
+    story_of,
+    victims,
+)
+
+LOOSE = {ANNOTATION_GANG_MODE: "NonStrict"}
+
+
+def test_attempts_are_counted_from_one() -> None:
+    story = story_of("4")
+    placed_low(story, low("l0"), low("l1"))
+    story.pods(*gang(2))
+    story.settle()
+    assert {found.attempts for found in story.nominated().values()} == {1}
+    for attempts in (2, 3, 4):
+        story.later(11)
+        story.settle()
+        assert {found.attempts for found in story.nominated().values()} == {attempts}
+
+
+def test_nominations_end_where_a_gang_of_higher_priority_takes_the_rooms() -> None:
+    story = story_of("4")
+    placed_low(story, low("l0"), low("l1"))
+    story.pods(*gang(2, priority=500))
+    story.settle()
+    story.pods(*gang(2, gang="h", priority=2000))
+    story.settle()
+    assert set(rooms(story)) == {"h0", "h1"}
+    waiting = story.waiting("g0")
+    assert waiting is not None
+    assert "leave for the group" not in waiting.message
+
+
+def test_a_member_that_no_victim_can_help_stays_without_a_room_if_the_gang_does_not_need_it() -> None:
+    story = story_of("4")
+    placed_low(story, low("l0"), low("l1"))
+    story.pods(member("g0", 2, cpu="8", annotations=LOOSE), *(member(f"g{i}", 2, annotations=LOOSE) for i in (1, 2)))
+    story.settle()
+    assert rooms(story) == {"g1": "a", "g2": "a"}
+    assert victims(story) == {"l0", "l1"}
+    ended(story, "l0", "l1")
+    story.settle()
+    assert set(story.placed()) == {"g1", "g2"}
+
+
+def test_a_member_whose_node_is_deleted_loses_its_room_and_the_others_keep_theirs() -> None:
+    story = story_of("4", "2")
+    placed_low(story, low("l0", nodeName="a"), low("l1", nodeName="a"), low("l2", nodeName="b"))
+    story.pods(*(member(f"g{i}", 2, annotations=LOOSE) for i in range(3)))
+    story.settle()
+    assert sorted(rooms(story).values()) == ["a", "a", "b"]
+    story.node_deleted("b")
+    story.settle()
+    assert sorted(rooms(story).values()) == ["a", "a"]
+    assert {found.attempts for found in story.nominated().values()} == {2}
+    assert not [event for event in story.decide() if isinstance(event.data, Waiting)]
+
+
+@pytest.mark.parametrize(("count", "nominated"), [(2, 2), (3, 0)])
+def test_a_gang_of_more_members_than_one_decision_can_nominate_waits(
+    count: int, nominated: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.group_preemption.MEMBERS", 2)
+    story = story_of("8")
+    placed_low(story, *(low(f"l{i}") for i in range(4)))
+    story.pods(*gang(count))
+    story.settle()
+    assert len(rooms(story)) == nominated
+
+
+def test_a_gang_preempts_for_one_member_though_another_is_above_nobody() -> None:
+    story = story_of("4", "2")
+    placed_low(story, low("l0", nodeName="a"), low("l1", nodeName="a"))
+    story.pods(member("g0", 2, cpu="4"), member("g1", 2, priority=0))
+    story.settle()
+    assert rooms(story) == {"g0": "a", "g1": "b"}
+    assert victims(story) == {"l0", "l1"}
+
+
+def test_a_gang_is_as_large_as_one_batch_holds_and_no_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing.MOST_TOGETHER", 3)
+    story = story_of("16")
+    story.pods(*gang(3), *gang(4, gang="h"))
+    story.settle()
+    assert set(story.placed()) == {"g0", "g1", "g2"}
+    waiting = story.waiting("h0")
+    assert waiting is not None
+    assert waiting.message == "the group has 4 pods, and one batch holds the placements of 3"
+
+
+@pytest.mark.parametrize(("count", "with_it"), [(2, True), (3, False)])
+def test_waiting_events_of_a_gang_end_with_its_placements_if_a_usual_decision_has_room_for_both(
+    count: int, with_it: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing.MOST_EVENTS", 4)
+    story = story_of("1")
+    story.pods(*gang(count))
+    story.settle()
+    assert all(story.waiting(f"g{index}") for index in range(count))
+    story.node(node("b", cpu="8"))
+    decided = story.decide()
+    assert [event.data.name for event in decided if isinstance(event.data, Placement)] == [f"g{i}" for i in range(count)]
+    assert len([event for event in decided if event.tombstone]) == (count if with_it else 0)
+    story.settle()
+    assert not any(story.waiting(f"g{index}") for index in range(count))
+
+
+@pytest.mark.parametrize(
+    ("singles", "members", "batches"),
+    [
+        (5, 12, [17]),
+        (8, 12, [20]),
+        (9, 12, [9, 12]),
+        (1, 20, [1, 20]),
+        (5, 6, [5, 6]),
+        (4, 6, [10]),
+        (5, 7, [12]),
+        (10, 12, [10, 12]),
+        (9, 21, [9]),
+    ],
+)
+def test_only_a_gang_that_no_usual_decision_holds_makes_one_larger_and_no_larger_than_a_batch(
+    singles: int, members: int, batches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A decision has room for 10 events, 6 of them for sure; a batch for 20 placements."""
+    monkeypatch.setattr("cotenant_scheduler.core.MAX_EVENTS_PER_DECISION", 10)
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing.MOST_EVENTS", 6)
+    monkeypatch.setattr("cotenant_scheduler.cycle.placing.MOST_TOGETHER", 20)
+    story = story_of("64")
+    story.pods(*(pod(f"p{index}", memory="1Mi", priority=5000) for index in range(singles)))
+    story.pods(*gang(members, cpu="1"))
+    placed = []
+    for _ in range(4):
+        decided = story.decide()
+        if found := [event for event in decided if isinstance(event.data, Placement)]:
+            placed.append(len(found))
+    assert placed == batches
