@@ -23,7 +23,6 @@ NOT_WIRED: dict[str, str] = {
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
     "cotenant_node_executor.strategies.cpu.identity.group_identity.enabled_sysctls": IDENTITY,
     "cotenant_node_executor.strategies.cpu.identity.group_identity.host_identity": IDENTITY,
-    "cotenant_node_executor.strategies.cpu.identity.group_identity.identity_supported": IDENTITY,
     "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
     "cotenant_node_executor.targets.cgroup.paths.cgroup_file": MOUNTS,
     "cotenant_yarn_copilot.batch_source.batch_of_node": YARN_NODES,

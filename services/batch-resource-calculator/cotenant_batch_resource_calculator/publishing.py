@@ -1,4 +1,4 @@
-"""Whether a resources event says something new: a code changed, or a figure by more than its dead band.
+"""Whether a resources event has news: a code changed, or a figure by more than its dead band.
 
 In: the last event, the desired one, the strategy's threshold. Out: a boolean. A ratio has a band of its own.
 """

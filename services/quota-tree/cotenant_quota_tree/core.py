@@ -270,7 +270,7 @@ class QuotaTreeCore:
         return list(self._revoking.requests(self._pods)) if self.revocation.enabled else ()
 
     def _wanted(self, subject: str, published: Published | None, now: datetime) -> Desired | None:
-        """Return what the subject's event shall say; None for none."""
+        """Return the content of the subject's event; None for no event."""
         quota = self._desired.get(subject)
         if quota is None:
             return self._profiled.get(subject)

@@ -31,7 +31,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 def publish_at(quota: Desired, published: Published | None, settle: timedelta) -> datetime:
-    """Return the earliest time at which the event is published, NEVER while it is what the log says."""
+    """Return the earliest time at which the event is published, NEVER while the log holds the same."""
     if published is None:
         return EPOCH
     if quota == published.quota:

@@ -4,7 +4,7 @@ In: a solved quota with its tree and its object. Out: the event.
 """
 
 from cotenant.domain.quota.names import ROOT
-from cotenant.domain.quota.trees.tree import SolvedQuota
+from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.events.quotas import QuotaRuntime
 from cotenant.model.amounts import Amounts

@@ -118,7 +118,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class LogUnavailableError(TimeoutError):
-    """The log did not say what it was asked: no answer, or no leader at the moment. Nothing follows from it."""
+    """The log did not answer a question: no answer, or no leader at the moment. Nothing follows from it."""
 
 
 class Behind(Exception):  # noqa: N818 - not an error: the reader asks its owner to start over

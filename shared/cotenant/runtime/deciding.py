@@ -115,7 +115,7 @@ class DecidingService:
 
 
 def show_gauges(telemetry: Telemetry, definition: Definition, core: Callable[[], Core | None]) -> None:
-    """Have the metrics show what the present core says; nothing before there is one."""
+    """Have the metrics show the present core's figures; nothing before there is one."""
 
     def reading(gauge: Gauge) -> Callable[[], Iterable[Value]]:
         def read() -> Iterable[Value]:

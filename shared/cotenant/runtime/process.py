@@ -40,7 +40,7 @@ VERSION = "0.1.0"
 
 STREAMS_LOOK_SECONDS = 0.2
 STREAMS_LINE_SECONDS = 10.0
-"""How often a process says that it waits for the streams."""
+"""How often a process logs that it waits for the streams."""
 GC_THRESHOLDS = (100_000, 50, 100)
 """Allocations between collections of the youngest objects, and how many of those between the larger ones."""
 
@@ -67,7 +67,7 @@ class RequestError(Exception):
 
 
 class Health(msgspec.Struct):
-    """What /healthz and /readyz tell. `alive` is turned off by a loop that has stopped for good."""
+    """What /healthz and /readyz return. `alive` is turned off by a loop that has stopped for good."""
 
     alive: bool = True
     ready: bool = False
@@ -98,7 +98,7 @@ class Host:
         await self.endpoint_by_subject(name, handle, subject or f"cotenant.{self.name}.{name}")
 
     async def endpoint_by_subject(self, name: str, handler: SubjectHandler, subject: str) -> None:
-        """Serve an endpoint whose handler is told the request's subject, where `subject` has wildcards."""
+        """Serve an endpoint whose handler gets the request's subject, where `subject` has wildcards."""
         assert self._micro is not None
 
         async def answer(request: MicroRequest) -> None:

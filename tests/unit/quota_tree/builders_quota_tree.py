@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from cotenant.domain.quota.sums import OwnPods, QuotaNode
+from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import Rules
-from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
+from cotenant.domain.quota.trees.tree import QuotaTree
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.events.envelope import Event, Payload
 from cotenant.events.node.resources import NodeResources

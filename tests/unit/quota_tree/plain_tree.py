@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.sums import OwnPods, QuotaNode, QuotaSums
+from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
-from cotenant.domain.quota.trees.tree import SolvedQuota
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import Amounts, exceeding, larger, limited, masked, minus, total, without_zeros
 from tests.unit.quota_tree.plain_share import plain_share

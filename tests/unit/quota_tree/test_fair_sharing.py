@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
 from cotenant.domain.quota.sums import OwnPods, QuotaNode
+from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
 from cotenant.domain.quota.trees.share import MANY, share_out, split, split_array
-from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
+from cotenant.domain.quota.trees.tree import QuotaTree
 from cotenant.domain.quota.view import built_in_quota
 from cotenant.model.amounts import without_zeros
 from tests.sharing import Sibling, share

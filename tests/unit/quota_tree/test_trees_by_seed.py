@@ -9,9 +9,10 @@ import pytest
 
 from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
 from cotenant.domain.quota.sums import OwnPods, QuotaNode
+from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import Rules
-from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
+from cotenant.domain.quota.trees.tree import QuotaTree
 from cotenant.domain.quota.view import built_in_quota
 from tests.unit.quota_tree.builders_quota_tree import count
 from tests.unit.quota_tree.plain_tree import plain_tree

@@ -38,7 +38,7 @@ class ModelRatios(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, 
 
 
 class NormalizationStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
-    """Ratios by the model's name as the machine says it; `default_ratio` for models and states that are not listed."""
+    """Ratios by the model's name as the machine reports it; `default_ratio` for models and states that are not listed."""
 
     enable: bool | None = None
     ratio_model: dict[str, ModelRatios] = {}

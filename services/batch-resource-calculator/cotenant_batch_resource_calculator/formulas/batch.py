@@ -175,8 +175,8 @@ def needed_cpu(terms: BatchTerms, policy: CalculatePolicy) -> int:
     return max(terms.system_used.larger(terms.node_reserved).cpu + need.cpu, terms.expected_cpu)
 
 
-def _raised(need: HighPriorityNeed, least_cpu: int) -> HighPriorityNeed:
-    """The sums, at least so much CPU each."""
+def at_least(need: HighPriorityNeed, least_cpu: int) -> HighPriorityNeed:
+    """Return the sums with at least so much CPU used, and used or requested."""
     used, largest = need.used, need.max_used_request
     if least_cpu <= min(used.cpu, largest.cpu):
         return need
@@ -221,7 +221,7 @@ def calculate_batch(
     system_used = system_usage + hosts
     margin = margin_of(capacity, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)
     expected = expected_cpu(forecast, host_applications, need)
-    raised = _raised(need, expected - system_used.larger(node_reserved).cpu) if expected else need
+    raised = at_least(need, expected - system_used.larger(node_reserved).cpu) if expected else need
     batch = reclaimable(capacity, margin, system_used, node_reserved, raised, strategy)
     if strategy.cpu_threshold_percent is not None:
         batch = Amounts(min(batch.cpu, share(capacity, strategy.cpu_threshold_percent).cpu), batch.memory)

@@ -157,7 +157,7 @@ def _print_tables(
 
 
 def nothing_found(kind: Kind, scope: str) -> str:
-    """What kubectl says of an empty list."""
+    """What kubectl prints for an empty list."""
     return f"No resources found in {scope} namespace." if kind.namespaced and scope else "No resources found"
 
 

@@ -88,9 +88,9 @@ class Member:
     routes: tuple[int, ...] = ()
     """Where it reaches the others."""
     monitor_port: int = 0
-    """Where it says how it is (`/healthz`); 0: nowhere."""
+    """Port of its health endpoint (`/healthz`); 0: none."""
     advertised: int = 0
-    """The port that the others tell one another; 0: `cluster_port`. Where it is given, clients are told of no other server."""
+    """The port that servers advertise to one another; 0: `cluster_port`. Where it is given, clients learn of no other."""
 
 
 def members(ports: Sequence[int], promised: Collection[int] | None = None) -> tuple[Member, ...]:

@@ -86,7 +86,7 @@ class Review(msgspec.Struct):
     causes: tuple[str, ...] = ()
     """The facts that it follows from."""
     warnings: tuple[str, ...] = ()
-    """What the writer is to be told although the object is taken."""
+    """Warnings for the writer of an object that is accepted."""
 
     @property
     def kind(self) -> Kind:

@@ -1,4 +1,4 @@
-"""What a writer is told beside the object: `Warning` headers, which kubectl prints (RFC 7234, as Kubernetes sends them).
+"""Warnings for a writer, beside the object: `Warning` headers, which kubectl prints (RFC 7234, as Kubernetes sends them).
 
 In: an answer and texts, from the unknown fields of a body, from admission and from a dry run. Out: the answer with one header
 a text, at most MAX_WARNINGS of at most MAX_CHARS characters; what is over them is counted in the last.

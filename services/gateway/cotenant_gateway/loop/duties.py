@@ -77,7 +77,7 @@ class Duties:
         self._accounts_seen: tuple[datetime, Seen | None] = (datetime.min.replace(tzinfo=UTC), None)
         self._profiled: datetime | None = None
         self._refused: dict[str, str] = {}
-        """By profile, why its quota cannot be stored, as it was said last."""
+        """By profile, why its quota cannot be stored, as last reported."""
         self.complete = False
         """Whether a look has found every built-in object."""
 
@@ -105,7 +105,7 @@ class Duties:
             yield missing
 
     def profiled_quotas(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield the root quotas that profiles lack or that have changed, once a second. What is refused is said once."""
+        """Yield the root quotas that profiles lack or that have changed, once a second. A refusal is reported once."""
         core, seen = self._core(), self._profiled
         if not core.collections[QUOTA_PROFILES].slots or (seen is not None and seen <= now < seen + PROFILED_EVERY):
             return

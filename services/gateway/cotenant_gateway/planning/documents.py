@@ -41,7 +41,7 @@ class Planned(msgspec.Struct, frozen=True):
     plan: Plan | None
     was: Snapshot | None = None
     warnings: tuple[str, ...] = ()
-    """What the writer is to be told beside the object."""
+    """Warnings for the writer, beside the object."""
 
 
 def read_object(kinds: Registry, kind: Kind, namespace: str, body: bytes) -> tuple[Members, AnyObject]:
@@ -115,7 +115,7 @@ def admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: Sn
         # What no view of the kind looks at is not of the type that a mutator needs.
         raise bad_request(f"the object provided cannot be read: {error}") from error
     if errors:
-        # If a profile changed it, the user must be told.
+        # If a profile changed it, the user gets a warning.
         raise invalid_object(kind, name, errors, review.notes if review.causes else ())
     return review
 

@@ -83,7 +83,7 @@ def _try(core: GatewayCore, profile: ReadyProfile, pod: Snapshot, tally: Tally) 
 
 
 def in_words(profile: ReadyProfile, tally: Tally) -> list[str]:
-    """Return what the writer is told."""
+    """Return the warnings for the writer."""
     name = f"ClusterColocationProfile {profile.name}"
     of_tried = "" if tally.tried == tally.matched else f" of the first {tally.tried}"
     found = [f"{name}: {_pods(tally.matched)} of {tally.pods} match, it would change {tally.changed}{of_tried}"]

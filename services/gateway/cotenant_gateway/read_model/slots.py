@@ -54,7 +54,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):
             self._of_parts_alone(live)
 
     def add(self, part: Event, live: bool) -> bool:
-        """Take another service's fact, and tell whether it is news. Not `live`: while loading."""
+        """Take another service's fact; return whether it is news. Not `live`: while loading."""
         parts, subject = self.parts, part.subject
         known = parts.get(subject)
         if known is not None and part.sequence <= known.sequence:

@@ -1,4 +1,4 @@
-"""What is told of a write that is only tried (`kubectl apply --dry-run=server`), beside the object as it would be.
+"""The warnings of a write that is only tried (`kubectl apply --dry-run=server`), beside the object as it would be.
 
 In: the plan of the write. Out: texts for `Warning` headers. Of the ConfigMap `slo-controller-config`
 batch-resource-calculator is asked what it would change; of a ClusterColocationProfile the pods that are there are counted.
@@ -41,7 +41,7 @@ class DryRunAdvice:
         self._ask = ask
 
     async def __call__(self, planned: Planned) -> Sequence[str]:
-        """Return what is told of a write; nothing where it changes nothing."""
+        """Return the warnings of a write; none where it changes nothing."""
         kind = planned.address.kind
         if planned.plan is None:
             return ()

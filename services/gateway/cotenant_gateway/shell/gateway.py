@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """An object as the API shows it, and what its writer is to be told beside it."""
+    """An object as the API shows it, and the warnings for its writer."""
 
     document: bytes
     warnings: tuple[str, ...] = ()

@@ -195,7 +195,7 @@ class Executions:
     def _evictions_that_wait(
         self, core: ExecutorCore, waiting: tuple[tuple[str, str], ...], now: datetime
     ) -> list[Event]:
-        """Evictions that wait are said when they begin to; not again while any of the strategy's wait."""
+        """Waiting evictions are reported when they begin to wait; not again while any of the strategy's wait."""
         before = {strategy for strategy, _ in self._waiting}
         new = [each for each in waiting if each[0] not in before]
         self._waiting = waiting

@@ -113,7 +113,7 @@ class ExecutorNode:
         )
         self._executions = Executions(name)
         self._measured: Wanted | None = None
-        """What the machine was last told to measure."""
+        """What the machine was last asked to measure."""
         self._traces: Traces | None = None
         """Of what was folded by `apply` and published; None where nobody follows traces, as in the simulator."""
         self.written_values = self.refused_values = 0
@@ -124,7 +124,7 @@ class ExecutorNode:
         self._named = 0
         self._adopted = False
         self._followed: Mapping[str, PodToRun] | None = None
-        """The pods that the runtime was last told of."""
+        """The pods that were last passed to the runtime."""
         self._moved = True
         self.ordered: Sequence[Order] = ()
         """The last cycle's orders: what they do to the pods is seen by a later cycle."""

@@ -45,7 +45,7 @@ class Observation(Struct, frozen=True, gc=False):
     strangers: tuple[str, ...] = ()
     """Where kubelet runs the pods: directories and pods that do not match, and what cannot be looked at."""
     services: Services = NO_SERVICES
-    """What services said of their own latency; the same object until there are newer answers."""
+    """What services last reported of their own latency; the same object until there are newer answers."""
 
 
 def same_figures(before: Observation, now: Observation) -> bool:

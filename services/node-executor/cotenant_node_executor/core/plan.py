@@ -34,7 +34,7 @@ class Plan(Struct, frozen=True, gc=False):
     waiting: tuple[tuple[str, str], ...] = ()
     """Strategies whose evictions wait, and why."""
     problems: tuple[Problems, ...] = ()
-    """What strategies cannot do and had not said before."""
+    """What strategies cannot do and had not reported before."""
     reclaims: tuple[tuple[str, Reclaim], ...] = ()
     """Memory to reclaim, each with its strategy."""
     rehearsed: Sequence[Rehearsed] = ()

@@ -91,7 +91,7 @@ def logical_cpus(rows: Iterable[CpuRow]) -> tuple[LogicalCPU, ...]:
 
 
 def read_cpus(folder: Path) -> tuple[CpuRow, ...]:
-    """Return the online CPUs that sysfs tells of; none where it says nothing of their place (some virtual machines)."""
+    """Return the online CPUs that sysfs lists; none where it does not state their place (some virtual machines)."""
     found: list[tuple[int, int, int, int, int]] = []
     try:
         online = parse_cpu_list(read_file(folder / "online") or "")

@@ -1,4 +1,4 @@
-"""Idle pages by control group, as the Anolis kernel's kidled tells them.
+"""Idle pages by control group, as the Anolis kernel's kidled reports them.
 
 In: the text of `memory.idle_page_stats`. Out: cold bytes. Rule (koordlet): file pages, evictable or not, on inactive lists,
 that were idle for at least 60 scans; with a scan every 5 s that is five minutes. Rows are named by four letters: clean/dirty,

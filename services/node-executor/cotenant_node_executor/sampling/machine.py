@@ -55,7 +55,7 @@ def run_command(words: tuple[str, ...]) -> str:
 
 
 def machine_cpus(sys: Path) -> tuple[CpuRow, ...]:
-    """Return the online CPUs; none where neither sysfs nor lscpu tells of them."""
+    """Return the online CPUs; none where neither sysfs nor lscpu lists them."""
     rows = read_cpus(sys / "devices/system/cpu")
     if rows:
         return rows

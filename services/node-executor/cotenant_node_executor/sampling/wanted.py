@@ -53,7 +53,7 @@ class Wanted(msgspec.Struct, frozen=True):
     threads: bool = False
     spikes: bool = False
     services: tuple[AskedService, ...] = ()
-    """Pods that say their own latency, by group."""
+    """Pods that report their own latency, by group."""
 
 
 class _Path(msgspec.Struct, frozen=True, rename="camel"):

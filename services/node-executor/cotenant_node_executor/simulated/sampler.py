@@ -36,7 +36,6 @@ SYSTEM_MEMORY_PERMILLE = 20
 BOUND_QUOTA = (BESTEFFORT, Knob.CPU_QUOTA)
 BOUND_CPUS = (BESTEFFORT, Knob.CPUSET_CPUS)
 _QUOTA, _SHARES, _LIMIT = Knob.CPU_QUOTA, Knob.CPU_SHARES, Knob.MEMORY_LIMIT
-_BATCH = QoSClass.BE
 _NO_PRESSURE = PressureSet()
 
 
@@ -141,7 +140,7 @@ class SimulatedSampler:
     def _take(self, uid: str, to_run: PodToRun, since_ms: int) -> None:
         """Add a pod that started running."""
         tier = to_run.group.partition("/")[0]
-        batch = tier == BESTEFFORT or qos_raw(to_run.pod) is _BATCH
+        batch = tier == BESTEFFORT or qos_raw(to_run.pod) is QoSClass.BE
         tier = tier if tier in (BURSTABLE, BESTEFFORT) else "guaranteed"
         load = _Load(to_run.group, tier, batch, self._wanted(to_run.pod, since_ms), to_run.pod)
         self._allow(load)

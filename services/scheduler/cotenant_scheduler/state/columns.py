@@ -46,7 +46,11 @@ def doubled(current: int, needed: int) -> int:
 
 
 class Changes:
-    """Rows that changed, in the order of their changes; positions count from the first change ever."""
+    """Rows that changed, in the order of their changes; positions count from the first change ever.
+
+    Not `engine.agenda`: that is one set of names for one reader, which a look empties. Here every cache of a shape reads from a
+    position of its own, and rows are taken as a slice of an array.
+    """
 
     def __init__(self) -> None:
         self._rows = np.zeros(CHANGES_KEPT, dtype=np.int64)

@@ -44,7 +44,7 @@ command.add_command(leader_kills)
 @click.option("--nodes", type=click.IntRange(1, 200_000), default=1000, show_default=True)
 @click.option("--pods", type=click.IntRange(1, 1_000_000), default=20_000, show_default=True)
 @click.option("--rate", type=click.FloatRange(0), default=0.0, help="Pods a second; 0: as fast as they are stored.")
-@click.option("--shapes", type=click.IntRange(1, 5000), default=1, show_default=True, help="Different requests, in turn.")
+@click.option("--shapes", type=click.IntRange(1, 5000), default=1, show_default=True, help="Different requests, used in turn.")
 @click.option("--openb", "openb_folder", type=click.Path(exists=True, file_okay=False), help="Folder with openb's tables.")
 @click.option(
     "--mix",
@@ -61,13 +61,13 @@ command.add_command(leader_kills)
     help="Reservations on nodes, which a third of the pods may use, one each.",
 )
 @click.option(
-    "--quotas", type=click.IntRange(0, 100_000), default=0, help="So many quotas, four levels deep, each pod in one."
+    "--quotas", type=click.IntRange(0, 100_000), default=0, help="Number of quotas, four levels deep; each pod is in one."
 )
 @click.option("--gang", type=click.IntRange(0, 7_749), default=0, show_default=True, help="Pods of a gang; 0: no gangs.")
-@click.option("--core-only", is_flag=True, help="Without a server: the decision alone.")
-@click.option("--stack", is_flag=True, help="With gateway, quota-tree, calculator, arbiter and simulated executors.")
+@click.option("--core-only", is_flag=True, help="Measure the decision alone, without a server.")
+@click.option("--stack", is_flag=True, help="Also run gateway, quota-tree, calculator, arbiter and simulated executors.")
 @click.option("--replicas", type=click.Choice(["1", "3"]), default="1", show_default=True, help="Servers that hold the log.")
-@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")
 def schedule(
     nodes: int,
     pods: int,
@@ -118,7 +118,7 @@ def schedule(
 @command.command("recover")
 @click.option("--nodes", type=click.IntRange(1, 200_000), default=1000, show_default=True)
 @click.option("--pods", type=click.IntRange(10, 1_000_000), default=20_000, show_default=True)
-@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")
 def recover(nodes: int, pods: int, output: str | None) -> None:
     """Kill the scheduler under load, start it again, and measure the time until the next placement."""
     from cotenant_verification.bench.recover import run
@@ -130,8 +130,8 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
 @click.option("--nodes", type=click.IntRange(1, 4_000), default=200, show_default=True, help="Simulated nodes.")
 @click.option("--gang", type=click.IntRange(2, 7_749), default=500, show_default=True, help="Pods of a gang.")
 @click.option("--times", type=click.IntRange(1, 1_000), default=50, show_default=True, help="Kills of the scheduler.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the moments at which it is killed.")
-@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the moments at which it is killed.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")
 def gang_kills(nodes: int, gang: int, times: int, seed: int, output: str | None) -> None:
     """Kill the scheduler while it places a gang, and check that no half of one was ever there."""
     from cotenant_verification.bench.gang_kills import run
@@ -144,13 +144,13 @@ def gang_kills(nodes: int, gang: int, times: int, seed: int, output: str | None)
 
 @command.command("churn")
 @click.option("--rate", type=click.FloatRange(0.1, 500), default=25.0, show_default=True, help="Pods a second.")
-@click.option("--life", type=click.FloatRange(0.5, 600), default=10.0, show_default=True, help="Seconds before its deletion.")
-@click.option("--for", "span", default="30m", show_default=True, metavar="TIME", help="For how long, such as 30m.")
+@click.option("--life", type=click.FloatRange(0.5, 600), default=10.0, show_default=True, help="Seconds to its deletion.")
+@click.option("--for", "span", default="30m", show_default=True, metavar="TIME", help="Duration, such as 30m.")
 @click.option("--nodes", type=click.IntRange(1, 100), default=8, show_default=True, help="Simulated nodes.")
-@click.option("--kill-every", default="0", show_default=True, metavar="TIME", help="Kill one process of the stack so often.")
+@click.option("--kill-every", default="0", show_default=True, metavar="TIME", help="Interval between kills of a process.")
 @click.option("--verify", is_flag=True, help="Recompute the run's decisions afterwards (cotenant replay --verify).")
-@click.option("--nats-tls/--no-nats-tls", default=True, show_default=True, help="As `cotenant up` has it.")
-@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+@click.option("--nats-tls/--no-nats-tls", default=True, show_default=True, help="Encrypt NATS connections.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")
 def churn(
     rate: float, life: float, span: str, nodes: int, kill_every: str, verify: bool, nats_tls: bool, output: str | None
 ) -> None:
@@ -177,9 +177,9 @@ def churn(
 @command.command("deletions")
 @click.option("--nodes", type=click.IntRange(1, 2_000), default=1000, show_default=True, help="Simulated nodes.")
 @click.option("--pods", type=click.IntRange(1, 200_000), default=20_000, show_default=True)
-@click.option("--clients", type=click.IntRange(1, 1_000), default=64, show_default=True, help="That delete at the same time.")
+@click.option("--clients", type=click.IntRange(1, 1_000), default=64, show_default=True, help="Clients that delete at once.")
 @click.option("--grace", type=click.IntRange(0, 3_600), help="Grace period in seconds; the pods' own (30 s) where left out.")
-@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")
 def deletions(nodes: int, pods: int, clients: int, grace: int | None, output: str | None) -> None:
     """Delete running pods over HTTP with many clients, while others go on writing."""
     from cotenant_verification.bench.over_http.deletions import run

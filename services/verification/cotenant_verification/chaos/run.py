@@ -1,4 +1,4 @@
-"""One run from its schedule: build the harness, let time pass, check, and say what came of it.
+"""One run from its schedule: build the harness, let time pass, check, and report the result.
 
 In: a schedule. Out: a Result, with the digest over every event of every stream in order: two runs of one schedule have the
 same. After the span comes SETTLE_TIME without faults and new workload; at their end everything must be idle.

@@ -140,7 +140,7 @@ class ChaosGateway(SimulatedGateway):
         self._at(when, what, marked)
 
     def store(self, plan: Plan, now: datetime, world: World) -> Outcome:
-        """Store a plan; users are told of theirs before, and when it is acknowledged."""
+        """Store a plan; users are notified of theirs before, and when it is acknowledged."""
         user = self._user
         if user:
             self._users.asked(plan)

@@ -1,4 +1,4 @@
-"""Clients of the gateways: they write and list small objects, and note what they asked, when, and what they were told.
+"""Clients of the gateways: they write and list small objects, and record what they asked, when, and the answer.
 
 In: the gateways' URLs, a seed. Out: writes and listings. Each client does one thing after the other, now at this gateway, now
 at that one; it asks for no older a version than the newest that it knows.
@@ -45,7 +45,7 @@ class Registers:
         return time.monotonic() - self._began
 
     async def run(self, clients: int, stop: asyncio.Event) -> None:
-        """Run so many clients until told to stop."""
+        """Run so many clients until they are stopped."""
         async with http_session(self.credentials, timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
             await asyncio.gather(*(_Client(self, session, f"client-{number}", stop).run() for number in range(clients)))
 

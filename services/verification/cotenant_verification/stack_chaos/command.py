@@ -30,12 +30,12 @@ def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: 
 
 
 @click.command("chaos")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Chooses faults and what clients do.")
-@click.option("--for", "span", default="10m", show_default=True, metavar="TIME", help="For how long, such as 10m.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the faults and of what clients do.")
+@click.option("--for", "span", default="10m", show_default=True, metavar="TIME", help="Duration, such as 10m.")
 @click.option("--clients", type=click.IntRange(1, 100), default=6, show_default=True)
 @click.option("--keep", default="", metavar="DIR", help="Run in this folder, and keep it.")
 @click.option("--faults", "only_faults", is_flag=True, help="Print the faults of this seed, and do nothing.")
-@click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
+@click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")
 def chaos(seed: int, span: str, clients: int, keep: str, only_faults: bool, output: str | None) -> None:
     """Kill, pause, isolate and clock-skew servers and services of a real stack under load, and check what clients saw."""
     try:
@@ -56,9 +56,9 @@ def chaos(seed: int, span: str, clients: int, keep: str, only_faults: bool, outp
 
 @click.command("leader-kills")
 @click.option("--times", type=click.IntRange(1, 100), default=10, show_default=True)
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Chooses what clients do.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of what clients do.")
 def leader_kills(times: int, seed: int) -> None:
-    """Kill the server that leads LOG again and again under load; say how long nothing was acknowledged, and check all."""
+    """Kill the server that leads LOG again and again under load; report how long writes stood still, and check the history."""
     faults = [Fault(at=10.0 + KILL_EVERY_SECONDS * number, seconds=0.1, kind="kill", target=LEADER) for number in range(times)]
     report = _carry_out(seed, faults[-1].at + FAULT_FREE_SECONDS, faults, KILL_CLIENTS, "")
     progress = [write.ended for write in report.writes if write.outcome is Outcome.OK]

@@ -57,7 +57,7 @@ class Pods:
                     pass
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Create, delete and evict until told to stop."""
+        """Create, delete and evict until stopped."""
         async with http_session(self._credentials, timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
             while not stop.is_set():
                 with contextlib.suppress(*NO_ANSWER):

@@ -119,7 +119,7 @@ async def _under_faults(
 
 @contextlib.asynccontextmanager
 async def _running(*parts: object, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Run clients beside the block; at its end they are told to stop. A client that fails ends the run."""
+    """Run clients beside the block; at its end they are stopped. A client that fails ends the run."""
     tasks = [asyncio.ensure_future(part) for part in parts if asyncio.iscoroutine(part)]
     try:
         yield

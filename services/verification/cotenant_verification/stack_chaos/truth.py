@@ -1,4 +1,4 @@
-"""What the log says in the end, and whether it ever said otherwise.
+"""What the log holds in the end, and whether it ever held anything else.
 
 In: the three servers' addresses. Out: all events of LOG in order (as an onlooker read them at once, as HISTORY has them, and
 as LOG still has them), the versions of the clients' objects, sequences that nobody could read; and violations where two of

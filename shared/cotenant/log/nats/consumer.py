@@ -68,7 +68,7 @@ class PullConsumer:
         self._name = name
         self._heartbeat = heartbeat
         self.passed = 0
-        """Sequence of the stream that the server had looked at when it last said so."""
+        """Sequence of the stream that the server had looked at, as last reported."""
         self._inbox = ""
         self._subscription: Any = None
         self.queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()

@@ -53,7 +53,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an operator says of a stream; None: what cotenant takes by itself."""
+    """What an operator sets for a stream; None: what cotenant takes by itself."""
 
     replicas: int | None = None
     max_bytes: int | None = None

@@ -11,6 +11,7 @@ from cotenant.api.objects.node import decode_node
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.domain.qos import kube_qos, qos_raw
 from cotenant.domain.reservation import parse_reservation
+from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.names import (
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_RESOURCE_STATUS,
@@ -21,11 +22,13 @@ from cotenant.model.names import (
 from cotenant.model.quantities import parse_milli, parse_value
 from cotenant_node_executor.strategies import pod_view, situation
 from cotenant_node_executor.strategies.cpu.identity import group_identity as identity
+from cotenant_node_executor.strategies.cpu.identity.strategy import bvt_rule
 from cotenant_node_executor.strategies.cpu.suppression import cfs_quota as suppress_cfs
 from cotenant_node_executor.strategies.cpu.suppression import cpu_set as suppress_cpuset
 from cotenant_node_executor.strategies.cpu.suppression import quantity as suppress_quantity
 from cotenant_node_executor.strategies.pods import batch_values as batch
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
+from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion, Knob, KnobSupport
 
 
 def _pods(given: dict[str, Any]) -> list[Pod]:
@@ -202,9 +205,10 @@ def group_identity(given: dict[str, Any], *, name: str) -> object:
         table = identity.IdentityRule(True, given["podQOS"] or {}, {}, given["kubeQOSPod"] or {})
         return {"bvt": identity.pod_identity(table, given["qosClass"], given["kubeQOS"])}
     if op == "supported":
-        return {
-            "supported": identity.identity_supported(given["kubepodsHasBvtFile"], given["sysctlGroupIdentity"])
-        }
+        assert given["sysctlGroupIdentity"] is None, "a sysctl without the file: the executor has nothing to write"
+        knobs = {Knob.CPU_BVT.value: KnobSupport(given["kubepodsHasBvtFile"])}
+        capabilities = Capabilities(CgroupVersion(given["cgroupVersion"]), (), sandbox=False, root="", knobs=knobs)
+        return {"supported": bvt_rule(NodeSLORendered(node="n"), capabilities) is not None}
     if op == "init_sysctl":
         first, second = identity.enabled_sysctls(given["sched_group_identity_enabled"], given["sched_core"])
         return {"sched_group_identity_enabled": first, "sched_core": second}

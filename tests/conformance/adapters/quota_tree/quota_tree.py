@@ -12,6 +12,7 @@ from cotenant.domain.quota.admission import QuotaLevel, admit
 from cotenant.domain.quota.membership import QuotaIdentity, QuotaIndex, is_preemptible
 from cotenant.domain.quota.names import DEFAULT, ROOT, SYSTEM
 from cotenant.domain.quota.sums import OwnPods
+from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.demands import counted_request
 from cotenant.domain.quota.trees.hierarchy import build_trees
 from cotenant.domain.quota.trees.node_totals import counted_node
@@ -19,7 +20,7 @@ from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.scale_min import MinOf, scale_mins
 from cotenant.domain.quota.trees.terminating import Terminating, ignored_after
 from cotenant.domain.quota.trees.totals import available, tree_totals
-from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
+from cotenant.domain.quota.trees.tree import QuotaTree
 from cotenant.domain.quota.view import ElasticQuotaView, built_in_quota, quota_view
 from cotenant.model.amounts import Amounts, masked, minus, parse_amounts, plus, total
 from cotenant.model.quantities import format_amount

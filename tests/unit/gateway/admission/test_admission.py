@@ -369,6 +369,43 @@ def test_a_change_of_nothing_is_not_stored_and_generation_counts_changes_of_spec
     assert json.loads(bytes(patched({"metadata": {"labels": {"x": "y"}}}).document))["metadata"]["generation"] == 1
 
 
+def test_nobody_makes_a_pod_one_that_stands_for_a_reservation() -> None:
+    annotation = {"scheduling.koordinator.sh/reserve-pod": "true"}
+    world = World()
+    wrong: dict[str, Any] = {**manifest()}
+    wrong["metadata"]["annotations"] = annotation
+    field = "metadata.annotations[scheduling.koordinator.sh/reserve-pod]"
+    assert fields(refused(world, "pods", as_json(wrong))) == {field: "FieldValueForbidden"}
+    world.create("pods", manifest())
+    with pytest.raises(ApiError, match="is set by the scheduler only"):
+        world.patch("pods", "web", {"metadata": {"annotations": annotation}})
+
+
+@pytest.mark.parametrize(
+    ("labels", "wrong"),
+    [
+        ({"koordinator.sh/qosClass": "LS"}, ["labels.koordinator.sh/qosClass"]),
+        ({"koordinator.sh/priority": "1"}, ["labels.koordinator.sh/priority"]),
+        ({"koordinator.sh/priority-class": "koord-prod"}, ["spec.priority"]),
+        (
+            {"koordinator.sh/qosClass": "BE", "koordinator.sh/priority": "1", "koordinator.sh/priority-class": "koord-prod"},
+            ["labels.koordinator.sh/qosClass", "spec.priority", "labels.koordinator.sh/priority", "Pod"],
+        ),
+        ({"koordinator.sh/qosClass": "none-of-the-five", "koordinator.sh/priority-class": "none-of-the-four"}, []),
+    ],
+)
+def test_classes_of_a_live_pod_stay_what_they_are(labels: dict[str, str], wrong: list[str]) -> None:
+    world = World()
+    world.create("pods", manifest())
+    patch = {"metadata": {"labels": labels}}
+    if wrong:
+        with pytest.raises(ApiError) as caught:
+            world.patch("pods", "web", patch)
+        assert [*fields(caught.value)] == wrong
+    else:
+        world.patch("pods", "web", patch)
+
+
 def test_in_a_namespace_of_the_control_plane_classes_go_together_as_they_will() -> None:
     world = World()
     labelled = {"name": "system", "labels": {"control-plane": ""}}

@@ -210,9 +210,7 @@ def test_a_malformed_request_for_an_identity_is_refused_by_name(text: str) -> No
         group_identity.parsed_identity(text)
 
 
-def test_the_kernel_knows_group_identity_by_its_file_or_its_sysctl() -> None:
-    supported = group_identity.identity_supported
-    assert [supported(*each) for each in ((True, None), (False, 0), (False, None))] == [True, True, False]
+def test_group_identity_and_core_scheduling_exclude_each_other() -> None:
     assert group_identity.enabled_sysctls(None, 1) == (None, 1)
     assert group_identity.enabled_sysctls(0, 1) == (1, 0)
     assert group_identity.enabled_sysctls(0, None) == (1, None)

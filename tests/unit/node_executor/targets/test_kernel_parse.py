@@ -8,6 +8,7 @@ from cotenant_node_executor.targets import parse
 from cotenant_node_executor.targets.cgroup import paths
 from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeQoS, Layout
 from cotenant_node_executor.targets.interface import CgroupVersion
+from cotenant_node_executor.targets.kubelet.binding import KubeletPod, expected_directory
 from cotenant_node_executor.targets.psi import parse_pressure
 
 V1, V2 = CgroupVersion.V1, CgroupVersion.V2
@@ -78,6 +79,12 @@ def test_uid_and_tier_are_parsed_from_a_pods_directory(layout: Layout, qos: Kube
     directory = paths.pod_dir(layout, qos, "a-b")
     assert paths.kube_qos_of_dir(directory) is qos
     assert paths.pod_uid_of_dir(layout, directory.rsplit("/", 1)[1]) == ("a-b" if layout is Layout.CGROUPFS else "a_b")
+
+
+def test_a_static_pods_directory_is_named_by_the_uid_that_kubelet_gave_it() -> None:
+    pod = KubeletPod("of-the-object", "burstable/podof-the-object", ("main",), static_uid="0a-1b")
+    assert expected_directory(Layout.CGROUPFS, pod) == "kubepods/burstable/pod0a-1b"
+    assert expected_directory(Layout.SYSTEMD, KubeletPod("a-b", "poda-b", ())) == "kubepods.slice/kubepods-poda_b.slice"
 
 
 def test_a_host_application_cannot_leave_the_tree() -> None:

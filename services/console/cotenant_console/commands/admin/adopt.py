@@ -19,7 +19,7 @@ ADOPT_PATH = "/apis/cotenant.io/v1/nodes/{name}/adopt"
 
 @click.command("adopt")
 @click.argument("nodes", nargs=-1)
-@click.option("--all", "every", is_flag=True, help="All nodes that do not know LOG.")
+@click.option("--all", "every", is_flag=True, help="All nodes whose executor does not know this LOG.")
 @with_client
 def command(client: Client, nodes: tuple[str, ...], every: bool) -> None:
     """List the nodes that follow an unknown LOG, or have them adopt it: pods without a placement are then stopped."""

@@ -21,7 +21,7 @@ from cotenant_console.pki.identity import GATEWAY_NAMES, IdentityError, nats_cer
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="A node whose executor needs credentials.")
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name or address of a NATS server: makes a certificate.")
-@click.option("--revoke", "revoked", multiple=True, metavar="NAME", help="A node or service whose credentials are void now.")
+@click.option("--revoke", "revoked", multiple=True, metavar="NAME", help="A node or service whose credentials are revoked.")
 @click.option("--roles", is_flag=True, help="Print who may publish and subscribe to what, and exit.")
 def command(
     folder: Path, nodes: tuple[str, ...], hosts: tuple[str, ...], revoked: tuple[str, ...], roles: bool

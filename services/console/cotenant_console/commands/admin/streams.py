@@ -89,7 +89,7 @@ async def _declare(url: str, access: Access, wanted: dict[str, Wanted], dry_run:
 
 
 def wanted_in(text: str, name: str) -> dict[str, Wanted]:
-    """Return what a file says of each stream. Raises ValueError with the file's name, the place and what is expected there."""
+    """Return what a file sets for each stream. Raises ValueError with the file's name, the place and what is expected."""
     try:
         said = msgspec.convert(yaml.safe_load(text) or {}, _File, strict=False)
     except (yaml.YAMLError, msgspec.ValidationError) as error:

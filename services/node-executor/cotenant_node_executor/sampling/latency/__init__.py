@@ -1,1 +1,1 @@
-"""What services say of their own latency."""
+"""What services report of their own latency."""

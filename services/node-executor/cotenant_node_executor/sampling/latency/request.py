@@ -22,7 +22,7 @@ _UCRED = struct.Struct("3i")
 
 
 class RequestFailedError(Exception):
-    """Why a service did not say its latency."""
+    """Why a service did not report its latency."""
 
 
 async def ask(endpoint: LatencyEndpoint, pids: Collection[int]) -> LatencyFigures:

@@ -59,7 +59,7 @@ class Resctrl:
         return [ROOT, *sorted(names)[:MOST_GROUPS]]
 
     def _sum(self, folder: Path, counter: str) -> int | None:
-        """The sum over all caches; None where no cache tells."""
+        """The sum over all caches; None where no cache has a figure."""
         values = [
             value
             for cache in sorted((folder / "mon_data").glob("mon_L3_*"))

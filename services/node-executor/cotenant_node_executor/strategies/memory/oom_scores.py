@@ -18,7 +18,6 @@ from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute, 
 from cotenant_node_executor.targets.oom_annotations import annotated_score
 
 NAME = "oom-scores"
-_ADJUSTMENT = OomScoreAttribute.ADJUSTMENT
 
 
 @by_identity
@@ -36,7 +35,7 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
             continue
         for group, score in zip(pod.groups[1:], scores_of(pod.manifest), strict=False):
             if score is not None and group in situation.groups:
-                values[OomScore(group)] = (Desired(_ADJUSTMENT, str(score), NAME, "annotation of the pod"),)
+                values[OomScore(group)] = (Desired(OomScoreAttribute.ADJUSTMENT, str(score), NAME, "annotation of the pod"),)
     return Decision(values)
 
 
@@ -45,5 +44,5 @@ def _inputs(_policy: Policy) -> frozenset[Input]:
 
 
 STRATEGY = Strategy(
-    name=NAME, topic="oom-scores", sets=(_ADJUSTMENT,), decide=decide, inputs=_inputs, cause=Cause.PLACEMENTS
+    name=NAME, topic="oom-scores", sets=(OomScoreAttribute.ADJUSTMENT,), decide=decide, inputs=_inputs, cause=Cause.PLACEMENTS
 )

@@ -1,4 +1,4 @@
-"""What the pods elsewhere have to say to a pod: affinity, anti-affinity on both sides, hard topology spread.
+"""What the pods elsewhere demand of a pod: affinity, anti-affinity on both sides, hard topology spread.
 
 In: the pods placed so far, by namespace and labels, every node's labels and every namespace's. Out: for one pod, which nodes
 refuse it and why. Part of the independent check, see `rooms`. Source: Kubernetes' documented rules: a term is about the

@@ -1,4 +1,4 @@
-"""What one node alone has to say to a pod, by plain rules: room, cordon, selectors, taints, host ports, load.
+"""What one node alone demands of a pod, by plain rules: room, cordon, selectors, taints, host ports, load.
 
 In: typed pods and nodes, and what was said of a node. Out: why a pod cannot be there, empty if it can. Part of the
 independent check: it shares no code with the scheduler, only the typed views, quantities and the names of tiers and

@@ -87,16 +87,16 @@ async def run(options: Options, say: Callable[[str], None]) -> list[CaseFigures]
 
 
 class _Executor:
-    """What the executor said since the counts were last taken."""
+    """What the executor published since the counts were last taken."""
 
     def __init__(self) -> None:
         self.topics: Counter[str] = Counter()
         self.words: dict[str, str] = {}
         self.said: deque[tuple[float, str]] = deque(maxlen=REMEMBERED)
-        """What it said last, with the monotonic time."""
+        """What it published last, with the monotonic time."""
 
     def since(self, began: float) -> list[str]:
-        """What it said since, the oldest first."""
+        """What it published since, the oldest first."""
         return [f"+{at - began:.1f} s {text}" for at, text in self.said if at >= began]
 
     def taken(self) -> tuple[dict[str, int], tuple[str, ...]]:

@@ -24,7 +24,13 @@ import numpy as np
 
 from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, margin_of
-from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, CalculatePolicy, HighPriorityNeed, reclaimable
+from cotenant_batch_resource_calculator.formulas.batch import (
+    BatchStrategy,
+    CalculatePolicy,
+    HighPriorityNeed,
+    at_least,
+    reclaimable,
+)
 from cotenant_batch_resource_calculator.formulas.evaluation import (
     DEFAULT_CPU_RECLAIM_PERCENT,
     DEFAULT_DIFF_THRESHOLD,
@@ -145,9 +151,9 @@ def _decide(
             strategy=MidStrategy(),
         )
         return 100, mid.mid.cpu, used
+    need = HighPriorityNeed(Amounts(request), Amounts(used), Amounts(largest))
     if math.isfinite(forecast):
-        expected = int(forecast) + int(load.assumed[machine, step])
-        used, largest = max(used, expected), max(largest, expected)
+        need = at_least(need, int(forecast) + int(load.assumed[machine, step]))
     percent = plan.percent
     if plan.budget is not None:
         margin = choose_margin(plan.budget, pool).permille
@@ -157,10 +163,10 @@ def _decide(
         margin_of(Amounts(capacity), percent, 0),
         system,
         ZERO,
-        HighPriorityNeed(Amounts(request), Amounts(used), Amounts(largest)),
+        need,
         BatchStrategy(percent, 0, CalculatePolicy(plan.policy)),
     )
-    assumed = {CalculatePolicy.REQUEST: request, CalculatePolicy.MAX_USAGE_REQUEST: largest}.get(
-        CalculatePolicy(plan.policy), used
+    assumed = {CalculatePolicy.REQUEST: need.request, CalculatePolicy.MAX_USAGE_REQUEST: need.max_used_request}.get(
+        CalculatePolicy(plan.policy), need.used
     )
-    return percent, amounts.cpu, assumed
+    return percent, amounts.cpu, assumed.cpu

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cotenant.domain.quota.names import DEFAULT_TREE, ROOT
+from cotenant.domain.quota.trees.counted_quota import SolvedQuota
 from cotenant.domain.quota.trees.hierarchy import build_trees
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.totals import tree_totals
-from cotenant.domain.quota.trees.tree import QuotaTree, SolvedQuota
+from cotenant.domain.quota.trees.tree import QuotaTree
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import Amounts
 

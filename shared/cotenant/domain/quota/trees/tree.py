@@ -11,18 +11,19 @@ root up to date and nothing else), or everything about it (`solved`), and which 
     below the root its total without what the default and the system quota use is shared, below a quota its runtime (`family`)
 
 The resources shared below a quota are those of its max; below the root, those of any quota's max. All sums are integers
-changed by whole pods, so they equal sums from scratch. No amount of a sum is zero. Cost of a change: one step a level.
+changed by whole pods, so they equal sums from scratch (`counted_quota` holds them). Cost of a change: one step a level.
 Source: Koordinator ElasticQuota, updateGroupDeltaRequest, updateGroupDeltaUsed, refreshRuntime in its converged state.
+
+Over 300 lines: changes and answers work on the same marks, and a call between two objects would cost each change of each pod.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from cotenant.domain.quota.names import ROOT
-from cotenant.domain.quota.sums import OwnPods, QuotaNode, QuotaSums
+from cotenant.domain.quota.sums import QuotaNode
+from cotenant.domain.quota.trees.counted_quota import CountedQuota, SolvedQuota, add, put, sums_of
 from cotenant.domain.quota.trees.family import Family, Line
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import Rules
@@ -34,71 +35,6 @@ _NOTHING: dict[str, int] = {}
 _NO_LINES: dict[str, Line] = {}
 
 
-class SolvedQuota(msgspec.Struct, frozen=True, kw_only=True):
-    """One quota. Amounts: cpu in milli-cores, everything else in base units; `runtime` has the resources of max."""
-
-    name: str
-    parent: str = ""
-    reason: str = ""
-    min: dict[str, int] = {}
-    max: dict[str, int] = {}
-    scaled_min: dict[str, int] = {}
-    runtime: dict[str, int] = {}
-    sums: QuotaSums = QuotaSums()
-    overused: tuple[str, ...] = ()
-    """Resources in which used is above runtime, sorted."""
-
-
-class _Quota:
-    """One quota of the tree; the root and the built-in ones too."""
-
-    __slots__ = (
-        "allocated",
-        "below",
-        "child_request",
-        "guaranteed",
-        "index",
-        "limit_request",
-        "name",
-        "node",
-        "non_preemptible_request",
-        "non_preemptible_used",
-        "own",
-        "parent",
-        "path",
-        "reason",
-        "request",
-        "runtime",
-        "stale_below",
-        "used",
-    )
-
-    def __init__(self, node: QuotaNode, parent: _Quota | None, reason: str = "") -> None:
-        self.node = node
-        self.name = node.name
-        self.parent = parent
-        self.reason = reason
-        self.index = 0
-        """Its place among the children of its parent; -1 if it takes no part in the sharing."""
-        self.below: Family | None = None
-        self.stale_below = False
-        """There is something to share again below it or below a quota below it."""
-        self.path: tuple[_Quota, ...] = ()
-        """The quotas from below the root down to this one."""
-        self.own: tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]] = ({}, {}, {}, {})
-        """Sums over its own pods: request, used, and of each the non-preemptible part."""
-        self.child_request: dict[str, int] = {}
-        self.request: dict[str, int] = {}
-        self.limit_request: dict[str, int] = {}
-        self.used: dict[str, int] = {}
-        self.non_preemptible_request: dict[str, int] = {}
-        self.non_preemptible_used: dict[str, int] = {}
-        self.allocated: dict[str, int] = {}
-        self.guaranteed: dict[str, int] = {}
-        self.runtime: dict[str, int] | None = None
-        """As last asked for; None once it changed."""
-
-
 class QuotaTree:
     """See the module. `built_in`: default and system quota in the default tree, empty in any other."""
 
@@ -108,9 +44,9 @@ class QuotaTree:
         """`usage` False: used and the non-preemptible sums are not kept, only what runtimes depend on."""
         self._usage = usage
         self._guarantee = rules.guarantee_usage
-        self._root = _Quota(QuotaNode(name=ROOT, parent=""), None)
-        self._quotas: dict[str, _Quota] = {}
-        self._children: dict[str, list[_Quota]] = {}
+        self._root = CountedQuota(QuotaNode(name=ROOT, parent=""), None)
+        self._quotas: dict[str, CountedQuota] = {}
+        self._children: dict[str, list[CountedQuota]] = {}
         """Those that share what a quota has, by the name of that quota."""
         self._total: Mapping[str, int] = {}
         self.distributable: dict[str, int] = {}
@@ -119,7 +55,7 @@ class QuotaTree:
         """Quotas of which anything but the runtime changed since `changed`, or the runtime and it was noticed."""
         self._build(tree, rules)
         for name, view in sorted(built_in.items()):
-            apart = _Quota(QuotaNode(name=name, max=view.max, min=view.min), self._root)
+            apart = CountedQuota(QuotaNode(name=name, max=view.max, min=view.min), self._root)
             apart.index = -1
             self._quotas[name] = apart
         self._touched.update((ROOT, *self._quotas))
@@ -139,14 +75,14 @@ class QuotaTree:
             parent.stale_below = True
             self._children[parent.name] = []
             for index, node in enumerate(nodes):
-                quota = self._quotas[node.name] = _Quota(node, parent, tree.reasons.get(node.name, ""))
+                quota = self._quotas[node.name] = CountedQuota(node, parent, tree.reasons.get(node.name, ""))
                 quota.index = index
                 quota.path = (*parent.path, quota)
                 self._children[parent.name].append(quota)
                 parents.append((quota, sorted(node.max)))
                 self._start(quota)
 
-    def _start(self, quota: _Quota) -> None:
+    def _start(self, quota: CountedQuota) -> None:
         """Give a quota the sums that it has without pods: one that does not lend requests its min."""
         resources = [resource for resource, amount in quota.node.min.items() if amount]
         if self._guarantee:
@@ -175,16 +111,16 @@ class QuotaTree:
         delta = {resource: amount * times for resource, amount in request.items() if amount}
         if not delta:
             return
-        _add(quota.own[0], delta)
+        add(quota.own[0], delta)
         if not preemptible and self._usage:
-            _add(quota.own[2], delta)
+            add(quota.own[2], delta)
             for level in self._upwards(quota):
-                _add(level.non_preemptible_request, delta)
+                add(level.non_preemptible_request, delta)
                 self._touched.add(level.name)
         if quota.index < 0:
-            _add(self._root.own[0], delta)
+            add(self._root.own[0], delta)
             if not preemptible:
-                _add(self._root.own[2], delta)
+                add(self._root.own[2], delta)
         self._requested(quota, delta)
 
     def hold(self, name: str, request: Amounts, preemptible: bool, times: int) -> bool:
@@ -195,31 +131,31 @@ class QuotaTree:
         delta = {resource: amount * times for resource, amount in request.items() if amount}
         if not delta:
             return False
-        _add(quota.own[1], delta)
+        add(quota.own[1], delta)
         if not preemptible:
-            _add(quota.own[3], delta)
+            add(quota.own[3], delta)
         if self._usage:
             for level in self._upwards(quota):
                 self._touched.add(level.name)
-                _add(level.used, delta)
+                add(level.used, delta)
                 if not preemptible:
-                    _add(level.non_preemptible_used, delta)
+                    add(level.non_preemptible_used, delta)
         if quota.index < 0:
-            _add(self._root.own[1], delta)
+            add(self._root.own[1], delta)
             if not preemptible:
-                _add(self._root.own[3], delta)
+                add(self._root.own[3], delta)
             self._distribute()
         if self._guarantee:
             self._held(quota if quota.index >= 0 else self._root, delta)
         return True
 
-    def _upwards(self, quota: _Quota) -> Iterable[_Quota]:
-        level: _Quota | None = quota
+    def _upwards(self, quota: CountedQuota) -> Iterable[CountedQuota]:
+        level: CountedQuota | None = quota
         while level is not None:
             yield level
             level = level.parent
 
-    def _requested(self, quota: _Quota, delta: Amounts) -> None:
+    def _requested(self, quota: CountedQuota, delta: Amounts) -> None:
         """Add to what a quota's pods and children request, and climb with what its parent sees of it."""
         level, touched, guarantee = quota, self._touched, self._guarantee
         while True:
@@ -266,28 +202,28 @@ class QuotaTree:
             # The pods of a built-in quota count at the root as if they were its own.
             self._requested(self._root, delta)
 
-    def _got(self, child: _Quota) -> None:
+    def _got(self, child: CountedQuota) -> None:
         """A quota has another runtime."""
         child.runtime = None
         self._touched.add(child.name)
         if child.below is not None:
             self._mark_stale(child)
 
-    def _mark_stale(self, quota: _Quota) -> None:
-        level: _Quota | None = quota
+    def _mark_stale(self, quota: CountedQuota) -> None:
+        level: CountedQuota | None = quota
         while level is not None and not level.stale_below:
             level.stale_below = True
             level = level.parent
 
-    def _held(self, quota: _Quota, delta: Amounts) -> None:
+    def _held(self, quota: CountedQuota, delta: Amounts) -> None:
         """Add to what a quota's pods use, and climb with what is guaranteed for it."""
         node = quota.node
         known = [resource for resource in delta if quota is self._root or resource in node.max or resource in node.min]
-        _add(quota.allocated, {resource: delta[resource] for resource in known})
+        add(quota.allocated, {resource: delta[resource] for resource in known})
         self._guaranteed(quota, known)
 
-    def _guaranteed(self, quota: _Quota, resources: Iterable[str]) -> None:
-        level: _Quota = quota
+    def _guaranteed(self, quota: CountedQuota, resources: Iterable[str]) -> None:
+        level: CountedQuota = quota
         while True:
             self._touched.add(level.name)
             upwards: dict[str, int] = {}
@@ -295,7 +231,7 @@ class QuotaTree:
                 guaranteed = max(level.allocated.get(resource, 0), level.node.min.get(resource, 0))
                 before = level.guaranteed.get(resource, 0)
                 if guaranteed != before:
-                    _put(level.guaranteed, resource, guaranteed)
+                    put(level.guaranteed, resource, guaranteed)
                     upwards[resource] = guaranteed - before
             parent = level.parent
             if not upwards or parent is None or level.index < 0:
@@ -305,7 +241,7 @@ class QuotaTree:
             for resource in upwards:
                 family.guarantee(level.index, resource, level.guaranteed.get(resource, 0))
             self._mark_stale(parent)
-            _add(parent.allocated, upwards)
+            add(parent.allocated, upwards)
             level, resources = parent, upwards
 
     # -- answers -------------------------------------------------------------------------------------------------------
@@ -327,7 +263,7 @@ class QuotaTree:
         quota = self._quotas[name]
         return tuple([(level.name, self._runtime_of(level)) for level in reversed(quota.path or (quota,))])
 
-    def _runtime_of(self, quota: _Quota) -> dict[str, int]:
+    def _runtime_of(self, quota: CountedQuota) -> dict[str, int]:
         if quota.runtime is None:
             if quota.index < 0:
                 quota.runtime = quota.node.max
@@ -338,7 +274,7 @@ class QuotaTree:
                 quota.runtime = {resource: family.has(quota.index, resource) for resource in quota.node.max}
         return quota.runtime
 
-    def _share(self, parent: _Quota) -> None:
+    def _share(self, parent: CountedQuota) -> None:
         """Share what a quota has among its children; what is stale farther below stays so."""
         family = parent.below
         if family is None:
@@ -365,7 +301,7 @@ class QuotaTree:
     def solved(self, name: str) -> SolvedQuota:
         """Return everything about a quota. Raises KeyError for one that is not of the tree."""
         quota = self._root if name == ROOT else self._quotas[name]
-        sums = _sums_of(quota)
+        sums = sums_of(quota)
         if quota is self._root:
             inside = minus(sums.used, sums.own.used)
             return SolvedQuota(
@@ -390,39 +326,3 @@ class QuotaTree:
     def names(self) -> Iterable[str]:
         """Return all quotas of the tree, the root first."""
         return (ROOT, *self._quotas)
-
-
-def _sums_of(quota: _Quota) -> QuotaSums:
-    request, used, non_preemptible_request, non_preemptible_used = (dict(part) for part in quota.own)
-    return QuotaSums(
-        own=OwnPods(
-            request=request,
-            used=used,
-            non_preemptible_request=non_preemptible_request,
-            non_preemptible_used=non_preemptible_used,
-        ),
-        child_request=dict(quota.child_request),
-        request=dict(quota.request),
-        limit_request=dict(quota.limit_request),
-        used=dict(quota.used),
-        non_preemptible_request=dict(quota.non_preemptible_request),
-        non_preemptible_used=dict(quota.non_preemptible_used),
-        allocated=dict(quota.allocated),
-        guaranteed=dict(quota.guaranteed),
-    )
-
-
-def _put(amounts: dict[str, int], resource: str, amount: int) -> None:
-    if amount:
-        amounts[resource] = amount
-    else:
-        amounts.pop(resource, None)
-
-
-def _add(amounts: dict[str, int], delta: Amounts) -> None:
-    for resource, amount in delta.items():
-        now = amounts.get(resource, 0) + amount
-        if now:
-            amounts[resource] = now
-        else:
-            amounts.pop(resource, None)

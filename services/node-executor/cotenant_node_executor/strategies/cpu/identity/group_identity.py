@@ -102,11 +102,6 @@ def host_identity(rule: IdentityRule, qos: str) -> int:
     return rule.pod_qos.get(qos, 0)
 
 
-def identity_supported(has_file: bool, sysctl: int | None) -> bool:
-    """Whether this kernel supports group identity: a group has the file, or the sysctl exists (None: absent)."""
-    return has_file or sysctl is not None
-
-
 def identity_active(rule: IdentityRule | None, supported: bool, sysctl: int | None, unreadable: bool = False) -> bool:
     """Whether values are written at all; an absent sysctl (None) counts as on, an unreadable one prevents all writes."""
     if rule is None or not supported or unreadable:

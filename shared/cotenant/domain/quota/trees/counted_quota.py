@@ -1,0 +1,117 @@
+"""What a tree keeps of one quota: its place in the tree and its sums; and the arithmetic of such sums.
+
+In: the quota with its effective parent. Out: slots that only `tree` writes. Amounts are integers: cpu in milli-cores,
+everything else in base units; no amount of a sum is zero, so a missing resource and none of it are the same.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cotenant.domain.quota.sums import OwnPods, QuotaNode, QuotaSums
+from cotenant.domain.quota.trees.family import Family
+from cotenant.model.amounts import Amounts
+
+
+class SolvedQuota(msgspec.Struct, frozen=True, kw_only=True):
+    """One quota. Amounts: cpu in milli-cores, everything else in base units; `runtime` has the resources of max."""
+
+    name: str
+    parent: str = ""
+    reason: str = ""
+    min: dict[str, int] = {}
+    max: dict[str, int] = {}
+    scaled_min: dict[str, int] = {}
+    runtime: dict[str, int] = {}
+    sums: QuotaSums = QuotaSums()
+    overused: tuple[str, ...] = ()
+    """Resources in which used is above runtime, sorted."""
+
+
+class CountedQuota:
+    """One quota of the tree; the root and the built-in ones too."""
+
+    __slots__ = (
+        "allocated",
+        "below",
+        "child_request",
+        "guaranteed",
+        "index",
+        "limit_request",
+        "name",
+        "node",
+        "non_preemptible_request",
+        "non_preemptible_used",
+        "own",
+        "parent",
+        "path",
+        "reason",
+        "request",
+        "runtime",
+        "stale_below",
+        "used",
+    )
+
+    def __init__(self, node: QuotaNode, parent: CountedQuota | None, reason: str = "") -> None:
+        self.node = node
+        self.name = node.name
+        self.parent = parent
+        self.reason = reason
+        self.index = 0
+        """Its place among the children of its parent; -1 if it takes no part in the sharing."""
+        self.below: Family | None = None
+        self.stale_below = False
+        """There is something to share again below it or below a quota below it."""
+        self.path: tuple[CountedQuota, ...] = ()
+        """The quotas from below the root down to this one."""
+        self.own: tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]] = ({}, {}, {}, {})
+        """Sums over its own pods: request, used, and of each the non-preemptible part."""
+        self.child_request: dict[str, int] = {}
+        self.request: dict[str, int] = {}
+        self.limit_request: dict[str, int] = {}
+        self.used: dict[str, int] = {}
+        self.non_preemptible_request: dict[str, int] = {}
+        self.non_preemptible_used: dict[str, int] = {}
+        self.allocated: dict[str, int] = {}
+        self.guaranteed: dict[str, int] = {}
+        self.runtime: dict[str, int] | None = None
+        """As last asked for; None once it changed."""
+
+
+def sums_of(quota: CountedQuota) -> QuotaSums:
+    """Return its sums as a value: later changes do not reach it."""
+    request, used, non_preemptible_request, non_preemptible_used = (dict(part) for part in quota.own)
+    return QuotaSums(
+        own=OwnPods(
+            request=request,
+            used=used,
+            non_preemptible_request=non_preemptible_request,
+            non_preemptible_used=non_preemptible_used,
+        ),
+        child_request=dict(quota.child_request),
+        request=dict(quota.request),
+        limit_request=dict(quota.limit_request),
+        used=dict(quota.used),
+        non_preemptible_request=dict(quota.non_preemptible_request),
+        non_preemptible_used=dict(quota.non_preemptible_used),
+        allocated=dict(quota.allocated),
+        guaranteed=dict(quota.guaranteed),
+    )
+
+
+def put(amounts: dict[str, int], resource: str, amount: int) -> None:
+    """Set an amount; no sum has one of zero."""
+    if amount:
+        amounts[resource] = amount
+    else:
+        amounts.pop(resource, None)
+
+
+def add(amounts: dict[str, int], delta: Amounts) -> None:
+    """Add amounts, which may be negative; no sum has one of zero."""
+    for resource, amount in delta.items():
+        now = amounts.get(resource, 0) + amount
+        if now:
+            amounts[resource] = now
+        else:
+            amounts.pop(resource, None)
