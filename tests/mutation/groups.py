@@ -71,7 +71,7 @@ GROUPS = (
     Group("executor-convert", (f"{_EXECUTOR}/targets/convert.py",), ("unit/node_executor",)),
     Group(
         "quota-formulas",
-        tuple(f"{_QUOTA_TREES}/{name}.py" for name in ("share", "scale_min", "family", "tree", "totals")),
+        tuple(f"{_QUOTA_TREES}/{name}.py" for name in ("share", "scale_min", "family", "tree", "counted_quota", "totals")),
         ("unit/quota_tree",),
     ),
     Group(
