@@ -159,7 +159,6 @@ OTHERS = (
     f"cotenant.node.{TOKEN}.adopt",
     "cotenant.gateway.evict.descheduler-arbiter",
     "cotenant.gateway.evict.n",
-    "cotenant.gateway.node-evict.n",
     f"cotenant.gateway.node-evict.{TOKEN}",
     "cotenant.gateway.reserve.descheduler-arbiter",
     "$SRV.PING",
