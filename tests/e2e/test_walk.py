@@ -146,7 +146,7 @@ def test_a_batch_pod_runs_in_its_own_cgroup_and_says_its_lines(stack: Stack) -> 
     assert (groups / "main" / "cgroup.procs").read_text().split()
     wait_for("its lines", lambda: "hello from batch" in stack.run("logs", "worker"))
     chain = stack.run("explain", "pod", "worker")
-    assert "lends batch-cpu" in chain
+    assert "offers batch-cpu" in chain
     stack.run("delete", "pod", "worker")
     wait_for("its group to go", lambda: not groups.exists())
 
