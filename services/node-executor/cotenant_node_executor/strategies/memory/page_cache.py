@@ -23,7 +23,14 @@ from msgspec import Struct
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
 from cotenant_node_executor.sampling.snapshot import GroupUsage
-from cotenant_node_executor.strategies.memory.qos_config import PART, POLICY_AUTO, POLICY_NONE, class_of
+from cotenant_node_executor.strategies.memory.qos_config import (
+    PART,
+    POLICY_AUTO,
+    POLICY_NONE,
+    asked_by,
+    class_of,
+    document_of,
+)
 from cotenant_node_executor.strategies.pod_view import ContainerShape, PodView
 from cotenant_node_executor.strategies.sections import (
     CLASSES,
@@ -31,7 +38,6 @@ from cotenant_node_executor.strategies.sections import (
     class_part,
     fitted,
     lower_name,
-    lowered_object,
     raw_section,
 )
 from cotenant_node_executor.strategies.situation import Situation
@@ -86,13 +92,11 @@ def limit_of(of_class: PageCacheLimit, annotation: str | None) -> PageCacheLimit
     if annotation is None:
         return of_class
     try:
-        asked = lowered_object(annotation)
-        policy = asked.pop("policy", "")
+        policy, stated = asked_by(annotation)
         if policy == POLICY_NONE:
             return NO_LIMIT
         base = NO_LIMIT if policy == POLICY_AUTO else of_class
-        stated = {lower_name(field): getattr(base, field) for field in base.__struct_fields__}
-        return fitted({**stated, **{name: value for name, value in asked.items() if value is not None}}, PageCacheLimit, PART)
+        return fitted({**document_of(base), **stated}, PageCacheLimit, PART)
     except ValueError:
         return of_class
 

@@ -108,15 +108,22 @@ def effective(of_class: MemoryQOS, qos_class: str, annotation: str | None) -> Me
     if annotation is None:
         return of_class
     try:
-        asked = lowered_object(annotation)
-        policy = asked.pop("policy", "")
+        policy, stated = asked_by(annotation)
         if policy == POLICY_NONE:
             return fitted(NEUTRAL, MemoryQOS, PART)
-        base = {**DEFAULTS[qos_class], "enable": of_class.enable} if policy == POLICY_AUTO else _document(of_class)
-        return fitted({**base, **{name: value for name, value in asked.items() if value is not None}}, MemoryQOS, PART)
+        base = {**DEFAULTS[qos_class], "enable": of_class.enable} if policy == POLICY_AUTO else document_of(of_class)
+        return fitted({**base, **stated}, MemoryQOS, PART)
     except ValueError:
         return of_class
 
 
-def _document(config: MemoryQOS) -> JsonObject:
+def asked_by(annotation: str) -> tuple[object, JsonObject]:
+    """Return the policy that a pod's annotation names, and the fields that it states. Raises ValueError."""
+    asked = lowered_object(annotation)
+    policy = asked.pop("policy", "")
+    return policy, {name: value for name, value in asked.items() if value is not None}
+
+
+def document_of(config: Struct) -> JsonObject:
+    """Return a class's configuration as its section says it."""
     return {lower_name(field): getattr(config, field) for field in config.__struct_fields__}
