@@ -1,4 +1,4 @@
-"""What all nodes are worth to one shape, kept current row by row.
+"""The scores of all nodes for one shape, kept current row by row.
 
 In: the node table, a shape, the profile. Out: per row one key: the total score and the tie-break, total << TIE_BITS | tie, so
 that the best row is the one with the highest key: the highest total and, among equals, the name first in the alphabet; or
@@ -25,7 +25,7 @@ from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 
 FEW_ROWS, FEW_CHANGES = 10, 64
-"""Up to so many changed rows and changes rows are computed one by one, more over arrays: about where both cost the same."""
+"""Up to this many changed rows and changes, rows are computed one by one, above over arrays: about the break-even point."""
 
 FEW_REPEATS = 512
 """Up to this many changes are taken as they are; among more, duplicates are removed first."""
@@ -57,7 +57,7 @@ class Evaluation:
         """Evaluated over all rows at once, as a placement changes the scores of all nodes of its domains."""
         both = [plugin for _, plugin in self._filters], [plugin for _, plugin in self._spanning_filters]
         self.preemptibility = Preemptibility(nodes, shape, static, *both)
-        """Which refusals ending pods can lift."""
+        """Which refusals the end of pods can lift."""
         self.spanning = bool(self._spanning_filters) or any(score.concerns(shape) for score, _ in profile.spanning_scores)
         """Whether pods on other nodes matter to the shape."""
         self._spanning_scores = profile.spanning_scores if self.spanning else ()
@@ -75,7 +75,7 @@ class Evaluation:
         self._position = 0
         self._static_position = 0
         self._counted = 0
-        """The version of what spanning plugins look at."""
+        """The version of the input of spanning plugins."""
         self._scores_by_others: tuple[IntArray, ...] = ()
         """By spanning score, weighted, a number a row."""
         self._keys: IntArray = np.zeros(0, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""What placements never change, computed once for a set of constraints and shared by all shapes that have it.
+"""Results that placements never change, computed once for a set of constraints and shared by all shapes that have it.
 
 In: the node table, a shape with the constraints, the profile. Out: per row the refusal code of the static filters, the raw
-scores of the static plugins that score, and `base`: all that a row's key has but for the scores that placements change,
+scores of the static plugins that score, and `base`: a row's key without the scores that placements change,
 given the highest raw scores among the rows that can take the pod.
 """
 
@@ -106,7 +106,7 @@ class StaticResults:
             for _, weight, k in self.plain:
                 total += weight * self.raw[k]
             for (_, weight, normalise, k), most in zip(self.normalised, highest, strict=True):
-                # A row above the highest is refused, or the highest is about to change: until then it counts as one at the top.
+                # A row above the highest is refused, or the highest is about to change: until then it counts as the highest.
                 total += weight * scaled(normalise, np.minimum(self.raw[k], most), most)
             if len(self._bases) >= BASES_CACHED:
                 self._bases.clear()

@@ -1,4 +1,4 @@
-"""Load of the nodes in columns: what each node is taken to use, its thresholds, and how old its report is.
+"""Load of the nodes in columns: the estimated usage of each node, its thresholds, and the age of its report.
 
 In: a node's report, its thresholds and raw capacity, the pods assigned to it. Out: per tracked resource and node three
 views of the usage (as `load_estimate` defines them): for the node thresholds, for the prod thresholds, for scoring; a
@@ -213,7 +213,7 @@ class LoadColumns:
         return tuple((view[r].data, amount) for view in views for r, amount in enumerate(estimate) if amount)
 
     def figures(self, row: int) -> list[int]:
-        """Return what a node is taken to use, and its capacity, in turn by resource."""
+        """Return a node's estimated usage and its capacity, alternating, by resource."""
         return [cells[row] for cells in self._figures]
 
     def add_rows(self, rows: IntArray, estimate: Vector, prod: bool, times: IntArray) -> None:
