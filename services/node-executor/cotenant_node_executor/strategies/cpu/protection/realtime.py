@@ -7,8 +7,8 @@ place waits for it to be left.
 
 A pod whose class the guard took away, or whose own latency shows that the class does not serve it (`need`), is in the fair
 class for COOL_DOWN_NS; one with a latency goal returns only when it is late there. Where the guard refuses altogether nothing
-is asked for meanwhile, and that is a problem. With budgets at most MOST_PODS pods have the class: those that have it, then those
-that are late, then the first by name.
+is asked for meanwhile, and that is a problem. With budgets at most MOST_PODS pods have the class: those that have it, then
+those that are late, then the first by name.
 """
 
 from __future__ import annotations
