@@ -23,7 +23,7 @@ from cotenant_node_executor.strategies.cpu.protection.need import NO_NEED, Need,
 from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodView
 from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.address import Place, RealtimeAttribute, RealtimeThreads
 from cotenant_node_executor.targets.interface import ROOT_GROUP, THREADS, Knob
 from cotenant_node_executor.targets.other.realtime import (
@@ -153,6 +153,7 @@ STRATEGY = Strategy(
     sets=(Knob.CPU_RT_PERIOD, Knob.CPU_RT_RUNTIME, RealtimeAttribute.CLASS),
     decide=decide,
     inputs=_inputs,
+    cause=Cause.USAGE,
     figures=_figures,
     section=QOS,
 )
