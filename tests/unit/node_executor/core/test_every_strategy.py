@@ -74,7 +74,9 @@ CASES = {
     "cpuset": Case(),
     "cpu-burst": Case({BURST: {"policy": "auto"}}, knobs=(Knob.CPU_BURST,)),
     "cpu-normalization": Case(fields={"cpu_suppress_policy": "cpuset"}),
-    "cpu-evict": Case({THRESHOLD: {"enable": True, "cpuEvictThresholdPercent": 50, "evictEnabledPriorityThreshold": 5999}}),
+    "cpu-evict": Case({THRESHOLD: {
+        "enable": True, "cpuEvictThresholdPercent": 50, "evictEnabledPriorityThreshold": 5999, "memoryEvictThresholdPercent": 99
+    }}),
     "batch-values": Case(),
     "pod-values": Case(),
     "memory-qos": Case({QOS: {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}}, knobs=(Knob.MEMORY_MIN,)),
