@@ -4,12 +4,16 @@ Prints one line a file (mutants, killed, equivalent, survived) and one a survivo
 status is 1 where a group has less than 90 % killed, or `equivalent.txt` has an entry that is wrong or matches nothing.
 With `--survivors FILE`, what an earlier run printed, only the mutants that survived there are judged; the others of the chosen
 files count as killed, or as equivalent where they are entered. So the earlier run must have gone to its end.
+`--sample N` judges N mutants of each group, drawn by `--seed`, and `--minutes M` as many as can be begun in M minutes, in the
+order of that draw; what `equivalent.txt` names is not judged then, but believed.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import random
 import re
 import sys
 import tempfile
@@ -17,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.mutation.groups import GROUPS, ROOT
-from tests.mutation.judging import UNREACHED, judge
+from tests.mutation.judging import UNJUDGED, UNREACHED, judge
 from tests.mutation.mutants import Mutant, mutants_of
 
 FLOOR_PERCENT = 90.0
@@ -47,6 +51,9 @@ def main() -> int:
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--list", action="store_true", help="name the mutants without judging them")
     parser.add_argument("--survivors", type=Path, help="the report of an earlier run: judge only what survived there")
+    parser.add_argument("--sample", type=int, help="judge so many mutants of each group")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no mutant of a group after that")
+    parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
     options = parser.parse_args()
     again = reported(options.survivors) if options.survivors else None
     good = True
@@ -63,11 +70,21 @@ def main() -> int:
             continue
         mutants = [mutant for path in files for mutant in mutants_of(path)]
         chosen = [mutant for mutant in mutants if again is None or mutant.key(ROOT) in again]
+        if options.sample or options.minutes < math.inf:
+            chosen = drawn(chosen, options.seed, options.sample)
         with tempfile.TemporaryDirectory() as scratch:
-            results = list(judge(group, files, chosen, options.jobs, Path(scratch)))
+            judged = judge(group, files, chosen, options.jobs, Path(scratch), options.minutes)
+            results = [(mutant, result) for mutant, result in judged if result != UNJUDGED]
         results += [(mutant, _BEFORE) for mutant in mutants if again is not None and mutant.key(ROOT) not in again]
         good = report(group.name, files, results, equivalents()) and good
     return 0 if good else 1
+
+
+def drawn(mutants: list[Mutant], seed: int, number: int | None) -> list[Mutant]:
+    """Return so many of the mutants that are not known as equivalent, all where None, in an order that the seed decides."""
+    known = equivalents()
+    judged = [mutant for mutant in mutants if mutant.key(ROOT) not in known]
+    return random.Random(seed).sample(judged, min(number or len(judged), len(judged)))
 
 
 def reported(report: Path) -> set[str]:
@@ -91,7 +108,7 @@ def report(name: str, files: list[Path], results: list[tuple[Mutant, str]], reas
         elif result not in _KILLED:
             survivors.append((mutant, result))
         counts[mutant.path, result] += 1
-    names = {mutant.key(ROOT) for mutant, _ in results}
+    names = {mutant.key(ROOT) for path in files for mutant in mutants_of(path)}
     for key in reasons:
         if any(key.startswith(f"{path.relative_to(ROOT)} ") for path in files) and key not in names:
             print(f"entry in {_EQUIVALENT.name} that names no mutant: {key}")
