@@ -14,6 +14,8 @@ from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.reservations.affinity import ignores_reservations
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
 
+LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
+
 
 class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Read-only labels and annotations, and what follows from them. Compared by identity."""
@@ -23,6 +25,8 @@ class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
     quota_label: str
     """The quota that it names; empty: none."""
     preemptible: bool
+    protected: bool
+    """It may never be preempted."""
     gang: str
     """The name of its gang in its namespace; empty: it is in none."""
     of_reservations: bool
@@ -31,11 +35,13 @@ class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 def traits_of(labels: dict[str, str], annotations: dict[str, str]) -> PodTraits:
     """Return the traits of labels and annotations."""
+    preemptible = is_preemptible(labels)
     return PodTraits(
         labels,
         annotations,
         labels.get(LABEL_QUOTA, ""),
-        is_preemptible(labels),
+        preemptible,
+        not preemptible or labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true",
         gang_name(labels, annotations),
         ignores_reservations(labels) or bool(annotations.get(ANNOTATION_AFFINITY)),
     )

@@ -48,6 +48,7 @@ class CountedQuota:
         "reason",
         "request",
         "runtime",
+        "stale",
         "stale_below",
         "used",
     )
@@ -60,8 +61,10 @@ class CountedQuota:
         self.index = 0
         """Its index among the children of its parent; -1 if it takes no part in the sharing."""
         self.below: Family | None = None
+        self.stale = False
+        """Its runtime has to be shared among its children again."""
         self.stale_below = False
-        """Sharing has to be recomputed somewhere below it."""
+        """It is stale, or a quota below it is."""
         self.path: tuple[CountedQuota, ...] = ()
         """The quotas from below the root down to this one."""
         self.own: tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]] = ({}, {}, {}, {})
