@@ -81,7 +81,7 @@ class Filter(Protocol):
         """Return 0 or a code below 4096 for each row (int32, one entry a row)."""
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:
-        """Return the reason for a code with the figures of the rows that were refused for it."""
+        """Return the reason for a code with the figures of the rows (int64, row numbers) that were refused for it."""
 
 
 class RowFilter(Protocol):

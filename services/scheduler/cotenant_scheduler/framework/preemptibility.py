@@ -48,8 +48,8 @@ class Preemptibility:
         self._lasting_of_row = [refuses for plugin, refuses in both if not plugin.preemptible]
 
     def beyond(self, rows: Rows) -> BoolArray:
-        """Return for each row whether a filter refuses it whose refusal preemption cannot lift; a row without a node is
-        refused."""
+        """Return for each row (bool) whether a filter refuses it whose refusal preemption cannot lift; a row without a node
+        is refused."""
         beyond: BoolArray = self._static.codes[rows] != 0
         for plugin in self._lasting:
             beyond |= plugin.filter(self._nodes, self._shape, rows) > 0

@@ -27,12 +27,12 @@ CHANGES_KEPT = 65_536
 
 
 def of_rows(columns: IntArray, rows: Rows) -> IntArray:
-    """Return the given rows of columns that are on the first axis."""
+    """Return the given rows of columns (int64, columns by rows)."""
     return columns[:, rows] if isinstance(rows, slice) else columns.take(rows, axis=1)
 
 
 def grown(array: IntArray, capacity: int) -> IntArray:
-    """Return the array with room for `capacity` entries along its last axis, new ones zero."""
+    """Return the array (int64) with room for `capacity` entries along its last axis, new ones zero."""
     wider = np.zeros((*array.shape[:-1], capacity), dtype=np.int64)
     wider[..., : array.shape[-1]] = array
     return wider
@@ -77,7 +77,7 @@ class Changes:
         self.position += 1
 
     def extend(self, rows: IntArray) -> None:
-        """Record that rows changed."""
+        """Record that rows (int64, row numbers) changed."""
         size = rows.shape[0]
         if self.position - self._start + size > CHANGES_KEPT:
             self.forget()
@@ -93,8 +93,8 @@ class Changes:
         self._start = self.position
 
     def since(self, position: int) -> IntArray | None:
-        """Return the rows that changed after a position, duplicates included, until the next change; None: too many, start
-        over."""
+        """Return the rows (int64) that changed after a position, duplicates included, until the next change; None: too many,
+        start over."""
         if position < self._start:
             return None
         return self._rows[position - self._start : self.position - self._start]
@@ -108,7 +108,7 @@ class Changes:
 
 
 def distinct(rows: IntArray, size: int) -> IntArray:
-    """Return the rows without duplicates, ascending; all are below `size`."""
+    """Return the rows (int64, row numbers below `size`) without duplicates, ascending."""
     marked = np.zeros(size, dtype=np.bool_)
     marked[rows] = True
     found: IntArray = np.flatnonzero(marked)

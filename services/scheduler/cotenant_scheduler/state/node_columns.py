@@ -74,7 +74,7 @@ class NodeColumns:
 
     @property
     def all_rows(self) -> Rows:
-        """Every row in use."""
+        """Every row in use, as a slice."""
         return slice(0, self.size)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
@@ -103,8 +103,8 @@ class NodeColumns:
         return (self._needs.get(shape) or self._find_needs(shape)).dims
 
     def asked_by(self, shape: Shape) -> IntArray:
-        """Return what the shape needs of each dimension, up to the last that it needs, as a column; NOT_ASKED where that is
-        nothing."""
+        """Return what the shape needs of each dimension (int64, dimensions by 1), up to the last that it needs; NOT_ASKED where
+        that is nothing."""
         return (self._needs.get(shape) or self._find_needs(shape)).asked
 
     def counters_of(self, shape: Shape) -> tuple[Counter, ...]:

@@ -44,10 +44,11 @@ class Predictor(Protocol):
     """Many machines at once; milli-CPUs."""
 
     def observe(self, seconds: float, peaks: Floats) -> None:
-        """Take in the highest use of each machine's services in the report interval that ends now."""
+        """Fold the highest use of each machine's services (float64, milli-CPUs, a machine each) in the interval that ends
+        now."""
 
     def forecast(self, seconds: float) -> Floats:
-        """What they will use at most until the offer can be taken back; NaN: nobody knows."""
+        """Their predicted peak until the offer can be taken back (float64, milli-CPUs, a machine each); NaN: unknown."""
 
 
 class NoPrediction:

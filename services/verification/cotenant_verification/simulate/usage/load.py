@@ -71,7 +71,7 @@ def load_of(rates: Rates, population: Population, u: float, seed: int, deviation
 
 
 def use_of(pod: ServicePod, rates: Rates, u: float, seed: int, deviation: float = NOISE) -> Floats:
-    """What a pod uses, step by step from its first one on."""
+    """What a pod uses (float64, milli-CPUs, a step each) from its first step on."""
     length = pod.end - pod.first
     random = np.random.default_rng([seed, 5, pod.number])
     drawn = random.standard_normal(length + _NOISE_STEPS - 1)
@@ -109,7 +109,7 @@ def _known(pod: ServicePod, use: Floats, steps: int) -> tuple[Floats, Floats]:
 
 
 def minutes_of(use: Floats, first: int) -> Floats:
-    """The highest use of each report interval from the one of step `first` on."""
+    """The highest use (float64, milli-CPUs, an interval each) of each report interval from the one of step `first` on."""
     lead = first % REPORT_STEPS
     tail = -(lead + len(use)) % REPORT_STEPS
     padded = np.concatenate((np.zeros(lead), use, np.zeros(tail)))

@@ -112,7 +112,7 @@ def _on_grid(sums: dict[str, dict[float, float]], path: Path) -> Rates:
 
 
 def normalised(services: tuple[str, ...], rates: Floats, quanta: Floats, begin: float) -> Rates:
-    """Rates by their own 99th percentile; where that is 0 by the highest."""
+    """Rates (float64) relative to their own 99th percentile; where that is 0 to the highest."""
     tops = np.quantile(rates, 0.99, axis=1)
     tops = np.where(tops > 0, tops, rates.max(axis=1))
     tops = np.where(tops > 0, tops, 1.0)

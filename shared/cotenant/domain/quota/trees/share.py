@@ -86,7 +86,8 @@ def split(rest: int, weights: Sequence[int]) -> list[int]:
 def share_arrays(
     total: int, weights: Amounts64, requests: Amounts64, floors: Amounts64, lends: NDArray[np.bool_]
 ) -> tuple[Amounts64, int]:
-    """Return the runtime of each sibling, and the number of splits. Sums of any of these are below 2^62."""
+    """Return the runtime of each sibling (int64), and the number of splits. Inputs: a sibling each, int64 amounts and bool
+    flags; sums of any of these are below 2^62."""
     competes = requests > floors
     runtime = np.where(competes | ~lends, floors, requests)
     rest = total - int(runtime.sum())
