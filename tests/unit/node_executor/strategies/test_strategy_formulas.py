@@ -301,7 +301,7 @@ def test_identity_strategies_decide_again_for_pods_where_they_apply() -> None:
 def test_only_pods_whose_identity_is_negative_become_idle() -> None:
     policy = Policy(capabilities(), slo(**IDENTITIES))
     (gives_way,) = idle.of_pod(pod_view(batch("job")).shape, policy).pod
-    assert (gives_way.value, gives_way.why) == ("1", "identity -1: runs when nobody else wants the CPU")
+    assert (gives_way.value, gives_way.why) == ("1", "identity -1: runs only on idle CPU time")
     zero = service("web", annotations={"koordinator.sh/cpuQOS": '{"enable": true}'})
     for other in (service("web"), zero):
         (stays,) = idle.of_pod(pod_view(other).shape, policy).pod
