@@ -1,9 +1,9 @@
-"""What services use on each machine, step by step, and what the control plane knows of it.
+"""Usage of services on each machine, step by step, and the control plane's view of it.
 
 In: rates, a population, u, a seed. Out: `NodeLoad`, arrays over machines and steps of STEP_SECONDS.
 
     use of a pod     = request x u x rate / p99 of rate x noise, at most its request
-    noise            = 1 + 0.15 x normal, at least 0, with a memory of two minutes, drawn for each pod from the seed
+    noise            = 1 + 0.15 x normal, at least 0, with a correlation time of two minutes, drawn for each pod from the seed
     system           = 2 % of the machine
 
 What is known is what metrics-ingest reports: once a minute the mean of each pod's samples in the five minutes before. Until the
@@ -81,7 +81,7 @@ def use_of(pod: ServicePod, rates: Rates, u: float, seed: int, deviation: float 
 
 
 def first_report(pod: ServicePod) -> int:
-    """The step of the first report that knows a pod."""
+    """The step of the first report that includes a pod."""
     return (pod.first // REPORT_STEPS + 1) * REPORT_STEPS
 
 

@@ -5,7 +5,7 @@ container and moment (Alibaba cluster-trace-v2026-GenAI has this form). Out: for
 service, its rate on a grid of STEP_SECONDS, divided by its own 99th percentile over the whole trace.
 
 Rows of one type and moment are summed. A moment holds until the usual distance to the next (the median); where the next is
-further away nobody asked, which a sampled count shows as no row: the rate is 0.
+further away there were no requests, which a sampled count shows as no row: the rate is 0.
 
 `repeated` makes days of a trace: its smoothed course by time of day, with another level (standard deviation 10 %) and shift (10
 minutes) each day, two thirds of it on the last two days of seven, and the sampling noise drawn again: a count of quanta, a
