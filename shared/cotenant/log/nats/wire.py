@@ -135,7 +135,7 @@ class BusClient(Client):
     async def connect(self, *servers: Any, **options: Any) -> None:
         """Connect, and subscribe to answers."""
         options["disconnected_cb"] = self._on_disconnect
-        options["reconnected_cb"] = self._tell_reconnected
+        options["reconnected_cb"] = self._notify_reconnected
         await super().connect(*servers, **options)
         inbox = self.new_inbox()
         self._answers = inbox.encode() + b"."
@@ -167,7 +167,7 @@ class BusClient(Client):
             return
         await super()._process_err(err_msg)
 
-    async def _tell_reconnected(self) -> None:
+    async def _notify_reconnected(self) -> None:
         for call in tuple(self.on_reconnect):
             call()
 
