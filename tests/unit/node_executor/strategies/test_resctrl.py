@@ -15,14 +15,15 @@ from msgspec.structs import replace
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.host_facts import resctrl_facts
 from cotenant_node_executor.strategies.cache.pod_groups import pod_schemata
-from cotenant_node_executor.strategies.cache.resctrl import decide
+from cotenant_node_executor.strategies.cache.resctrl import STRATEGY, decide
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, cache_ids, class_l3, class_mb, l3_mask, mba_value
 from cotenant_node_executor.strategies.situation import ResctrlFacts, Situation
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import Decision, Input, Policy
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, ResctrlAttribute, ResctrlGroup
+from cotenant_node_executor.targets.interface import KnobSupport
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.writer import OtherWriter
-from tests.unit.node_executor.builders_node_executor import NODE, batch, pod, service, situation
+from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, service, situation
 from tests.unit.node_executor.imitated_resctrl import WHOLE, ImitatedResctrl
 
 FACTS = ResctrlFacts(WHOLE, "7ff", "GenuineIntel")
@@ -287,3 +288,25 @@ def test_the_machines_facts_are_read_from_the_mount(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text + "\n")
     assert resctrl_facts(tmp_path / "proc", tmp_path / "sys") == ResctrlFacts(WHOLE + "\n", "7ff", "AuthenticAMD", True)
     assert resctrl_facts(tmp_path / "proc", tmp_path) is None
+
+
+def test_pods_without_a_group_of_their_own_do_not_hide_those_with_one() -> None:
+    whole = '{"llc": {}}'
+    pods = [
+        batch("a"),
+        batch("b", annotations={ANNOTATION: "{"}),
+        batch("c", annotations={ANNOTATION: whole}),
+        batch("d", annotations={ANNOTATION: whole}),
+    ]
+    found = values(decide(there({}, *pods), None))
+    assert found == {
+        ResctrlGroup(f"koordlet-uid-{name}"): {SCHEMATA: "L3:0=7ff;1=7ff;\n", THREADS: f"besteffort/poduid-{name}"}
+        for name in "cd"
+    }
+
+
+def test_pods_matter_to_a_kernel_with_resctrl_only() -> None:
+    kernel = capabilities()
+    with_it = replace(kernel, knobs={**kernel.knobs, "resctrl": KnobSupport(True)})
+    assert STRATEGY.inputs(Policy(kernel, slo(BE_ON))) == frozenset()
+    assert STRATEGY.inputs(Policy(with_it, slo(BE_ON))) == {Input.PODS}
