@@ -324,3 +324,15 @@ def test_the_kernels_burst_of_a_pod_is_the_sum_of_its_containers() -> None:
     assert pod_bursts_us(config, [2000, None, 0, -1, 1]) == (100_050, (100_000, 0, 0, 0, 50))
     for off in (BurstConfig("cfsQuotaBurstOnly", 50), BurstConfig("auto", 0), BurstConfig("auto"), BurstConfig("auto", -50)):
         assert pod_bursts_us(off, [2000]) == (0, (0,))
+
+
+def test_the_pool_is_the_mean_of_five_seconds_less_what_best_effort_uses() -> None:
+    samples = [reading(second, second * 1000, milli=500) for second in range(1, 11)]
+    memory = steps(burst_slo(), samples)[-1].memory
+    assert isinstance(memory, BurstMemory)
+    assert memory.pool == tuple((second * SECOND_NS, second * 1000.0) for second in range(6, 11))
+    assert (memory.pool_used_milli, memory.pool_total_milli, memory.state) == (8000, 8000, PoolState.OVERLOAD)
+    there = situation([web(), batch("be")], node_slo=burst_slo(), reading=reading(1, 5000, name="be", milli=4000))
+    found = decide(there, None).memory
+    assert isinstance(found, BurstMemory)
+    assert found.pool_used_milli == 1000

@@ -75,6 +75,9 @@ def test_both_features_by_usage_need_the_same_and_one_without_its_priority_nothi
     ]
     assert [task.feature for task in usage_tasks(config, 1000, 900, frozenset((MEMORY_EVICT,)))] == [MEMORY_EVICT]
     assert usage_tasks(EvictConfig(), 1000, 900, frozenset((MEMORY_EVICT,))) == []
+    assert [task.release for task in usage_tasks(EvictConfig(), 50, 50, ALL)] == [16]
+    at_100 = EvictConfig(memory_evict_threshold_percent=100)
+    assert [task.release for task in usage_tasks(at_100, 50, 50, ALL)] == [1]
 
 
 def by_offer(**fields: Any) -> EvictConfig:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -62,6 +62,9 @@ def test_a_mask_is_contiguous_within_the_machines_and_ranges_that_meet_share_no_
 
 
 @given(st.integers(-10, 110))
+@example(1)
+@example(0)
+@example(101)
 def test_bandwidth_is_left_alone_out_of_range_and_never_below_what_is_asked(percent: int) -> None:
     intel, amd = mba_value("GenuineIntel", percent), mba_value("AuthenticAMD", percent)
     if not 0 < percent <= 100:
