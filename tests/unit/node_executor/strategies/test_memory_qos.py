@@ -211,3 +211,13 @@ def test_pods_without_an_annotation_do_not_hide_those_with_one() -> None:
     named = {"koordinator.sh/oom-score-adj": "300"}
     pods = [pod("a", "LS"), pod("b", "LS", annotations={"x": "y"}), pod("c", "LS", annotations=named)]
     assert list(decide_scores(situation(pods), None).values) == [OomScore("besteffort/poduid-c/main")]
+
+
+@pytest.mark.parametrize(
+    ("name", "watermarks"), [("LSR", (95, 20, -25)), ("LS", (95, 20, -25)), ("BE", (95, 20, 50)), ("SYSTEM", (0, 50, 0))]
+)
+def test_the_built_in_configuration_is_neutral_but_for_the_watermarks(name: str, watermarks: tuple[int, int, int]) -> None:
+    found = effective(MemoryQOS(), name, '{"policy": "auto"}')
+    assert (found.wmark_ratio, found.wmark_scale_permill, found.wmark_min_adj) == watermarks
+    others = (found.min_limit_percent, found.low_limit_percent, found.throttling_percent)
+    assert (*others, found.priority_enable, found.priority, found.oom_kill_group) == (0,) * 6

@@ -218,6 +218,8 @@ def test_by_default_best_effort_has_three_tenths_of_the_cache_and_the_others_all
         "LS": "L3:0=7ff;1=7ff;\nMB:0=100;1=100;\n",
         "BE": "L3:0=f;1=f;\nMB:0=100;1=100;\n",
     }
+    wide = values(decide(there(stated, facts=replace(FACTS, cbm_mask="fffff")), None))
+    assert wide[ResctrlGroup("BE")][SCHEMATA] == "L3:0=3f;1=3f;\nMB:0=100;1=100;\n"
 
 
 def test_a_pods_group_has_what_its_annotation_leaves_out_whole() -> None:
