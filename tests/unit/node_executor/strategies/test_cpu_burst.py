@@ -143,7 +143,7 @@ def test_without_the_section_nothing_is_asked_of_the_strategy() -> None:
     assert STRATEGY.inputs(Policy(capabilities(), slo())) == frozenset()
     assert STRATEGY.inputs(Policy(capabilities(), burst_slo())) != frozenset()
     assert decide(seen(web(), burst_slo(policy="none"), reading(1, throttled=0.5)), None) == Decision()
-    assert burst_strategy(burst_slo()) == BurstStrategy("auto")
+    assert burst_strategy(burst_slo()) == BurstStrategy("auto", 1000, 300, -1, 50)
 
 
 def test_the_limit_of_a_normalised_pod_is_the_normalised_one() -> None:
@@ -336,3 +336,9 @@ def test_the_pool_is_the_mean_of_five_seconds_less_what_best_effort_uses() -> No
     found = decide(there, None).memory
     assert isinstance(found, BurstMemory)
     assert found.pool_used_milli == 1000
+
+
+def test_before_the_first_sample_the_pool_is_unknown_and_quotas_stay() -> None:
+    found = decide(seen(web(), burst_slo(), None), None)
+    assert STRATEGY.figures(found.memory) == {"share-pool.cpu-milli": 0, "share-pool.used.cpu-milli": 0}
+    assert value(found, MAIN, Knob.CPU_QUOTA) is None
