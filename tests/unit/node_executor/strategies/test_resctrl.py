@@ -139,6 +139,8 @@ def test_an_unreadable_annotation_is_said_and_the_pod_stays_in_its_class() -> No
         ("7ff", 0, 30, "f"),
         ("7ff", 30, 100, "7f0"),
         ("7ff", 9, 10, "2"),
+        ("7ff", 0, 91, "7ff"),
+        ("ffff", 44, 100, "ff00"),
         ("fffff", 0, 30, "3f"),
         ("fffff", 50, 55, "400"),
         ("1", 0, 1, "1"),
