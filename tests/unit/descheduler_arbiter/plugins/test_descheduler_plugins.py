@@ -195,6 +195,7 @@ def test_a_pod_of_two_owners_goes_once() -> None:
         ([0, 3], 2, [(1, 1)]),
         ([3, 3, 9], 1, [(2, 2), (2, 2)]),
         ([0, 10], 4, [(1, 3)]),
+        ([0, 4, 4, 4], 1, [(3, 1), (2, 1), (1, 1)]),
     ],
 )
 def test_how_many_pods_leave_which_domain(sizes: list[int], skew: int, expected: list[tuple[int, int]]) -> None:
