@@ -6,7 +6,7 @@ memories; all other state is a cache of the last cycle. Every cycle returns all 
 another process changed.
 
 A target that no strategy desires a value for any more gets its initial value, as long as it is there. What the strategies of a
-dry run decide is rehearsed (`rehearsal`) and desired by nobody.
+dry run decide is only reported (`rehearsal`), not desired.
 
 | source of desired values | computed from | computed again when |
 |---|---|---|

@@ -1,13 +1,13 @@
-"""The children of one quota: what each gets of the parent's runtime, shared again only where something changed.
+"""The children of one quota: the share of each in the parent's runtime, recomputed only where something changed.
 
 In: the children, in the order of their names; what they request (limited by max), guarantee, and what the parent has, by
 resource. Out: scaled min and runtime of each child. The children's mins are scaled to what the parent has, then each resource
 is shared among them by weight (`scale_min`, `share`).
 
-A change of one child's request costs a few operations in the cases that a busy cluster is mostly in, and then gives what
-sharing from scratch gives:
+A change of one child's request costs a few operations in the most frequent cases of a busy cluster, with the
+result of sharing from scratch:
 
-    everybody has what they want    while all of it fits, so has the child: its request, or its floor
+    all requests fit, before and after    each child gets its request, or its floor
     a child gets less than it requests, and requests still more than it gets    nothing changes: in each round of the
                                     sharing it took its whole part, and it still does
 """
@@ -27,7 +27,7 @@ _LARGEST = 1 << 62
 
 
 class Line:
-    """One resource in a family: a column of each of the things that decide."""
+    """One resource in a family: one column per input of the sharing."""
 
     __slots__ = ("_arrays", "_lends", "_weights", "floors", "least", "requests", "runtime", "stale", "total", "wanted")
 
@@ -194,7 +194,7 @@ class Family:
                 if line.stale or line.wanted > there or line.wanted > line.total:
                     stale.append((line, there))
                 else:
-                    line.total = there  # everybody had what they want, and still does
+                    line.total = there  # all requests fit before, and still do
             elif line.stale:
                 stale.append((line, there))
         if short_of and self._least and self._scale_min:
@@ -236,7 +236,7 @@ class Family:
             line.floor(index, max(self._scaled[index].get(resource, 0), amount))
 
     def scaled_min(self, index: int) -> dict[str, int]:
-        """Return a child's min as it fits into what the parent has."""
+        """Return a child's min, scaled to what the parent has."""
         return self._scaled[index]
 
     def runtime(self, index: int) -> dict[str, int]:
