@@ -23,6 +23,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from cotenant_node_executor.sampling.own_priority import hurry
+from cotenant_node_executor.sampling.stalls import total_us
 
 MAX_TRIGGERS = 128
 POLL_SECONDS = 0.05
@@ -50,7 +51,7 @@ class _Polled(Struct):
 
     def fires(self, now: float) -> bool:
         """Look at the file. Raises OSError where its group has gone."""
-        total = _total_us(self.descriptor)
+        total = total_us(self.descriptor)
         if total - self.total_us >= self.trigger.stall_us:
             fires = now - self.since >= 0
             self.total_us, self.since = total, now + self.trigger.window_us / 1e6 if fires else self.since
@@ -58,11 +59,6 @@ class _Polled(Struct):
         if now - self.since >= self.trigger.window_us / 1e6:
             self.total_us, self.since = total, now
         return False
-
-
-def _total_us(descriptor: int) -> int:
-    line = os.pread(descriptor, 256, 0).partition(b"\n")[0]
-    return int(line.rpartition(b"total=")[2])
 
 
 class PressureTriggers:
@@ -118,7 +114,7 @@ class PressureTriggers:
             self._epoll.register(descriptor, select.EPOLLPRI)
         except OSError:
             try:
-                polled = _Polled(descriptor, trigger, _total_us(descriptor), time.monotonic())
+                polled = _Polled(descriptor, trigger, total_us(descriptor), time.monotonic())
             except (OSError, ValueError) as error:
                 os.close(descriptor)
                 self.refused[path] = str(error)

@@ -63,7 +63,8 @@ class GuardLink:
         self._driver = driver
         self._cpus = cpus
         self._program = program
-        self._hung_seconds = hung_seconds
+        self.hung_seconds = hung_seconds
+        """So long the guard may not answer, and the executor be silent to it."""
         self._kept = kept_for_others()
         """Of each CPU, for what is not real-time; counts where groups have no budgets."""
         self._wanted: dict[str, None] = {}
@@ -163,7 +164,7 @@ class GuardLink:
 
     @property
     def _patience(self) -> float:
-        return self._hung_seconds if self._ready else START_FACTOR * self._hung_seconds
+        return self.hung_seconds if self._ready else START_FACTOR * self.hung_seconds
 
     @property
     def _hung(self) -> bool:
@@ -232,6 +233,7 @@ class GuardLink:
             "share": SERVICES_US / SECOND_US if self._budgeted else 1.0 - self._kept,
             "budgets": dict.fromkeys(guarded, share) if self._budgeted else {},
             "procs": [str(path) for path in self._driver.procs_paths(GROUP)],
+            "silence": self.hung_seconds,
         }
         if self._unanswered_since is None:
             self._unanswered_since = time.monotonic()

@@ -92,6 +92,10 @@ class CoreGroupAccessor:
         """Whether all processes are in the group."""
         return wanted == present
 
+    def restore(self, place: NonCgroup, attribute: Attribute, _text: str) -> None:
+        """Take the processes out of their group."""
+        self.write(place, attribute, NO_GROUP)
+
     def _assigned(self, name: str, pids: Sequence[int], now: int) -> Sequence[int]:
         """The processes that carry the group's cookie afterwards."""
         known = self._groups.get(name)

@@ -74,11 +74,13 @@ def _share_lists(
 def split(rest: int, weights: Sequence[int]) -> list[int]:
     """Split `rest` by positive weights into integers that sum to it: largest remainder, the first among equals."""
     whole = sum(weights)
-    parts = [weight * rest // whole for weight in weights]
+    products = [weight * rest for weight in weights]
+    parts = [product // whole for product in products]
     left = rest - sum(parts)
     if left:
-        by_remainder = sorted(range(len(weights)), key=lambda index: -(weights[index] * rest % whole))
-        for index in by_remainder[:left]:
+        remainders = [product % whole for product in products]
+        # In reverse, too, the first of equal ones stays first.
+        for index in sorted(range(len(parts)), key=remainders.__getitem__, reverse=True)[:left]:
             parts[index] += 1
     return parts
 

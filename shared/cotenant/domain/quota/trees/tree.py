@@ -285,9 +285,13 @@ class QuotaTree:
         above = parent.parent.below if parent.parent is not None else None
         changed = family.refresh(above, parent.index, self.distributable)
         if changed:
-            children = self._children[parent.name]
+            children, touched = self._children[parent.name], self._touched
             for index in changed:
-                self._got(children[index])
+                child = children[index]
+                child.runtime = None
+                touched.add(child.name)
+                if child.below is not None:
+                    child.stale = child.stale_below = True
 
     def changed(self) -> set[str]:
         """Bring all quotas up to date; return those of which anything changed since the last call."""
