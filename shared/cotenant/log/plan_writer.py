@@ -137,7 +137,7 @@ class PlanWriter:
         self._last.clear()
 
     async def run(self) -> None:
-        """Store for ever; cancelled at the end of the process."""
+        """Store forever; cancelled at the end of the process."""
         while True:
             if not self._pending:
                 self._wake.clear()
