@@ -197,7 +197,7 @@ class KubeletMachine(KernelMachine):
             if not due:
                 break
             restored += len(self._writer.apply(due).written)
-        logger.info("%d files of kubelet's groups hold again what they held before", restored)
+        logger.info("%d files of kubelet's groups have their original values again", restored)
         for group, knob in self._kubelet.due(()):
             logger.error("%s of %s could not be restored; the next start tries again", knob.value, group or "/")
 

@@ -39,10 +39,10 @@ class ServerFault:
 
     def __str__(self) -> str:
         if not self.fault:
-            return "nats-server stores what it is given"
+            return "nats-server stores writes"
         if self.restart:
-            return f"nats-server must be started again: {self.fault}"
-        return f"nats-server stores nothing, and there is no space yet: {self.fault}"
+            return f"nats-server must be restarted: {self.fault}"
+        return f"nats-server stores no writes, and there is no space yet: {self.fault}"
 
 
 def server_fault(address: str, port: int) -> str:

@@ -203,7 +203,7 @@ class Stack:
                 if error.code != HTTPStatus.INSUFFICIENT_STORAGE:
                     raise
                 # A full log is no reason to stay down: what is there already can be read, and deleted.
-                self._progress(f"base objects are not looked after: {error}")
+                self._progress(f"base objects are not maintained: {error}")
 
     async def _pause(self, deadline: float, name: str) -> None:
         process = self.supervisor.processes[name]

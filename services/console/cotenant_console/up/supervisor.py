@@ -62,7 +62,7 @@ class Crash:
 
     def __str__(self) -> str:
         said = f": {self.last_line}" if self.last_line else ""
-        return f"{self.name} ended by itself ({self.how}){said}"
+        return f"{self.name} ended unexpectedly ({self.how}){said}"
 
 
 @dataclass

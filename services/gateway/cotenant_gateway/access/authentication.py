@@ -52,7 +52,7 @@ class Authenticator:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN_BYTES:
-            raise unauthorized("the Authorization header is no bearer token")
+            raise unauthorized("the Authorization header is not a bearer token")
         known = self.of_token(token)
         return known if found is None else found
 
@@ -70,7 +70,7 @@ class Authenticator:
                 raise RefusedTokenError(f"the bearer token is not valid: {error}", error.fetch) from error
             if known is not None:
                 return known
-        raise RefusedTokenError("the bearer token is not known, or no longer valid")
+        raise RefusedTokenError("the bearer token is unknown, or no longer valid")
 
     def _of_peer(self, peer: Peer) -> User | None:
         if peer.certificate:

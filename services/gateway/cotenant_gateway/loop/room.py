@@ -87,7 +87,7 @@ class Room(msgspec.Struct, frozen=True):
             return (
                 f"the disk of nats-server ({self.store}) is full: {_mib(self.disk_free)} are free, the reserve is "
                 f"{_mib(self.disk_reserve)}; {refused} are refused. Remove files from that disk, or give it "
-                "more space; the rest happens by itself"
+                "more space; the rest is automatic"
             )
         if self.bound_is_short:
             return (

@@ -263,7 +263,7 @@ class Gateway:
                     break
                 outcome = await self.writer.submit(plan, actor)
         except Overloaded as error:
-            raise unavailable(f"{error}: nothing was stored; come again") from error
+            raise unavailable(f"{error}: nothing was stored; try again") from error
         if isinstance(outcome, Written):
             self.space.took(plan)
         elif isinstance(outcome, Refused) and outcome.no_space:

@@ -78,7 +78,7 @@ class InitialValues:
         for group in [BURSTABLE, BESTEFFORT, *(group for pod in pods for group in pod.groups)]:
             for knob in self._set_by_strategies if group in groups else ():
                 if desires(group, knob) is None:
-                    why = "nobody desires what an earlier executor may have set"
+                    why = "no strategy desires the value that an earlier executor may have set"
                     desired = Desired(knob, self._of_attribute[knob], RESTORE.name, why)
                     self._desired.setdefault(group, {})[knob] = desired
 

@@ -38,7 +38,7 @@ def command(
         if revoked:
             # The services' own stay valid: a service that was revoked gets new ones.
             keys = prepared_keys(keys_folder(folder))
-            click.echo(f"give each nats-server {keys.accounts_file} and have it read it: nats-server --signal reload")
+            click.echo(f"give each nats-server {keys.accounts_file} and reload it: nats-server --signal reload")
         for node in nodes:
             click.echo(f"node {node}: {keys.issue_node(node)}")
         click.echo(f"servers include {keys.accounts_file}; services use --nats-creds {keys.credentials('SERVICE')}")

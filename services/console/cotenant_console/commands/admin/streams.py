@@ -69,7 +69,7 @@ def command(
         lines = asyncio.run(_declare(url, access, wanted, dry_run))
     except (OSError, ValueError, AccessError, BusError, *API_ERRORS) as error:
         raise click.ClickException(str(error) or f"{url} does not answer within {CONNECT_SECONDS:.0f} s") from error
-    click.echo("\n".join(lines) or "the streams are as they are wanted")
+    click.echo("\n".join(lines) or "the streams match the declaration")
 
 
 async def _declare(url: str, access: Access, wanted: dict[str, Wanted], dry_run: bool) -> list[str]:
