@@ -49,7 +49,7 @@ class Credentials:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What each request carries."""
+        """The headers of each request."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 

@@ -1,4 +1,4 @@
-"""`cotenant admin adopt`: let nodes take a LOG that they do not know for their own.
+"""`cotenant admin adopt`: let nodes adopt a LOG that they do not know.
 
 After LOG was set up again, or restored from an old backup, executors keep the pods that it does not place on them. Without
 names the command lists these nodes and why; with names, or --all, they adopt LOG: from then on they stop pods without a

@@ -1,4 +1,4 @@
-"""`cotenant admin streams`: declare the streams, as an operator wants them. `cotenant up` does it by itself.
+"""`cotenant admin streams`: declare the streams, as an operator configures them. `cotenant up` does it by itself.
 
 In: a YAML file (deploy/streams.yaml is an example), an address, an administrator's credentials. Out: the streams, and a line
 for each difference: `+` created, `~` changed, `=` left as it is since the server has more, `!` refused for lack of disk space.
