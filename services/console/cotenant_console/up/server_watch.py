@@ -32,7 +32,7 @@ CURABLE = ("write error", "not enabled")
 
 @dataclass(frozen=True)
 class ServerFault:
-    """What is wrong with the server; empty: nothing that is known. `restart`: starting it again helps now."""
+    """The server's fault; empty: none known. `restart`: a restart helps now."""
 
     fault: str = ""
     restart: bool = False

@@ -55,7 +55,7 @@ FAILURES = (
     UnreachableError,
     ExceptionGroup,
 )
-"""What ends a session with its text as the summary."""
+"""Ends a session, with its text as the summary."""
 NO_READINGS = Readings({}, {}, None)
 
 

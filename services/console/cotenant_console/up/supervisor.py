@@ -182,7 +182,7 @@ class Supervisor:
 
 
 def _end_with_parent(supervisor_pid: int) -> Callable[[], None]:
-    """What a child does before exec: ask the kernel for SIGTERM when the supervisor dies, even of SIGKILL."""
+    """Run in a child before exec: request SIGTERM when the supervisor dies, even of SIGKILL."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def ask() -> None:

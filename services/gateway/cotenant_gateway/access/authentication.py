@@ -22,11 +22,11 @@ from cotenant_gateway.statuses import ApiError
 
 _PEER = struct.Struct("3i")
 UNIX = "unix:"
-"""What names of local users and groups begin with."""
+"""Prefix of the names of local users and groups."""
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """What a connection says of who is at its other end."""
+    """A connection's information about its peer."""
 
     certificate: Sequence[tuple[str, str]] = ()
     """The subject of a verified client certificate: names and values."""

@@ -45,7 +45,7 @@ class Room(msgspec.Struct, frozen=True):
 
     @property
     def left_of_bound(self) -> int | None:
-        """What LOG may still take; negative while it is extended, None without a bound."""
+        """Room left on LOG; negative while it is extended, None without a limit."""
         return self.log.limit - self.log.used if self.log.limit else None
 
     @property
@@ -80,7 +80,7 @@ class Room(msgspec.Struct, frozen=True):
         return KEEP_PER_SUBJECT if self.log.used <= self.log.limit // 2 else kept
 
     def __str__(self) -> str:
-        """What is short, where, and what to do; empty where there is room."""
+        """The shortage, where, and what to do; empty where there is room."""
         if self.disk_is_short:
             assert self.disk_free is not None
             refused = "all writes" if self.is_exhausted else "creations and updates, but no deletions,"

@@ -47,7 +47,7 @@ def boot_seconds() -> float:
 
 
 def _nothing() -> None:
-    """What is called where nobody waits."""
+    """A callback that does nothing."""
 
 
 class NatsReader:

@@ -82,7 +82,7 @@ class RepublishedReader:
         self._delivered: set[int] = set()
         """What was delivered beyond it."""
         self._found: deque[Message] = deque()
-        """What a look has found, not delivered yet."""
+        """Messages found by a read of LOG and not delivered yet."""
         self._waiting: deque[tuple[int, int, bytes, bytes, bytes]] = deque()
         """Republished: sequence, the one before on its subject, subject, header block, data."""
         self._waiting_bytes = 0

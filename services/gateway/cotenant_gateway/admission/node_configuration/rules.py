@@ -58,7 +58,7 @@ def node_configuration_is_valid(review: Review) -> list[FieldError]:
 
 
 def node_configuration_warnings(review: Review) -> list[str]:
-    """What is wrong where the label does not ask for a refusal, and what does nothing."""
+    """Violations if the label does not require a refusal, and policies without effect."""
     config = review.view
     if not isinstance(config, ConfigMap) or not is_node_configuration(config):
         return []

@@ -36,7 +36,7 @@ class _Rule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LabelRule(msgspec.Struct, frozen=True):
-    """What a rule demands, and where it does not hold."""
+    """A rule's requirement, and its exceptions."""
 
     name: str
     required: tuple[str, ...]

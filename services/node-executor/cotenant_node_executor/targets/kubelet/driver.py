@@ -30,7 +30,7 @@ _UNSET = {
     Knob.BLKIO_READ_IOPS: "0",
     Knob.BLKIO_WRITE_IOPS: "0",
 }
-"""What a device without a line of its own has."""
+"""The value of a device without its own line."""
 _CPU_SETS = (Knob.CPUSET_CPUS, Knob.CPUSET_MEMS)
 
 Key = tuple[str, Knob]

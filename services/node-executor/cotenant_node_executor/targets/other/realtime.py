@@ -30,7 +30,7 @@ MOST_PODS = 8
 
 
 class RealtimeState(Struct, frozen=True):
-    """What became of the class. `taken`: groups that the guard demoted, with the reason; `refused`: why nothing can have it."""
+    """The state of the class. `taken`: groups that the guard demoted, with the reason; `refused`: why nothing can have it."""
 
     taken: Mapping[str, str] = {}
     refused: str = ""
