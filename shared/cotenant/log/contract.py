@@ -255,12 +255,13 @@ class Growing(Protocol):
 
 class LogSpace(msgspec.Struct, frozen=True):
     """What LOG takes, in bytes, and its declared bound (0: none); how many versions of a subject it keeps; what it may take
-    beyond its bound at present, so that deletions can be stored."""
+    beyond its bound at present, so that deletions can be stored; whether the server enforces the bound (`Bounded.enforce`)."""
 
     used: int
     limit: int
     versions: int = KEEP_PER_SUBJECT
     extended: int = 0
+    enforced: bool = True
 
 
 EXTENSIONS = 4
@@ -284,6 +285,11 @@ class Bounded(Protocol):
 
     async def extend(self, extra_bytes: int) -> None:
         """Let LOG take so many bytes more than its declared bound; 0: no more than that."""
+
+    async def enforce(self, enforced: bool) -> None:
+        """Let the server enforce LOG's bound, or only remember it. Where it enforces one, nats-server 2.15 adds up the whole
+        batch again for each of its messages: 0.5 s for 8,000 messages, a tenth of its time at 10,000 pods a second. What LOG
+        holds is kept in either case; a server whose storage is full refuses writes too."""
 
 
 @runtime_checkable
