@@ -1,11 +1,11 @@
 """The process that watches placements, as any subscriber would, and notes when each arrived.
 
 In: URL, number of pods to wait for, where to write. Out, to files: per pod the clock at which its placement arrived (0: it
-did not), and every commit's number of events; with `runs` also when its node first said that it runs. It ends when all have
-arrived, or when none did for IDLE_SECONDS after the first; for ANSWERED_SECONDS if the others are known to wait.
+did not), and every commit's number of events; with `runs` also when its node first reported it running. It ends when all have
+arrived, or when none did for IDLE_SECONDS after the first; for ANSWERED_SECONDS if the others are reported as waiting.
 
-Each subject that it watches has a reader of its own: one reader of several subjects takes the whole stream
-(`cotenant.log.nats.reader.MANY_FILTERS`), and the watcher would be sent every pod's object besides.
+Each subject has a reader of its own: one reader of several subjects takes the whole stream
+(`cotenant.log.nats.reader.MANY_FILTERS`), so the watcher would also receive every pod's object.
 
 Bound: QUEUED pulls of PULL_LIMIT wait to be noted.
 """
