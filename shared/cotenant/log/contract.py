@@ -287,9 +287,9 @@ class Bounded(Protocol):
         """Extend LOG by this many bytes beyond its declared limit; 0: no extension."""
 
     async def enforce(self, enforced: bool) -> None:
-        """Let the server enforce LOG's limit, or only remember it. To enforce it, nats-server 2.15 sums up the whole batch again
-        for each of its messages (a tenth of its CPU time with batches of 500 to 1,000). No message is dropped in either case; a
-        server whose storage is full refuses writes too."""
+        """Let the server enforce LOG's limit, or only remember it. To enforce it, nats-server 2.15 sums up the whole batch
+        again for each of its messages: in batches of 8,000 it takes 59 us of CPU a message instead of 21, in batches of 1,000
+        26 instead of 22. No message is dropped in either case; a server whose storage is full refuses writes too."""
 
 
 @runtime_checkable

@@ -23,7 +23,7 @@ LAST_BYTES = 1 << 20
 FEW_VERSIONS = 4
 """So many versions of a subject stay as long as half of the reserve is left; beyond that, one."""
 LEAST_RELAXED = 1 << 30
-"""A smaller bound of LOG is always enforced."""
+"""A smaller limit of LOG is always enforced."""
 MIB = 1 << 20
 
 
@@ -82,8 +82,9 @@ class Room(msgspec.Struct, frozen=True):
         return KEEP_PER_SUBJECT if self.log.used <= self.log.limit // 2 else kept
 
     def is_enforced(self) -> bool:
-        """Return whether the server shall enforce LOG's bound from now on: what it costs is needed only where LOG could come near
-        it, with a bound that is large against what is written between two looks. In between it stays as it is."""
+        """Return whether the server shall enforce LOG's limit from now on. It need not while LOG is at most a quarter full and
+        the limit is large compared with what is written between two checks; it must from half on, and in between nothing
+        changes."""
         log = self.log
         if log.limit < LEAST_RELAXED or log.extended or self.disk_is_short or log.used > log.limit // 2:
             return True

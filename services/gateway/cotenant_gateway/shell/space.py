@@ -1,8 +1,8 @@
 """Watches how much room LOG has, and makes some.
 
 In: the log, and the folder that nats-server stores in where this machine has it. Out: the newest `Room`; the server enforces
-LOG's bound once LOG is half full; LOG keeps fewer versions while its bound is short and all of them once there is room again; on request LOG is extended, so that a deletion can
-be stored although its bound is reached.
+LOG's limit once LOG is half full, and not below a quarter; LOG keeps fewer versions while its bound is short and all of them
+once there is room again; on request LOG is extended, so that a deletion can be stored although its bound is reached.
 
 Bounds: a look every LOOK_SECONDS; at most EXTENSIONS extensions by `extension_bytes`, which are taken back once there is room.
 """
@@ -144,7 +144,7 @@ class SpaceWatch:
             logger.warning("%s", error)
 
     async def _enforce(self) -> None:
-        """Let the server enforce LOG's bound where LOG could come near it, and only there: large batches cost it less then."""
+        """Let the server enforce LOG's limit, or not any more: see `Room.is_enforced`."""
         wanted, log = self.room.is_enforced(), self.room.log
         if self._log is None or not log.limit or wanted == log.enforced:
             return
