@@ -605,7 +605,7 @@ async def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled(nats_se
     await log.declare()
 
     async def under_way_after(steps: int) -> bool:
-        """Cancel a call after some steps of the event loop; whether it was still under way."""
+        """Cancel a call after some steps of the event loop; whether it was still in progress."""
         call = asyncio.ensure_future(log._api.state(LOG))
         for _ in range(steps):
             await asyncio.sleep(0)

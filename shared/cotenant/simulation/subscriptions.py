@@ -159,8 +159,8 @@ class Subscription(Generic[SubscriberT]):
         return SimulationError(f"{self.participant.name} has more than {MAX_INBOX} undelivered messages")
 
     def take(self, now: datetime, log: MemoryStream) -> tuple[list[Event], datetime | None]:
-        """Return what a disturbed participant sees now, and when more of what is under way is due. One that is undisturbed sees
-        its whole inbox."""
+        """Return what a disturbed participant sees now, and when more of what is in progress is due. One that is undisturbed
+        sees its whole inbox."""
         again = []
         if self._gap_until is not None:
             if now < self._gap_until:
