@@ -5,7 +5,7 @@ value for each target, and the evictions that strategies order. Every value foll
 memories; all other state is a cache of the last cycle. Every cycle returns all values, so the writer can repair a file that
 another process changed.
 
-A target that nobody desires a value for any more gets its initial value. What a dry run decides is rehearsed (`rehearsal`).
+A target that no strategy desires a value for any more gets its initial value. A dry run is only reported (`rehearsal`).
 
 | source of desired values | computed from | computed again when |
 |---|---|---|

@@ -1,12 +1,12 @@
-"""The kernel's word that tasks have waited: PSI triggers on pressure files.
+"""Notifications of stalls: PSI triggers on pressure files.
 
-In: pressure files, each with a trigger: so much stalled time within a window. Out: the files whose trigger fired, as soon as
-the kernel sees it (every tenth of the window, while there is pressure), at most once a window. A kernel refuses windows below
-2 s to a process without CAP_SYS_RESOURCE: there the same is found by a look at the file's total every POLL_SECONDS. A file that
-cannot be read has no trigger, and its reader stays with the tick of the samples.
+In: pressure files, each with a trigger: an amount of stalled time within a window. Out: the files whose trigger fired, as soon
+as the kernel sees it (every tenth of the window, while there is pressure), at most once a window. A kernel refuses windows
+below 2 s to a process without CAP_SYS_RESOURCE: there the file's total is polled every POLL_SECONDS instead. A file that
+cannot be read has no trigger, and its reader relies on the samples.
 
-A thread waits for the triggers and raises an eventfd: the kernel says each event once, to whoever asks first, and an event loop
-that looks at a set of descriptors inside its own would swallow it.
+A thread waits for the triggers and raises an eventfd: the kernel reports each event once, to the first poll, and an event loop
+with a nested set of descriptors would lose it.
 
 Bound: one descriptor a file, MAX_TRIGGERS files, one thread from the first trigger on.
 """
@@ -82,12 +82,12 @@ class PressureTriggers:
         """Files without a trigger, and why. Bound: the files that are asked for."""
 
     def fileno(self) -> int:
-        """A descriptor that is readable while a trigger has fired and `fired` has not said so."""
+        """A descriptor that is readable while a trigger has fired and `fired` has not reported it."""
         return self._event
 
     @property
     def polled(self) -> frozenset[str]:
-        """The files that are looked at, as the kernel refuses a trigger on them."""
+        """The files that are polled, as the kernel refuses a trigger on them."""
         return frozenset(self._polled)
 
     def watch(self, wanted: Mapping[str, Trigger]) -> None:

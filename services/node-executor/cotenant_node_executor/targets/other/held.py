@@ -1,7 +1,7 @@
-"""What targets outside of control groups held before they were first written, so that it can be restored.
+"""The values of targets outside of control groups before they were first written, for restoring them.
 
 In: places with an attribute and the text before the first write. Out: the same, also after a restart: they are kept in one
-small file, as a kernel's settings outlive the process that made them. A place is restored when no strategy asks for it any
+small file, as a kernel's settings outlive the process that made them. A place is restored when no strategy sets it any
 more, and all are when the executor leaves the node for good (`other.writer`).
 
 Kept are sysctls, files, resctrl groups, affinities and slices of threads, HTB trees, traffic classes, terway-qos' files and
