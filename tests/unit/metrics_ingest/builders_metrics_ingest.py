@@ -1,6 +1,7 @@
 """Usage messages and nodes for the metrics-ingest core, and the two streams that give them sequences."""
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -31,6 +32,10 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def series(cpu: Sequence[int], memory: Sequence[int] | None = None) -> Series:
     return Series(cpu_milli=tuple(cpu), memory_bytes=tuple(memory if memory is not None else [1000] * len(cpu)))
+
+
+def int64s(*series: Iterable[int]) -> list[bytes]:
+    return [array("q", values).tobytes() for values in series]
 
 
 def pod(name: str, cpu: Sequence[int], memory: Sequence[int] | None = None, *, qos: str = "LS") -> PodUsage:
