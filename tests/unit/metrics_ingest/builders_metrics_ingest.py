@@ -28,6 +28,7 @@ from cotenant_metrics_ingest.core import MetricsIngestCore
 from tests.builders import node_document, stored
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+KEPT_BY_USAGE = 4
 
 
 def series(cpu: Sequence[int], memory: Sequence[int] | None = None) -> Series:
@@ -180,10 +181,13 @@ class MetricsLog:
         return last.data
 
     def reloaded(self) -> MetricsIngestCore:
-        """A fresh core that read only the last message of each subject, usage first."""
+        """A fresh core that read what the streams hold: the last four messages of a node on USAGE, then the last one of each
+        subject on LOG."""
         core = MetricsIngestCore(self.core.config)
-        for stream in (self.usage, self.log):
-            last = {event.subject: event for event in stream}
-            for event in sorted(last.values(), key=lambda event: event.sequence):
+        for stream, count in ((self.usage, KEPT_BY_USAGE), (self.log, 1)):
+            held: dict[str, list[Event]] = {}
+            for event in stream:
+                held[event.subject] = [*held.get(event.subject, []), event][-count:]
+            for event in sorted((event for events in held.values() for event in events), key=lambda event: event.sequence):
                 core.apply(event)
         return core
