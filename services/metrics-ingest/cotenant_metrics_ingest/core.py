@@ -78,7 +78,6 @@ TRAINED_AT_ONCE = 256
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
 
-
 _SAMPLE = msgspec.json.Decoder(UsageSample)
 _NOTHING = UsageSample(node="")
 
@@ -92,6 +91,8 @@ class MetricsIngestCore:
         self._predictions = PredictionStore(self.config.prediction_safety_margin_percent)
         self.refusals: dict[str, int] = {}
         """Messages refused since the start, by reason."""
+        self.stored = {"succeeded": 0, "failed": 0}
+        """NodeMetrics stored since the load, by whether anything was heard of the node."""
         self._sequences = LastSequences()
         self._nodes: dict[str, NodeState] = {}
         self._loaded = False
@@ -185,7 +186,9 @@ class MetricsIngestCore:
             node.to_restore = True
             node.refused, node.refused_reason = metric.refused_samples, metric.refused_reason
             node.heard = metric.update_time
-        elif metric.unknown_since is None and (
+            return
+        self.stored["succeeded" if metric.unknown_since is None else "failed"] += 1
+        if metric.unknown_since is None and (
             node.windows is None or metric.digest is None or metric.digest.last_ms >= node.windows.last_ms
         ):
             node.news = node.refused != metric.refused_samples

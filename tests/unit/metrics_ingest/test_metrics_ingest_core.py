@@ -361,6 +361,19 @@ def test_after_a_restart_no_message_since_the_last_report_is_missing() -> None:
     )
 
 
+def test_stored_metrics_are_counted_by_whether_the_node_was_heard() -> None:
+    log = MetricsLog()
+    log.node()
+    log.decide()
+    log.minutes(3, 500)
+    assert log.core.stored == {"succeeded": 3, "failed": 0}
+    log.decide(after=60)
+    assert log.core.stored == {"succeeded": 4, "failed": 0}
+    log.decide(after=600)
+    assert log.metric().unknown_since is not None
+    assert log.core.stored == {"succeeded": 4, "failed": 1}
+
+
 def test_a_damaged_digest_starts_empty_and_stops_nothing() -> None:
     log = MetricsLog(FAST)
     log.node()
