@@ -297,14 +297,14 @@ def test_room_is_kept_for_a_nominated_job_where_its_priority_does_not_give_it_a_
 @pytest.mark.parametrize("ahead", ["red", "blue", "green"])
 def test_two_tenants_take_turns_until_they_have_what_a_third_has(ahead: str) -> None:
     tenants = ["red", "blue", "green"]
-    story = story_of(FAIR, node("a", cpu="12", memory="240Gi"))
+    story = story_of(FAIR, node("a", cpu="180", memory="240Gi", pods="1000"))
     labels = {name: {"quota.scheduling.koordinator.sh/name": name} for name in tenants}
     for name in tenants:
-        story.quota(name, max={"cpu": 12_000}, min={"cpu": 4000})
-    story.pods(*(job(f"first-{index}", labels=labels[ahead]) for index in range(3)))
+        story.quota(name, max={"cpu": 180_000}, min={"cpu": 60_000})
+    story.pods(*(job(f"first-{index}", labels=labels[ahead]) for index in range(50)))
     story.settle()
     for minute, name in enumerate(tenants):
-        story.pods(*(job(f"{name}-{index}", created=at(minute), labels=labels[name]) for index in range(4)))
+        story.pods(*(job(f"{name}-{index}", created=at(minute), labels=labels[name]) for index in range(60)))
     one, other = (name for name in tenants if name != ahead)
     placed = [name.partition("-")[0] for name in order_of(story)]
-    assert placed[:6] == [one, other] * 3
+    assert placed[:100] == [one, other] * 50
