@@ -334,16 +334,3 @@ def test_members_that_are_placed_at_once_and_one_by_one_come_together(
         story.pod(pod("other", cpu=cpu, memory="1Mi"))
         story.settle()
         assert ("other" in story.placed()) is (not expected)
-
-
-def test_members_that_have_gone_count_no_more() -> None:
-    rules = {"policy": "waiting-and-running", "mode": "NonStrict"}
-    story = story_with(node("a", cpu="4"))
-    story.pods(*(member(f"p{index}", **rules) for index in range(3)))
-    story.settle()
-    for name in ("p0", "p1"):
-        story.run("a", name, RunPhase.STOPPED)
-        story.pod_deleted(name)
-    story.pods(pod("service", cpu="2", nodeName="a"), member("n0", **rules), member("n1", **rules))
-    story.settle()
-    assert story.placed().keys() == {"p2", "service"}, "one of two fits, and one is running: not three"
