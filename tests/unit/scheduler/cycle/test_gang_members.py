@@ -20,3 +20,19 @@ def test_members_that_have_gone_count_no_more() -> None:
     story.pods(member("n0", **rules), member("n1", **rules))
     story.settle()
     assert story.placed().keys() == {"p2", "service"}, "one of two fits, and one is running: not three"
+
+
+def test_a_gang_is_satisfied_by_members_of_another_one_of_its_group() -> None:
+    groups = {"groups": '["default/g", "default/h"]'}
+    story = story_with(node("a", cpu="9"))
+    names = ("g0", "g1", "h0", "h1")
+    story.pods(*(member(name, gang=name[0], least=2, **groups) for name in names))
+    story.settle()
+    assert story.placed().keys() == set(names)
+    for name in ("h0", "h1"):
+        story.run("a", name, RunPhase.STOPPED)
+        story.pod_deleted(name)
+    story.settle()
+    story.pod(member("h2", gang="h", least=2, **groups))
+    story.settle()
+    assert story.placed().keys() == {"g0", "g1", "h2"}
