@@ -23,6 +23,8 @@ NPU_CORE = "huawei.com/npu-core"
 LABEL_QOS_CLASS = "koordinator.sh/qosClass"
 LABEL_PRIORITY_CLASS = "koordinator.sh/priority-class"
 LABEL_PRIORITY = "koordinator.sh/priority"
+LABEL_PREEMPTION_POLICY = "scheduling.koordinator.sh/preemption-policy"
+"""`Never` or `PreemptLowerPriority`: in place of the pod's `spec.preemptionPolicy`."""
 LABEL_QUOTA_NAME = "quota.scheduling.koordinator.sh/name"
 
 # Pod annotations.
@@ -33,6 +35,8 @@ ANNOTATION_EVICTED_BY = "cotenant.io/evicted-by"
 ANNOTATION_EVICT_REASON = "koordinator.sh/evict-reason"
 ANNOTATION_EVICT_TRIGGER = "koordinator.sh/evict-trigger"
 ANNOTATION_SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
+ANNOTATION_SCHEDULING_HINT = "scheduling.koordinator.sh/scheduling-hint"
+ANNOTATION_INTERNAL_SCHEDULING_HINT = "internal.scheduling.koordinator.sh/scheduling-hint"
 ANNOTATION_TTL_AFTER_FINISHED = "cotenant.io/ttl-seconds-after-finished"
 """On a pod: it is deleted so many seconds after it finished, as `spec.ttlSecondsAfterFinished` does with Jobs."""
 

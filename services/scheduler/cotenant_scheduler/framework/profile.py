@@ -47,6 +47,8 @@ class Profile:
         self.counters = tuple(counters)
         self.allocators = tuple(allocators)
         self.readers = tuple(readers)
+        self.static_readers = tuple(reader.name for reader in readers if getattr(reader, "static", False))
+        """Readers whose results static filters and scores depend on."""
         self.grouping = grouping
         """In place of gangs."""
 

@@ -19,6 +19,7 @@ from cotenant_scheduler.plugins.pod_relations import PodRelations
 from cotenant_scheduler.plugins.reservation.args import ReservationArgs
 from cotenant_scheduler.plugins.reservation.reserve_pods import ReservePods
 from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit, ScoringStrategy
+from cotenant_scheduler.plugins.scheduling_hint import SchedulingHints
 from cotenant_scheduler.plugins.taints import TaintToleration
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.plugins.unschedulable import NodeUnschedulable
@@ -44,6 +45,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
     queue: QueueArgs = QueueArgs()
+    default_preemption_policy: str = ""
+    """`Never` or `PreemptLowerPriority`: of pods without the label `scheduling.koordinator.sh/preemption-policy`, in place of
+    what their spec says. Empty: what their spec says."""
     disable_default_quota_preemption: bool = True
     """Pods of the default quota are not preempted for other pods of it that the quota has no room for."""
 
@@ -62,13 +66,13 @@ def default_profile(config: SchedulerConfig) -> Profile:
     fit = NodeResourcesFit(config.scoring_strategy)
     affinity, taints, load = NodeAffinityMatch(), TaintToleration(), LoadAwareScheduling()
     balanced, images = NodeResourcesBalancedAllocation(), ImageLocality()
-    ports, relations, reserve_pods = NodePorts(), PodRelations(), ReservePods()
+    ports, relations, reserve_pods, hint = NodePorts(), PodRelations(), ReservePods(), SchedulingHints()
     spread, together = PodTopologySpread(relations), InterPodAffinity(relations)
     return Profile(
-        filters=(NodeUnschedulable(), taints, affinity, ports, fit, spread, together, load, reserve_pods),
-        scores=(taints, affinity, fit, balanced, images, load),
+        filters=(NodeUnschedulable(), taints, affinity, hint, ports, fit, spread, together, load, reserve_pods),
+        scores=(taints, affinity, fit, balanced, images, load, hint),
         spanning_scores=(spread, together),
         counters=(ports, relations),
-        readers=(reserve_pods,),
+        readers=(reserve_pods, hint),
         weights=config.weights,
     )

@@ -25,7 +25,7 @@ from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.domain.quota.trees.demands import ENDED_PHASES
 from cotenant.domain.tolerations import effective_tolerations
-from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PODS
+from cotenant.model.names import PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
@@ -33,6 +33,7 @@ from cotenant_scheduler.state.reading.pod_documents import Owner, PodDocument, P
 from cotenant_scheduler.state.reading.pod_needs import host_ports, images, nonzero_requests
 from cotenant_scheduler.state.reading.pod_traits import PodTraits, traits_of
 from cotenant_scheduler.state.reading.priorities import PREEMPT_NEVER, PriorityValues
+from cotenant_scheduler.state.reading.priorities import preempts as has_others_end
 from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape, ShapeKey
 
@@ -87,8 +88,10 @@ def _owned_by_daemon_set(document: bytes) -> bool:
 class PodReader:
     """Reads pod documents and gives pods of the same needs the same shape."""
 
-    def __init__(self, args: LoadAwareArgs, readers: Sequence[Reader] = ()) -> None:
+    def __init__(self, args: LoadAwareArgs, readers: Sequence[Reader] = (), default_preemption: str = "") -> None:
+        """`default_preemption`: the preemption policy of pods without a label of it; empty: that of their spec."""
         self._args = args
+        self._default_preemption = default_preemption
         self._readers = tuple(readers)
         self._annotations = tuple(sorted({name for reader in readers for name in reader.annotations}))
         self._resources = args.tracked_resources()
@@ -100,7 +103,7 @@ class PodReader:
 
     def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
         """A copy keeps the same shapes: they are compared by identity."""
-        copied = PodReader(self._args, deepcopy(self._readers, memo))
+        copied = PodReader(self._args, deepcopy(self._readers, memo), self._default_preemption)
         memo[id(self)] = copied
         copied.selectors = deepcopy(self.selectors, memo)
         copied._wants.update(self._wants)
@@ -117,12 +120,10 @@ class PodReader:
         head = _HEAD.decode(document)
         metadata = head.metadata
         traits = _traits(bytes(metadata.labels), bytes(metadata.annotations))
-        labels = traits.labels
         alike = (
             bytes(head.spec),
             bytes(head.status),
-            labels.get(LABEL_PRIORITY_CLASS),
-            labels.get(LABEL_QOS_CLASS),
+            traits.classes,
             _owned_by_daemon_set(bytes(metadata.owner_references)),
             priorities.version,
             self._annotations_read(traits.annotations),
@@ -179,6 +180,8 @@ class PodReader:
             preempts = preempts if spec.preemption_policy else class_preempts
         priority = priority or 0
         labels = pod.metadata.labels
+        traits = traits_of(labels, pod.metadata.annotations)
+        preempts = has_others_end(traits.classes[2], self._default_preemption, preempts)
         daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
         custom = (
             scaling_factors(self._args.estimated_scaling_factors, pod.metadata.annotations, True)
@@ -199,8 +202,7 @@ class PodReader:
             tuple((bytes(c.resources), bytes(c.ports), c.image, c.restart_policy) for c in spec.init_containers),
             priority,
             preempts,
-            labels.get(LABEL_PRIORITY_CLASS),
-            labels.get(LABEL_QOS_CLASS),
+            traits.classes,
             daemon,
             bytes(spec.node_selector),
             affinity,
@@ -228,7 +230,7 @@ class PodReader:
             pod.metadata.creation_timestamp or "",
             pod.metadata.deletion_timestamp is not None,
             pod.metadata.grace_seconds(spec.termination_grace_period_seconds),
-            traits_of(labels, pod.metadata.annotations),
+            traits,
             spec.scheduler_name,
             spec.node_name,
             priority,
