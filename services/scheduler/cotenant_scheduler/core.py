@@ -56,6 +56,7 @@ from cotenant_scheduler.state.pods import PodCache
 from cotenant_scheduler.state.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reservations.cache import ReservationCache
+from cotenant_scheduler.state.volumes.volumes import volumes_among
 
 
 class SchedulerCore:
@@ -83,9 +84,7 @@ class SchedulerCore:
         self.reservations = ReservationCache(self.pods)
         reservation_endings = ReservationEndings(self.reservations, self.nodes, self._uid_of)
         self._endings = Endings(self._node_cache.facts, self.ledger, reservation_endings)
-        self._reserving = Reserving(
-            self.nodes, self.reservations, self.config.reservation, self.config.weights
-        )
+        self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
         self._owners_version = 0
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
@@ -101,6 +100,7 @@ class SchedulerCore:
             self._pod_groups,
             self.reservations,
             self._assumed,
+            volumes_among(self.profile.counters),
         )
         self._waiting = WaitingPods(
             self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds

@@ -23,7 +23,7 @@ def urgent(event: Event) -> bool:
 
 DEFINITION = Definition(
     name="scheduler",
-    core_version="3",
+    core_version="4",
     filters=FILTERS,
     views=(PlacementView,),
     config_type=SchedulerConfig,

@@ -41,6 +41,7 @@ _OTHER_GROUPS = (
     "scheduling.koordinator.sh",
     "scheduling.sigs.k8s.io",
     "slo.koordinator.sh",
+    "storage.k8s.io",
     "topology.node.k8s.io",
     FACTS_GROUP,
 )
@@ -53,6 +54,10 @@ _CORE = (
     "namespaces/status",
     "nodes",
     "nodes/status",
+    "persistentvolumeclaims",
+    "persistentvolumeclaims/status",
+    "persistentvolumes",
+    "persistentvolumes/status",
     "pods",
     "pods/eviction",
     "pods/log",

@@ -54,7 +54,7 @@ class Profile:
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
         """Return the units assigned to a pod of the shape on a row; None if it gets no units with identity."""
-        if not self.allocators:
+        if not self.allocators or not shape.asks:
             return None
         found = (allocator.allocate(nodes, shape, row) for allocator in self.allocators)
         return merged([fragment for fragment in found if fragment is not None])

@@ -23,8 +23,12 @@ from cotenant_scheduler.plugins.scheduling_hint import SchedulingHints
 from cotenant_scheduler.plugins.taints import TaintToleration
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.plugins.unschedulable import NodeUnschedulable
+from cotenant_scheduler.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from cotenant_scheduler.plugins.volumes.volume_binding import VolumeBinding
+from cotenant_scheduler.plugins.volumes.volume_restrictions import VolumeRestrictions
 from cotenant_scheduler.state.gangs import CoschedulingArgs
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.volumes.volumes import Volumes
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,11 +72,28 @@ def default_profile(config: SchedulerConfig) -> Profile:
     balanced, images = NodeResourcesBalancedAllocation(), ImageLocality()
     ports, relations, reserve_pods, hint = NodePorts(), PodRelations(), ReservePods(), SchedulingHints()
     spread, together = PodTopologySpread(relations), InterPodAffinity(relations)
+    volumes = Volumes()
+    restrictions, limits, binding = VolumeRestrictions(volumes), NodeVolumeLimits(volumes), VolumeBinding(volumes)
     return Profile(
-        filters=(NodeUnschedulable(), taints, affinity, hint, ports, fit, spread, together, load, reserve_pods),
+        filters=(
+            NodeUnschedulable(),
+            taints,
+            affinity,
+            hint,
+            ports,
+            fit,
+            restrictions,
+            limits,
+            binding,
+            spread,
+            together,
+            load,
+            reserve_pods,
+        ),
         scores=(taints, affinity, fit, balanced, images, load, hint),
         spanning_scores=(spread, together),
-        counters=(ports, relations),
-        readers=(reserve_pods, hint),
+        counters=(ports, relations, volumes),
+        allocators=(binding,),
+        readers=(reserve_pods, hint, binding),
         weights=config.weights,
     )

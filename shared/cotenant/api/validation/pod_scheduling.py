@@ -40,12 +40,12 @@ def scheduling_errors(pod: Pod) -> list[FieldError]:
             path = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
             if not affinity.required.node_selector_terms:
                 found.append(required(path, "must have at least one node selector term"))
-            found += _terms(path, affinity.required.node_selector_terms)
+            found += node_term_errors(path, affinity.required.node_selector_terms)
         for index, preferred in enumerate(affinity.preferred):
             where = f"spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
             if not 1 <= preferred.weight <= 100:
                 found.append(invalid(f"{where}.weight", preferred.weight, "must be in the range 1-100"))
-            found += _terms(f"{where}.preference", [preferred.preference], indexed=False)
+            found += node_term_errors(f"{where}.preference", [preferred.preference], indexed=False)
     for section, terms in _preferred_pods(spec):
         for index, weighted in enumerate(terms):
             where = f"spec.affinity.{section}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
@@ -133,7 +133,8 @@ def _required_pods(spec: PodSpec) -> Iterator[tuple[str, Sequence[PodAffinityTer
                 yield section, terms.required
 
 
-def _terms(path: str, terms: Sequence[NodeSelectorTerm], *, indexed: bool = True) -> list[FieldError]:
+def node_term_errors(path: str, terms: Sequence[NodeSelectorTerm], *, indexed: bool = True) -> list[FieldError]:
+    """Return what is wrong in terms about nodes."""
     found: list[FieldError] = []
     for number, term in enumerate(terms):
         where = f"{path}[{number}]" if indexed else path

@@ -3,9 +3,10 @@
 In: the document of a pod, the values of priority classes. Out: `PodFacts` with its `Shape`; pods of the same needs have the
 same one.
 
-Bounds: shapes live as long as a pod has them (one pod has one). Documents seen are recognised by the bytes of their
-relevant parts; at most 16,384 such recognitions are kept, then all are dropped; as many texts of labels and
-the like, the last ones.
+Bounds: shapes live as long as a pod has them (one pod has one). Documents seen are recognised by the bytes of their relevant
+parts; at most 16,384 such recognitions are kept, then all are dropped; as many texts of labels and the like, the last ones.
+
+Over 300 lines: what is read of a pod, and what makes two pods alike, is changed together.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_fa
 from cotenant_scheduler.state.reading.pod_documents import Owner, PodDocument, PodHead
 from cotenant_scheduler.state.reading.pod_needs import host_ports, images, nonzero_requests
 from cotenant_scheduler.state.reading.pod_traits import PodTraits, traits_of
+from cotenant_scheduler.state.reading.pod_volumes import MARKS
 from cotenant_scheduler.state.reading.priorities import PREEMPT_NEVER, PriorityValues
 from cotenant_scheduler.state.reading.priorities import preempts as has_others_end
 from cotenant_scheduler.state.reading.relations import SelectorIndex
@@ -65,6 +67,13 @@ class _Template(msgspec.Struct, frozen=True):
 
     first: PodFacts
     grace_seconds: int | None
+    alone: bool
+    """Its pods' volumes depend on their names and namespaces, too: they share no facts."""
+
+
+def _has_volumes(volumes: msgspec.Raw) -> bool:
+    """Whether any of them matters to where the pod is placed."""
+    return bool(volumes) and any(mark in bytes(volumes) for mark in MARKS)
 
 
 @lru_cache(maxsize=RECOGNITIONS_CACHED)
@@ -129,7 +138,7 @@ class PodReader:
             self._annotations_read(traits.annotations),
         )
         template = self._alike.get(alike)
-        if template is not None:
+        if template is not None and not template.alone:
             first = template.first
             created = metadata.creation_timestamp or ""
             return PodFacts(
@@ -154,7 +163,8 @@ class PodReader:
         if facts.shape is not None and not self.selectors.selectors:
             if len(self._alike) >= RECOGNITIONS_CACHED:
                 self._alike.clear()
-            self._alike[alike] = _Template(facts, _DECODER.decode(document).spec.termination_grace_period_seconds)
+            spec = _DECODER.decode(document).spec
+            self._alike[alike] = _Template(facts, spec.termination_grace_period_seconds, _has_volumes(spec.volumes))
         return facts
 
     def _annotations_read(self, annotations: Mapping[str, str]) -> tuple[str | None, ...]:
@@ -196,6 +206,7 @@ class PodReader:
             self._number(document, (wants, affinity, spread))
         recognition = (
             wants,
+            (namespace, pod.metadata.name, bytes(spec.volumes)) if _has_volumes(spec.volumes) else None,
             spread,
             self.selectors.selecting(namespace, labels),
             tuple((bytes(c.resources), bytes(c.ports), c.image) for c in spec.containers),
