@@ -1,7 +1,7 @@
 """core/v1 Pod = document + placement + waiting + run.
 
 In: the pod's document and the last placement, waiting and run events that carry its uid. Out: `spec.nodeName` and the
-status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with the reason in words, DisruptionTarget),
+status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with its reason, DisruptionTarget),
 nominatedNodeName, containerStatuses, startTime, qosClass. Times are those of the events.
 """
 

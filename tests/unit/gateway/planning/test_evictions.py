@@ -204,7 +204,7 @@ def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
     ],
 )
 def test_a_pod_that_is_evicted_says_by_whom_in_its_conditions(trigger: str, reason: str, message: str) -> None:
-    world = world_of(1)
+    world = world_of(1, maxUnavailable=1)
     before: Any = world.show("pods", "a0")
     assert "DisruptionTarget" not in {condition["type"] for condition in before["status"]["conditions"]}
     evict(world, "a0", trigger=trigger)
@@ -215,7 +215,7 @@ def test_a_pod_that_is_evicted_says_by_whom_in_its_conditions(trigger: str, reas
 
 
 def test_a_pod_that_its_user_deletes_is_no_target_of_a_disruption() -> None:
-    world = world_of(1)
+    world = world_of(1, maxUnavailable=1)
     world.delete("pods", "a0")
     pod: Any = world.show("pods", "a0")
     assert pod["metadata"]["deletionTimestamp"]
@@ -223,7 +223,7 @@ def test_a_pod_that_its_user_deletes_is_no_target_of_a_disruption() -> None:
 
 
 def test_a_pod_that_its_node_evicted_says_so_too() -> None:
-    world = world_of(1)
+    world = world_of(1, maxUnavailable=1)
     world.run("a0", RunPhase.EVICTED)
     pod: Any = world.show("pods", "a0")
     (found,) = [condition for condition in pod["status"]["conditions"] if condition["type"] == "DisruptionTarget"]
