@@ -55,6 +55,19 @@ class JobCondition(Part, frozen=True, kw_only=True):
     last_transition_time: datetime | None = None
 
 
+class FormerMove(Part, frozen=True, kw_only=True):
+    """A move by an earlier job of the same name, whose object was deleted: limiters and back-off still count it."""
+
+    job: str
+    namespace: str
+    pod: str
+    workload: str = ""
+    evicted_at: datetime
+    """When the eviction was granted; when it was ordered, if the job was deleted before the answer."""
+    workload_moves: Count = 0
+    workload_retry_at: datetime | None = None
+
+
 class Migration(Payload, frozen=True, kw_only=True):
     """Subject `migrations.<job>`: a migration job's phase (Pending, Running, Succeeded, Failed, Aborted) and why.
 
@@ -118,6 +131,8 @@ class Migration(Payload, frozen=True, kw_only=True):
     """Moves of the workload in a row, this one included: the exponent of its back-off."""
     workload_retry_at: datetime | None = None
     """No further move of the workload before this time."""
+    former_moves: tuple[FormerMove, ...] = ()
+    """Moves by earlier jobs of this name that still count, oldest first; at most 16."""
 
     labels: dict[str, str] = {}
     """Of a job without an object."""

@@ -28,7 +28,7 @@ KINDS = ("pod", "po", "pods", "node", "no", "nodes", "quota", "quotas", "eq", "r
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 @with_client
 def command(client: Client, kind: str, name: str, namespace: str, depth: int, output: str | None) -> None:
-    """Walk from a decision back to the samples that caused it; for a quota say first why it has its runtime."""
+    """Walk from a decision back to the samples that caused it; for a quota, explain its runtime first."""
     if kind.startswith("po"):
         path = f"{PREFIX}/pod/{namespace}/{name}"
     elif kind.startswith("res"):

@@ -44,7 +44,7 @@ from cotenant_console.tables import row_from, shown_columns, table_from
 @click.option("--field-selector", default="", help="Field selector, such as spec.nodeName=a.")
 @click.option("-w", "--watch", is_flag=True, help="Print changes as they happen, until interrupted.")
 @click.option("--no-headers", is_flag=True, help="Leave out the headings.")
-@click.option("--tree", is_flag=True, help="Of quotas: draw their trees, with a bar a resource.")
+@click.option("--tree", is_flag=True, help="Of quotas: draw their trees, with a bar per resource.")
 @click.option("--order", type=click.Choice(queue.ORDERS), help="Of the queue: the scheduler's queue.order (priority).")
 @with_client
 def command(

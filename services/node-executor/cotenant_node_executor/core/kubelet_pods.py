@@ -27,7 +27,8 @@ from cotenant_node_executor.strategies.strategy import Evict
 
 REASON_NO_GROUP = "NoControlGroup"
 _TERMINATING = PlacementPhase.TERMINATING
-_KUBELETS_END = {"Succeeded": RunPhase.SUCCEEDED, "Failed": RunPhase.FAILED}
+KUBELETS_END = {"Succeeded": RunPhase.SUCCEEDED, "Failed": RunPhase.FAILED}
+"""The phases of a pod's status that are final, as kubelet writes them."""
 
 
 def kubelet_step(
@@ -42,7 +43,7 @@ def kubelet_step(
         return PodStep((), base, steady=True)
     if states is None and placement.phase is _TERMINATING:
         return PodStep((), replace(base, phase=RunPhase.STOPPED, reason=placement.reason, finished_at=now))
-    ended = _KUBELETS_END.get(to_run.pod.status.phase)
+    ended = KUBELETS_END.get(to_run.pod.status.phase)
     if ended is not None and not states:
         return PodStep((), replace(base, phase=ended, finished_at=now))
     reported = {entry.name: entry for entry in base.containers}

@@ -83,6 +83,28 @@ class QuotaLedger:
         """Charge a placed pod. `request` has every dimension that the pod requests."""
         self._add(membership, request, preemptible, 1)
 
+    def charge_equal(self, counts: Mapping[tuple[Membership, bool], int], request: Amounts) -> None:
+        """Charge placed pods that request the same: so many of each quota, preemptible or not. An ancestor that several of the
+        quotas have is changed once."""
+        self._version += 1
+        parents = self.demands.forest.parents
+        above: dict[str, list[tuple[Amounts, bool, int]]] = {}
+        """By parent, what its children count."""
+        for (membership, preemptible), times in counts.items():
+            name = membership.quota
+            if not self._charge_own(membership, request, preemptible, times):
+                continue
+            most = self._max(name)
+            counted = request if request.keys() <= most.keys() else masked(request, most)
+            self._change_level(name, counted, preemptible, times)
+            if name in parents:
+                above.setdefault(parents[name], []).append((counted, preemptible, times))
+        for parent, changes in above.items():
+            levels = self._path(parent)
+            for counted, preemptible, times in _together(changes):
+                for level in levels:
+                    self._change_level(level, counted, preemptible, times)
+
     def give_back(self, membership: Membership, request: Amounts, *, preemptible: bool) -> None:
         """Refund a placed pod that is gone; the arguments are those of its charge."""
         self._add(membership, request, preemptible, -1)
@@ -97,6 +119,13 @@ class QuotaLedger:
 
     def _add(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> None:
         self._version += 1
+        if self._charge_own(membership, request, preemptible, times):
+            counted = masked(request, self._max(membership.quota))
+            for level in self._path(membership.quota):
+                self._change_level(level, counted, preemptible, times)
+
+    def _charge_own(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> bool:
+        """Change what a quota's own pods use; return whether the quota is known."""
         key = (membership.tree, membership.quota)
         own = self._own.get(key)
         if own is None:
@@ -104,14 +133,13 @@ class QuotaLedger:
         own.change(request, preemptible, times)
         if not own.used:
             del self._own[key]
-        if not self._is_known(key):
-            return
-        counted = masked(request, self._max(key[1]))
-        for level in self._path(key[1]):
-            self._touched[level] = self._touched.get(level, 0) + 1
-            known = self._sums.get(level)
-            if known is not None:
-                known.change(counted, preemptible, times)
+        return self._is_known(key)
+
+    def _change_level(self, level: str, counted: Amounts, preemptible: bool, times: int) -> None:
+        self._touched[level] = self._touched.get(level, 0) + 1
+        known = self._sums.get(level)
+        if known is not None:
+            known.change(counted, preemptible, times)
 
     def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
         """Return the quota that a pod counts in; None while there are no quotas at all."""
@@ -188,3 +216,15 @@ class QuotaLedger:
             level = [child for quota in level for child in self._below.get(quota, ())]
             found.update(level)
         return found
+
+
+def _together(changes: list[tuple[Amounts, bool, int]]) -> list[tuple[Amounts, bool, int]]:
+    """Add up changes that count the same and follow each other."""
+    found = [changes[0]]
+    for counted, preemptible, times in changes[1:]:
+        last, last_preemptible, so_far = found[-1]
+        if (counted is last or counted == last) and preemptible is last_preemptible:
+            found[-1] = (last, last_preemptible, so_far + times)
+        else:
+            found.append((counted, preemptible, times))
+    return found

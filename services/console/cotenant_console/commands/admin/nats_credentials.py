@@ -26,7 +26,7 @@ from cotenant_console.pki.identity import GATEWAY_NAMES, IdentityError, nats_cer
 def command(
     folder: Path, nodes: tuple[str, ...], hosts: tuple[str, ...], revoked: tuple[str, ...], roles: bool
 ) -> None:
-    """Make keys, accounts and credentials of NATS in FOLDER/pki; what is there stays."""
+    """Create keys, accounts and credentials of NATS in FOLDER/pki; existing files are kept."""
     if roles:
         click.echo(table())
         return

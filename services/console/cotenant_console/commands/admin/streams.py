@@ -58,7 +58,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 def command(
     file: Path | None, dry_run: bool, nats: str | None, nats_creds: Path | None, nats_ca: Path | None, data: str | None
 ) -> None:
-    """Declare the streams: replicas, sizes and placement. What the server has more of stays."""
+    """Declare the streams: replicas, sizes and placement. Larger values on the server are kept."""
     folder = data_folder(data)
     endpoint = read_endpoint(folder)
     url = nats or os.environ.get("COTENANT_NATS_URL") or (endpoint.nats_url if endpoint else "nats://127.0.0.1:4222")

@@ -55,32 +55,38 @@ def threads_below(directories: Iterable[str]) -> Iterator[int]:
                 yield from (int(tid) for tid in file.read().split())
 
 
-def promote(directories: Iterable[str]) -> str:
-    """Give every thread the class; why the kernel refuses, or ""."""
-    for tid in threads_below(directories):
+def promote(directories: Iterable[str]) -> tuple[list[int], str]:
+    """Give every thread the class; the threads, and why the kernel refuses, or ""."""
+    found = [*threads_below(directories)]
+    for tid in found:
         try:
             if os.sched_getscheduler(tid) & ~os.SCHED_RESET_ON_FORK != os.SCHED_FIFO:
                 os.sched_setscheduler(tid, os.SCHED_FIFO, os.sched_param(PRIORITY))
         except ProcessLookupError:
             continue
         except OSError as error:
-            return f"SCHED_FIFO: {error.strerror}"
-    return ""
+            return found, f"SCHED_FIFO: {error.strerror}"
+    return found, ""
+
+
+def make_fair(tids: Iterable[int]) -> bool:
+    """Take the class away from these threads; whether one had it."""
+    had = False
+    for tid in tids:
+        with contextlib.suppress(OSError):
+            if os.sched_getscheduler(tid) & ~os.SCHED_RESET_ON_FORK in (os.SCHED_FIFO, os.SCHED_RR):
+                had = True
+                os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
+    return had
 
 
 def demote(directories: Iterable[str]) -> bool:
-    """Take the class away from every thread; whether none has it afterwards."""
+    """Take the class away from every thread until none has it; whether one had it."""
     tops = [*directories]
-    for _ in range(ROUNDS):
-        left = False
-        for tid in threads_below(tops):
-            with contextlib.suppress(OSError):
-                if os.sched_getscheduler(tid) & ~os.SCHED_RESET_ON_FORK in (os.SCHED_FIFO, os.SCHED_RR):
-                    left = True
-                    os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
-        if not left:
-            return True
-    return False
+    rounds = 0
+    while make_fair(threads_below(tops)) and rounds < ROUNDS:
+        rounds += 1
+    return rounds > 0
 
 
 class Meter:
@@ -124,6 +130,8 @@ class Guard:
         self._usage: dict[str, str] = {}
         self._cpus, self._share = 1, 1.0
         self._budgets: dict[str, float] = {}
+        self._threads: dict[str, list[int]] = {}
+        """As of the last promotion, by group: at an overload these are fair before a directory is looked into."""
         self._own = Meter(WINDOW_NS)
         self._seconds: dict[str, Meter] = {}
         self._periods: dict[str, Meter] = {}
@@ -139,7 +147,7 @@ class Guard:
         self._heard = now
         for name in [name for name in self.wanted if name not in groups]:
             demote(self.wanted.pop(name))
-            for table in (self.demoted, self._seconds, self._periods):
+            for table in (self.demoted, self._seconds, self._periods, self._threads):
                 table.pop(name, None)
         self.wanted, self._usage, self._budgets = groups, usage, budgets
         self._cpus, self._share = int(str(line["cpus"])), float(str(line["share"]))
@@ -178,15 +186,19 @@ class Guard:
         if now - self._promoted_at >= PROMOTE_SECONDS:
             self._promoted_at = now
             for name in on:
-                if name not in found and (why := promote(self.wanted[name])):
-                    found |= self._take_away([name], why)
+                if name not in found:
+                    self._threads[name], why = promote(self.wanted[name])
+                    found |= self._take_away([name], why) if why else {}
         return found
 
     def _take_away(self, names: list[str], why: str) -> dict[str, str]:
         began = time.monotonic()
         for name in names:
-            demote(self.wanted[name])
-        text = f"{why}; the last thread was fair after {1e3 * (time.monotonic() - began):.1f} ms"
+            make_fair(self._threads.pop(name, ()))
+        ended = time.monotonic()
+        for name in names:  # what was started since
+            ended = time.monotonic() if demote(self.wanted[name]) else ended
+        text = f"{why}; the last thread was fair after {1e3 * (ended - began):.1f} ms"
         found = dict.fromkeys(names, text)
         self.demoted |= found
         return found

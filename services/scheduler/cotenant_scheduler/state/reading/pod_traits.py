@@ -15,6 +15,8 @@ from cotenant.domain.reservations.affinity import ignores_reservations
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
 from cotenant.model.names import LABEL_PREEMPTION_POLICY, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS
 
+LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
+
 
 class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Labels and annotations, which nobody changes, and what follows from them. Compared by identity."""
@@ -26,6 +28,8 @@ class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
     quota_label: str
     """The quota that it names; empty: none."""
     preemptible: bool
+    protected: bool
+    """It may never be preempted."""
     gang: str
     """The name of its gang in its namespace; empty: it is in none."""
     of_reservations: bool
@@ -34,12 +38,14 @@ class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 def traits_of(labels: dict[str, str], annotations: dict[str, str]) -> PodTraits:
     """Return what labels and annotations say."""
+    preemptible = is_preemptible(labels)
     return PodTraits(
         labels,
         annotations,
         (labels.get(LABEL_PRIORITY_CLASS), labels.get(LABEL_QOS_CLASS), labels.get(LABEL_PREEMPTION_POLICY)),
         labels.get(LABEL_QUOTA, ""),
-        is_preemptible(labels),
+        preemptible,
+        not preemptible or labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true",
         gang_name(labels, annotations),
         ignores_reservations(labels) or bool(annotations.get(ANNOTATION_AFFINITY)),
     )

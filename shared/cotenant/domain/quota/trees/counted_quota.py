@@ -48,6 +48,7 @@ class CountedQuota:
         "reason",
         "request",
         "runtime",
+        "stale",
         "stale_below",
         "used",
     )
@@ -60,8 +61,10 @@ class CountedQuota:
         self.index = 0
         """Its place among the children of its parent; -1 if it takes no part in the sharing."""
         self.below: Family | None = None
+        self.stale = False
+        """What it has is to be shared again among those directly below it."""
         self.stale_below = False
-        """There is something to share again below it or below a quota below it."""
+        """It is stale, or a quota below it is."""
         self.path: tuple[CountedQuota, ...] = ()
         """The quotas from below the root down to this one."""
         self.own: tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]] = ({}, {}, {}, {})

@@ -72,7 +72,7 @@ class QuotaTree:
             if not nodes:
                 continue
             parent.below = Family(nodes, resources, scale_min=rules.scale_min)
-            parent.stale_below = True
+            parent.stale = parent.stale_below = True
             self._children[parent.name] = []
             for index, node in enumerate(nodes):
                 quota = self._quotas[node.name] = CountedQuota(node, parent, tree.reasons.get(node.name, ""))
@@ -101,7 +101,7 @@ class QuotaTree:
         distributable = available(self._total, self._root.own[1])
         if distributable != self.distributable:
             self.distributable = distributable
-            self._root.stale_below = True
+            self._root.stale = self._root.stale_below = True
             self._touched.add(ROOT)
 
     def ask(self, name: str, request: Amounts, preemptible: bool, times: int) -> None:
@@ -210,6 +210,7 @@ class QuotaTree:
             self._mark_stale(child)
 
     def _mark_stale(self, quota: CountedQuota) -> None:
+        quota.stale = True
         level: CountedQuota | None = quota
         while level is not None and not level.stale_below:
             level.stale_below = True
@@ -253,7 +254,7 @@ class QuotaTree:
             return self.distributable if name == ROOT else _NOTHING
         for level in quota.path:
             parent = level.parent
-            if parent is not None and parent.stale_below:
+            if parent is not None and parent.stale:
                 self._share(parent)
         return self._runtime_of(quota)
 
@@ -277,6 +278,7 @@ class QuotaTree:
     def _share(self, parent: CountedQuota) -> None:
         """Share what a quota has among its children; what is stale farther below stays so."""
         family = parent.below
+        parent.stale = False
         if family is None:
             return
         above = parent.parent.below if parent.parent is not None else None
@@ -292,7 +294,8 @@ class QuotaTree:
         while stack:
             parent = stack.pop()
             if parent.stale_below:
-                self._share(parent)
+                if parent.stale:
+                    self._share(parent)
                 parent.stale_below = False
                 stack += [child for child in self._children.get(parent.name, ()) if child.stale_below]
         touched, self._touched = self._touched, set()
