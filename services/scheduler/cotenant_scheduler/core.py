@@ -83,7 +83,8 @@ class SchedulerCore:
         self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
         self.reservations = ReservationCache(self.pods)
         reservation_endings = ReservationEndings(self.reservations, self.nodes, self._uid_of)
-        self._endings = Endings(self._node_cache.facts, self.ledger, reservation_endings)
+        checks = self.config.dynamic_scheduler_check
+        self._endings = Endings(self._node_cache.facts, self.ledger, reservation_endings, checks_scheduler=checks)
         self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
         self._owners_version = 0
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)

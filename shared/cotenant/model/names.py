@@ -25,6 +25,8 @@ LABEL_PRIORITY_CLASS = "koordinator.sh/priority-class"
 LABEL_PRIORITY = "koordinator.sh/priority"
 LABEL_PREEMPTION_POLICY = "scheduling.koordinator.sh/preemption-policy"
 """`Never` or `PreemptLowerPriority`: in place of the pod's `spec.preemptionPolicy`."""
+LABEL_SCHEDULER_NAME = "scheduling.koordinator.sh/scheduler-name"
+"""The scheduler of a pod, in place of `spec.schedulerName`."""
 LABEL_QUOTA_NAME = "quota.scheduling.koordinator.sh/name"
 
 # Pod annotations.

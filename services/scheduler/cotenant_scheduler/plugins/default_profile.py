@@ -49,6 +49,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
     queue: QueueArgs = QueueArgs()
+    dynamic_scheduler_check: bool = True
+    """A placement that was decided before its pod was given to another scheduler, and stored after it, is taken back."""
     default_preemption_policy: str = ""
     """`Never` or `PreemptLowerPriority`: of pods without the label `scheduling.koordinator.sh/preemption-policy`, in place of
     what their spec says. Empty: what their spec says."""

@@ -18,8 +18,17 @@ from cotenant.api.objects.pod import (
     WeightedPodAffinityTerm,
 )
 from cotenant.api.objects.scheduling_hint import SchedulingHintError, scheduling_hint
-from cotenant.api.validation.fields import FieldError, forbidden, invalid, labels, not_supported, qualified_name, required
-from cotenant.model.names import LABEL_PREEMPTION_POLICY
+from cotenant.api.validation.fields import (
+    FieldError,
+    dns_subdomain,
+    forbidden,
+    invalid,
+    labels,
+    not_supported,
+    qualified_name,
+    required,
+)
+from cotenant.model.names import LABEL_PREEMPTION_POLICY, LABEL_SCHEDULER_NAME
 
 TOLERATION_OPERATORS = ("Equal", "Exists")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -69,6 +78,9 @@ def scheduling_errors(pod: Pod) -> list[FieldError]:
                 not_supported(f"{path}.whenUnsatisfiable", spread.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway"))
             )
         found += _merged_keys(f"{path}.matchLabelKeys", spread.match_label_keys, spread.label_selector)
+    scheduler = pod.metadata.labels.get(LABEL_SCHEDULER_NAME)
+    if scheduler:
+        found += dns_subdomain(f"metadata.labels[{LABEL_SCHEDULER_NAME}]", scheduler)
     return [*found, *_preemption_policy(pod), *_hint(pod)]
 
 

@@ -86,6 +86,7 @@ class Spec(View, frozen=True, kw_only=True):
 class Status(View, frozen=True, kw_only=True):
     qos_class: str = ""
     phase: str = ""
+    nominated_node_name: str = ""
 
 
 class PodDocument(View, frozen=True, kw_only=True):

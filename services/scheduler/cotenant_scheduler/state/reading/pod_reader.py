@@ -158,6 +158,7 @@ class PodReader:
                 "",
                 first.ended,
                 first.ends,
+                first.nominated,
             )
         facts = self._read(document, priorities)
         if facts.shape is not None and not self.selectors.selectors:
@@ -242,7 +243,7 @@ class PodReader:
             pod.metadata.deletion_timestamp is not None,
             pod.metadata.grace_seconds(spec.termination_grace_period_seconds),
             traits,
-            spec.scheduler_name,
+            traits.classes[3] or spec.scheduler_name,
             spec.node_name,
             priority,
             spec.from_class,
@@ -251,6 +252,7 @@ class PodReader:
             wrong,
             pod.status.phase in ENDED_PHASES,
             spec.ends,
+            pod.status.nominated_node_name,
         )
 
     def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:

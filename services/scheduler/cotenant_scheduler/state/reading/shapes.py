@@ -145,6 +145,8 @@ class PodFacts(msgspec.Struct, eq=False, gc=False):
     """Its own status says that it has ended for good."""
     ends: bool = False
     """It ends by itself: it is not restarted for ever, or it has a deadline."""
+    nominated: str = ""
+    """The node that its own status says it is nominated to: another scheduler wrote that."""
 
     @property
     def labels(self) -> dict[str, str]:
