@@ -73,7 +73,7 @@ class SchedulerCore:
         """Subject to why its message is not used."""
         self._sequences = LastSequences()
         self.nodes = NodeTable(args, self.profile.counters)
-        rules = self.config.quota_rules()
+        rules, late = self.config.quota_rules(), self.config.dynamic_scheduler_check
         self._quotas = Quotas(rules)
         self.ledger = self._quotas.ledger
         self._node_cache = NodeCache(self.nodes, args, self._look_at_pods_of)
@@ -82,9 +82,8 @@ class SchedulerCore:
         reader = PodReader(args, self.profile.readers, self.config.default_preemption_policy)
         self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
         self.reservations = ReservationCache(self.pods)
-        reservation_endings = ReservationEndings(self.reservations, self.nodes, self._uid_of)
-        checks = self.config.dynamic_scheduler_check
-        self._endings = Endings(self._node_cache.facts, self.ledger, reservation_endings, checks_scheduler=checks)
+        of_reservations = ReservationEndings(self.reservations, self.nodes, self._uid_of)
+        self._endings = Endings(self._node_cache.facts, self.ledger, of_reservations, checks_scheduler=late)
         self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
         self._owners_version = 0
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)

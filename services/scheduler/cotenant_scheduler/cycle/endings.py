@@ -124,10 +124,9 @@ class Endings:
     def waiting_over(self, record: PodRecord) -> Event:
         """Return the tombstone of a pod's waiting event."""
         assert record.waiting is not None
-        namespace, name = record.key
         return ending(
-            waiting_subject(namespace, name),
-            Waiting(namespace=namespace, name=name, uid=record.waiting.uid),
+            waiting_subject(*record.key),
+            Waiting(namespace=record.key[0], name=record.key[1], uid=record.waiting.uid),
             (f"LOG:{record.object_sequence}",) if record.object_sequence else (),
         )
 
