@@ -3,10 +3,13 @@ Koordinator's profile."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.terminating import Terminating
+from cotenant.model.bounds import MAX_SECONDS
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.queue_args import QueueArgs
 from cotenant_scheduler.plugins.balanced import NodeResourcesBalancedAllocation
@@ -49,6 +52,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
     queue: QueueArgs = QueueArgs()
+    scheduling_timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 30
+    """A queued pod without any decision is overdue after so many seconds (a metric); 0: never."""
     dynamic_scheduler_check: bool = True
     """A placement that was decided before its pod was given to another scheduler, and stored after it, is taken back."""
     default_preemption_policy: str = ""
