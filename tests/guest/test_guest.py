@@ -31,7 +31,7 @@ DISTANCES = " ".join(
 LAYOUTS = {
     "plain": {
         "NUMA_NODES": "1",
-        "SELECT": "not sandbox and not (kubelet_node and (cgroupfs or cri-o)) and not an_overload_ends",
+        "SELECT": "not sandbox and not (kubelet_node and (cgroupfs or cri-o)) and not under_systemd",
     },
     "systemd": {
         "SYSTEMD": "1",
@@ -40,8 +40,7 @@ LAYOUTS = {
         "SELECT": "not sandbox and not v2_strategies and not kubelet_node and not test_protection",
     },
 }
-"""`SELECT`: what the strategies do to a group does not depend on who made its parent, so one layout tells. An overload is
-measured in CPU time, of which a crowded host gives the guest too little to tell: that test needs a real machine."""
+"""`SELECT`: what the strategies do to a group does not depend on who made its parent, so one layout tells."""
 DISK_BYTES = 128 << 20
 NO_RESULT, MISSING_TOOL = 125, 126
 BOOTS = 3

@@ -76,14 +76,13 @@ def main() -> int:
 def run(groups: list[tuple[Group, list[Path]]], again: set[str] | None, options: argparse.Namespace) -> bool:
     """Judge and report groups that have the same tests, which so are measured once; return whether all are good enough."""
     mutants = [[mutant for path in files for mutant in mutants_of(path)] for _, files in groups]
-    chosen = [[mutant for mutant in of_group if again is None or mutant.key(ROOT) in again] for of_group in mutants]
     if options.sample or options.minutes < math.inf:
-        chosen = [drawn(of_group, options.seed, options.sample) for of_group in chosen]
-        chosen = [drawn([mutant for of_group in chosen for mutant in of_group], options.seed, None)]
+        mutants = [drawn(of_group, options.seed, options.sample) for of_group in mutants]
+        mutants = [drawn([mutant for of_group in mutants for mutant in of_group], options.seed, None)]
+    chosen = [mutant for of_group in mutants for mutant in of_group if again is None or mutant.key(ROOT) in again]
     with tempfile.TemporaryDirectory() as scratch:
         paths = [path for _, files in groups for path in files]
-        every = [mutant for of_group in chosen for mutant in of_group]
-        judged = judge(groups[0][0], paths, every, options.jobs, Path(scratch), options.minutes)
+        judged = judge(groups[0][0], paths, chosen, options.jobs, Path(scratch), options.minutes)
         results = [(mutant, result) for mutant, result in judged if result != UNJUDGED]
     if again is not None:
         results += [(mutant, _BEFORE) for of_group in mutants for mutant in of_group if mutant.key(ROOT) not in again]

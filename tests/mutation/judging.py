@@ -69,7 +69,8 @@ def judge(
         for module in modules:
             with contextlib.suppress(Exception):  # it saves time only
                 importlib.import_module(module)
-    jobs = [(mutant, _importing(mutant, reaching[str(mutant.path)], arguments, seconds)) for mutant in importing]
+    parts = 2 if minutes == math.inf else 1  # without a bound of time, a survivor is judged by all tests
+    jobs = [(mutant, _importing(mutant, reaching[str(mutant.path)], arguments, seconds, parts)) for mutant in importing]
     begun = set()
     for mutant, outcome in fork_each(until(deadline, jobs), at_once):
         begun.add(mutant.number)
@@ -245,10 +246,10 @@ def _replacing(
 
 
 def _importing(
-    mutant: Mutant, reaching: Sequence[str], arguments: Sequence[str], seconds: Mapping[str, float]
+    mutant: Mutant, reaching: Sequence[str], arguments: Sequence[str], seconds: Mapping[str, float], parts: int
 ) -> Callable[[], bool]:
-    """Return a job that runs the tests with the changed file in place of the original: first the test files that reach it, then
-    the others, whose tests may still see a constant of it.
+    """Return a job that runs the tests with the changed file in place of the original: first the test files that reach it,
+    then, with two `parts`, the others, whose tests may still see a constant of it.
     """
     original = SourceFileLoader.get_code
 
@@ -260,7 +261,7 @@ def _importing(
     def job() -> bool:
         SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]  # this process runs the tests once and ends
         others = [*arguments, *(f"--ignore={test}" for test in reaching)]
-        for tests in ([*reaching, *_OPTIONS], others) if reaching else (arguments,):
+        for tests in ([*reaching, *_OPTIONS], others)[:parts] if reaching else (arguments,):
             alarm_in(_IMPORT_SECONDS)
             if pytest.main([*tests, "-x"], [_QuickestFirst(seconds)]) not in (
                 pytest.ExitCode.OK,

@@ -118,7 +118,7 @@ class _Withdrawn(msgspec.Struct, frozen=True):
 
 
 class _Unknown(msgspec.Struct, frozen=True):
-    """Nothing is heard from the node: its last figures are held."""
+    """The node is silent: its last figures are kept."""
 
     last: NodeResources
     since: datetime

@@ -1,10 +1,10 @@
 """What another configuration would change: the answer to `CONFIG_DRY_RUN`.
 
-In: a core, the time, the JSON of a ConfigMap's `data`. Out: how many nodes would lend something else, and by how many percent
-the sum of each resource over all nodes would change; or why that cannot be said. Both sides are computed now by the rules of
+In: a core, the time, the JSON of a ConfigMap's `data`. Out: how many nodes' offers would change, and by how many percent
+the sum of each resource over all nodes; or why that is unknown. Both sides are computed now by the rules of
 `deciding`, so that the difference is the configuration's alone. The core's state does not change.
 
-Nodes are looked at SLICE at a time; between slices the service goes on, and a node that ends meanwhile is left out.
+Nodes are looked at SLICE at a time; between slices the service does other work, and a node that ends meanwhile is left out.
 """
 
 from __future__ import annotations

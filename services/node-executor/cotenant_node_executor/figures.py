@@ -1,6 +1,6 @@
 """An executor's own metrics, summed over the nodes of its process: what is suppressed, what the kernel refused, what waits.
 
-In: the nodes' shells. Out: metrics, computed when somebody asks. Bound: none has a label of a node.
+In: the nodes' shells. Out: metrics, computed when they are read. Bound: none has a label of a node.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asks the gateway to evict pods that strategies evict, on a node whose pods kubelet runs: nobody else may end them.
+"""Asks the gateway to evict pods that strategies evict, on a node whose pods kubelet runs, as only kubelet may end them.
 
 In: the evictions that are ordered. Out: requests to the gateway, repeated with a growing pause while they stand
 (`cotenant.runtime.requests`): a budget that has no disruption left now may have one later. The gateway deletes the pod, kubelet

@@ -148,7 +148,7 @@ class KubeletMachine(KernelMachine):
         return (*self._kubepods.problems, *self._kata, *long)
 
     def _without_match(self) -> list[str]:
-        """Directories without a pod, pods without one, and pods whose containers nobody names. kubelet removes the control
+        """Directories without a pod, pods without one, and pods with unknown containers. kubelet removes the control
         group of a pod that has ended."""
         bound, pods = self._kubelet.bound, self._pods.pods
         unmatched = [f"{directory}: a group without a pod on LOG, left alone" for directory in bound.strangers]
@@ -173,14 +173,14 @@ class KubeletMachine(KernelMachine):
         return f"{pod.pod.metadata.namespace}/{pod.pod.metadata.name}" if pod is not None else f"uid {uid}"
 
     def _expected(self, pod: KubeletPod) -> str:
-        """Where a pod's control group would be, with a space before it; "" where nobody knows."""
+        """Where a pod's control group would be, with a space before it; "" where unknown."""
         layout = self._kubepods.layout
         return "" if layout is None else f" {expected_directory(layout, pod)}"
 
     # -- restoring -----------------------------------------------------------------------------------------------------
 
     def _wanted_values(self) -> Mapping[tuple[str, Knob], str]:
-        """What strategies desire, and what files held before that nobody desires a value for any more."""
+        """Desired values of strategies, and the original values of files without a desired value."""
         now_ns = time.monotonic_ns()
         if self._restores_from_ns is None:
             self._restores_from_ns = now_ns + RESTORE_AFTER_NS if len(self._kubelet.held) else now_ns

@@ -208,7 +208,7 @@ class ExecutorShell:
                 wakes.arm(self.node.machine)
 
     def _pause(self, until_sample: float) -> float:
-        """Return how long to wait for deliveries before the next cycle. What orders have done is looked at before the next
+        """Return how long to wait for deliveries before the next cycle. The effect of orders is checked before the next
         sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same."""
         if self.node.core.holds_reports:
             return 0.0

@@ -1,8 +1,8 @@
 """What an event says, in one sentence, and the figures that it was made from.
 
 In: a typed event of any stream. Out: a sentence for people (command line, web page, `kubectl get events`), and named
-figures as text with their units. Every event has a sentence; the ones of no interest to a reader by itself say so
-shortly.
+figures as text with their units. Every event has a sentence; those of little interest by themselves have a short
+one.
 
 Over 300 lines: one short function for each type of event.
 """

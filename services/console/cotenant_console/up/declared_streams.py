@@ -52,7 +52,7 @@ class DeclaredStreams:
                 except (BusError, *API_ERRORS) as refusal:
                     logger.warning("the streams cannot be declared: %s", refusal)
             except API_ERRORS as error:
-                logger.debug("the streams cannot be looked at: %s", error)
+                logger.debug("the streams cannot be read: %s", error)
 
     async def close(self) -> None:
         """Close the connection."""

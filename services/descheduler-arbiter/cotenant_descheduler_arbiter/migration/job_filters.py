@@ -89,7 +89,7 @@ class JobFilters:
         return outcome is not None and outcome.value.ends_pod and outcome.value.uid == pod.uid
 
     def why_not_reservable(self, pod: PodFacts) -> str | None:
-        """Return why the pod cannot get a reservation, where jobs make one first: its scheduler knows none."""
+        """Return why the pod cannot get a reservation, where jobs create one first: its scheduler does not support them."""
         names = self.policy.scheduler_names
         if self.policy.job_defaults.mode != RESERVATION_FIRST or not names or pod.pod.spec.scheduler_name in names:
             return None

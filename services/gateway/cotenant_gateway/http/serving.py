@@ -37,7 +37,7 @@ CERTIFICATE_LOOK_SECONDS = 10.0
 
 
 class ListenError(Exception):
-    """The gateway cannot listen as it is told to; the text states why, and what to do."""
+    """The gateway cannot listen as configured; the text states why, and what to do."""
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):

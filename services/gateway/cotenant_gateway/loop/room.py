@@ -92,7 +92,7 @@ class Room(msgspec.Struct, frozen=True):
         if self.bound_is_short:
             return (
                 f"LOG is full: it takes {_mib(self.log.used)} of {_mib(self.log.limit)}, a tenth of which is the reserve; "
-                "creations and updates, but no deletions, are refused. Delete objects that nobody needs, or give nats-server "
+                "creations and updates, but no deletions, are refused. Delete unused objects, or give nats-server "
                 "more disk (max_file_store, then `cotenant admin streams`)"
             )
         return ""

@@ -62,7 +62,7 @@ class ReadModel:
         self.core = new_core()
         self.ready = asyncio.Event()
         self.folds = asyncio.Event()
-        """Set after every pull that brought something; cleared by whoever acts on it."""
+        """Set after every pull with messages; cleared by the consumer of the event."""
         self.traces = Traces(TRACED)
         self.loading = True
         """The core that requests see is not, or no longer, the one that is kept up to date."""

@@ -115,7 +115,7 @@ class ExecutorNode:
         self._measured: Wanted | None = None
         """What the machine was last asked to measure."""
         self._traces: Traces | None = None
-        """Of what was folded by `apply` and published; None where nobody follows traces, as in the simulator."""
+        """Of events folded by `apply` and published; None without traces, as in the simulator."""
         self.written_values = self.refused_values = 0
         """Since this node was made."""
         self._usage_ref = ""

@@ -43,7 +43,7 @@ class Observation(Struct, frozen=True, gc=False):
     """Of busy pods, where the node SLO protects single threads."""
     realtime: RealtimeState = NO_REALTIME
     strangers: tuple[str, ...] = ()
-    """Where kubelet runs the pods: directories and pods that do not match, and what cannot be looked at."""
+    """Where kubelet runs the pods: directories and pods that do not match, and what cannot be read."""
     services: Services = NO_SERVICES
     """What services last reported of their own latency; the same object until there are newer answers."""
 

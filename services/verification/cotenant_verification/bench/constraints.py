@@ -137,5 +137,5 @@ def constraints(number: int) -> Constraints:
 
 
 def how_many(kind: str, constrained: int) -> int:
-    """Return how many pods of a kind there are among so many constrained ones."""
+    """Return how many pods of a kind are among this many constrained ones."""
     return (constrained - KINDS.index(kind) + len(KINDS) - 1) // len(KINDS)

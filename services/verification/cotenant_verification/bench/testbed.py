@@ -139,7 +139,7 @@ class Testbed:
             await asyncio.sleep(0.05)
 
     async def scheduler_loaded(self, times: int = 1) -> None:
-        """Wait until the scheduler has logged so many loads."""
+        """Wait until the scheduler has logged this many loads."""
 
         async def said() -> bool:
             return self.loads() >= times

@@ -1,8 +1,8 @@
 """The process that watches placements, as any subscriber would, and notes when each arrived.
 
 In: URL, number of pods to wait for, where to write. Out, to files: per pod the clock at which its placement arrived (0: it
-did not), and every commit's number of events; with `runs` also when its node first said that it runs. It ends when all have
-arrived, or when none did for IDLE_SECONDS after the first; for ANSWERED_SECONDS if the others are known to wait.
+did not), and every commit's number of events; with `runs` also when its node first reported it running. It ends when all have
+arrived, or when none did for IDLE_SECONDS after the first; for ANSWERED_SECONDS if the others are reported as waiting.
 """
 
 from __future__ import annotations

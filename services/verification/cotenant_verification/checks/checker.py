@@ -43,18 +43,18 @@ QUOTA_NUMBER = 3
 FOLD_NUMBER = 10
 DECIDE_NUMBER = 19
 DECIDE_EVERY = 50
-"""One in so many decisions is preceded by a check, on copies, that deciding changes nothing, within this budget:"""
+"""One in this many decisions is preceded by a check, on copies, that deciding changes nothing, within this budget:"""
 DECIDE_FREE = 20_000
-"""two copies of a core take twice as many messages as the log has subjects, in all so many"""
+"""two copies of a core take twice as many messages as the log has subjects, at most this many in total"""
 DECIDE_SHARE = 1
 """and this many more for each message stored on LOG."""
 FOLD_EVERY = 400
-"""One in so many steps of an idle service is followed by a comparison with fresh cores, within the budget."""
+"""One in this many steps of an idle service is followed by a comparison with fresh cores, within the budget."""
 FOLD_SHARE = 2
 """The budget: a comparison loads as many messages as the log has subjects, and all comparisons together may load at most so
 many per message stored on LOG,"""
 FOLD_FREE = 20_000
-"""and so many on top."""
+"""and this many in addition."""
 VERIFIED = 500
 """So many commits of a run are all recomputed,"""
 VERIFIED_OF = 4

@@ -93,9 +93,9 @@ def _long_ago(at: datetime | None, moment: Moment) -> bool:
 def _needless_waiting(view: LogView, subject: str, data: Waiting) -> Wrong:
     pod = view.pods.get((data.namespace, data.name))
     if pod is None or pod.metadata.uid != data.uid:
-        yield subject, f"{data.namespace}/{data.name} is said to wait and does not exist"
+        yield subject, f"{data.namespace}/{data.name} is reported as waiting and does not exist"
     elif view.places[data.uid]:
-        yield subject, f"{data.namespace}/{data.name} is said to wait and is placed"
+        yield subject, f"{data.namespace}/{data.name} is reported as waiting and is placed"
 
 
 def _needless_report(moment: Moment, event: Event, data: RunStatus) -> Wrong:

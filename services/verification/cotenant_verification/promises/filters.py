@@ -1,4 +1,4 @@
-"""Promises 1 and 12: every filter holds for each placement when it is decided, and nobody waits whom no filter refuses.
+"""Promises 1 and 12: every filter holds for each placement when it is decided, and no pod waits that passes every filter.
 
 The filters are those of the bench's independent check, which shares no code with the scheduler: room in every resource, cordon,
 node selector and affinity, taints, host ports, load, affinity and anti-affinity on both sides and over namespaces, hard spread;
@@ -99,7 +99,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
         subject = pod_subject(namespace, name)
         event = view.last.get(waiting_subject(namespace, name))
         if event is None or not isinstance(event.data, Waiting):
-            yield subject, f"{namespace}/{name} ({uid}) has no place and nobody says why"
+            yield subject, f"{namespace}/{name} ({uid}) has no placement and no waiting reason"
             continue
         codes = {reason.code for reason in event.data.reasons}
         stored = view.last[subject].data

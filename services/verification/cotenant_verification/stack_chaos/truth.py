@@ -1,8 +1,8 @@
 """What the log holds in the end, and whether it ever held anything else.
 
-In: the three servers' addresses. Out: all events of LOG in order (as an onlooker read them at once, as HISTORY has them, and
-as LOG still has them), the versions of the clients' objects, sequences that nobody could read; and violations where two of
-these differ: a log that tells two stories was split, or has lost what it had acknowledged.
+In: the three servers' addresses. Out: all events of LOG in order (as a concurrent reader received them, as HISTORY has them,
+and as LOG still has them), the versions of the clients' objects, sequences that could not be read; and violations where two of
+these differ: such a log was split, or has lost acknowledged writes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rules for pods.
 
 In: the typed view of a pod as it would be stored (and, for an update, as it is). Out: every field error, not only the
-first. Source: Kubernetes `ValidatePod` for what concerns scheduling and running; other fields are carried as they
-are.
+first. Source: Kubernetes `ValidatePod` for what concerns scheduling and running; other fields are stored
+unchanged.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def node_term_errors(path: str, terms: Sequence[NodeSelectorTerm], *, indexed: b
 
 
 def toleration_errors(path: str, toleration: Toleration) -> list[FieldError]:
-    """Return what is wrong in one toleration."""
+    """Return the errors of one toleration."""
     found: list[FieldError] = []
     if toleration.key:
         found += qualified_name(f"{path}.key", toleration.key)

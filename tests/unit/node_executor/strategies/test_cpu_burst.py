@@ -32,6 +32,7 @@ from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Decision, Policy
 from cotenant_node_executor.targets.cgroup.levels import FileChange, Phase, plan
 from cotenant_node_executor.targets.interface import Knob
+from tests.builders import container
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, situation, slo, snapshot, usage
 
 SECOND_NS = 1_000_000_000
@@ -143,7 +144,16 @@ def test_without_the_section_nothing_is_asked_of_the_strategy() -> None:
     assert STRATEGY.inputs(Policy(capabilities(), slo())) == frozenset()
     assert STRATEGY.inputs(Policy(capabilities(), burst_slo())) != frozenset()
     assert decide(seen(web(), burst_slo(policy="none"), reading(1, throttled=0.5)), None) == Decision()
-    assert burst_strategy(burst_slo()) == BurstStrategy("auto")
+    assert burst_strategy(burst_slo()) == BurstStrategy("auto", 1000, 300, -1, 50)
+
+
+def test_an_unlimited_container_does_not_keep_the_next_one_from_bursting() -> None:
+    containers = [container("side", requests={"cpu": "1"}), container("main", limits={"cpu": "2"})]
+    used = replace(usage(MAIN, 2000), throttled_ratio=0.5)
+    both = (ContainerUsage("side", usage(f"{GROUP}/side", 1)), ContainerUsage("main", used))
+    sample = replace(reading(1), pods={"uid-web": replace(reading(1).pods["uid-web"], containers=both)})
+    (found,) = steps(burst_slo(), [sample], pod("web", "LS", containers=containers))
+    assert (value(found, MAIN, Knob.CPU_QUOTA), value(found, GROUP, Knob.CPU_QUOTA)) == ("240000", None)
 
 
 def test_the_limit_of_a_normalised_pod_is_the_normalised_one() -> None:
@@ -229,9 +239,8 @@ def test_tokens_stay_within_the_capacity(period: int, percent: int, use: list[tu
 )
 def test_tokens_of_two_seconds(usage: int, tokens: int) -> None:
     """From 100 tokens: 100 - usage a second are saved below 60 %, usage - 100 are taken from 100 % on, down to -capacity."""
-    assert token_bucket.after(token_bucket.Bucket(1000, 100, 0), usage, 2 * SECOND_NS) == token_bucket.Bucket(
-        1000, tokens, 2 * SECOND_NS
-    )
+    found = token_bucket.after(token_bucket.Bucket(1000, 100, 0), usage, 2 * SECOND_NS)
+    assert found == token_bucket.Bucket(1000, tokens, 2 * SECOND_NS)
 
 
 def test_a_bucket_keeps_the_rest_of_a_second_and_a_clock_that_went_back_moves_nothing() -> None:
@@ -305,11 +314,8 @@ def test_what_happens_to_a_quota(state: PoolState, throttled: float | None, admi
 
 def test_a_quotas_ceiling_is_a_percentage_above_100_of_the_limit() -> None:
     percents = (None, -5, 100, 101, 250)
-    assert [ceiling_us(BurstConfig("auto", 1000, percent, -1), 200_000) for percent in percents] == [
-        *(200_000,) * 3,
-        202_000,
-        500_000,
-    ]
+    found = [ceiling_us(BurstConfig("auto", 1000, percent, -1), 200_000) for percent in percents]
+    assert found == [200_000, 200_000, 200_000, 202_000, 500_000]
 
 
 def test_a_pods_quota_follows_its_containers_and_an_unlimited_one_stays_so() -> None:
@@ -324,3 +330,21 @@ def test_the_kernels_burst_of_a_pod_is_the_sum_of_its_containers() -> None:
     assert pod_bursts_us(config, [2000, None, 0, -1, 1]) == (100_050, (100_000, 0, 0, 0, 50))
     for off in (BurstConfig("cfsQuotaBurstOnly", 50), BurstConfig("auto", 0), BurstConfig("auto"), BurstConfig("auto", -50)):
         assert pod_bursts_us(off, [2000]) == (0, (0,))
+
+
+def test_the_pool_is_the_mean_of_five_seconds_less_what_best_effort_uses() -> None:
+    samples = [reading(second, second * 1000, milli=500) for second in range(1, 11)]
+    memory = steps(burst_slo(), samples)[-1].memory
+    assert isinstance(memory, BurstMemory)
+    assert memory.pool == tuple((second * SECOND_NS, second * 1000.0) for second in range(6, 11))
+    assert (memory.pool_used_milli, memory.pool_total_milli, memory.state) == (8000, 8000, PoolState.OVERLOAD)
+    there = situation([web(), batch("be")], node_slo=burst_slo(), reading=reading(1, 5000, name="be", milli=4000))
+    found = decide(there, None).memory
+    assert isinstance(found, BurstMemory)
+    assert found.pool_used_milli == 1000
+
+
+def test_before_the_first_sample_the_pool_is_unknown_and_quotas_stay() -> None:
+    found = decide(seen(web(), burst_slo(), None), None)
+    assert STRATEGY.figures(found.memory) == {"share-pool.cpu-milli": 0, "share-pool.used.cpu-milli": 0}
+    assert value(found, MAIN, Knob.CPU_QUOTA) is None

@@ -294,6 +294,7 @@ def released(
 def test_satisfaction_is_the_limit_by_the_request() -> None:
     assert released(3000, 10_000, 3000) == 1000
     assert released(3001, 10_000, 3001) == 0
+    assert released(0, 10, 3) == 1
     assert released(0, 0, 3000) == released(3000, -1, 3000) == 0
     assert released(2700, 10_000, 3000) == 1000
     assert released(2699, 10_000, 3000) == 0
@@ -344,3 +345,5 @@ def test_of_starved_pods_the_lower_priority_goes_and_of_equal_ones_the_higher_us
     assert [each.uid for each in by_satisfaction(pods)] == ["most", "half", "also half", "zero", "high"]
     unknown = [Candidate("idle", 1, 1000, 1), Candidate("none", None, 1000, 900)]
     assert [each.uid for each in by_satisfaction(unknown)] == ["none", "idle"]
+    asking = [Candidate("nothing", 1, 0), Candidate("one", 1, 1), Candidate("two", 1, 2)]
+    assert taken(asking, 1, lambda each: each.request_milli) == asking[:2]

@@ -196,3 +196,28 @@ def test_nothing_is_neutral_again_where_nothing_was_set() -> None:
     decision = decide(situation([annotated], node_slo=slo(), kernel=KERNEL), Applied(False))
     assert decision.memory == Applied(True)
     assert texts(decision, "besteffort/poduid-a/main")[Knob.MEMORY_HIGH] == "-1"
+
+
+def test_the_policy_says_what_an_annotations_fields_are_laid_over() -> None:
+    config = MemoryQOS(enable=True, min_limit_percent=40, wmark_ratio=7)
+    automatic = effective(config, "BE", '{"policy": "auto", "lowLimitPercent": 5}')
+    assert automatic == fitted({**DEFAULTS["BE"], "enable": True, "lowlimitpercent": 5}, MemoryQOS, "test")
+    for policy in ("default", ""):
+        overlaid = effective(config, "BE", json.dumps({"policy": policy, "lowLimitPercent": 5, "wmarkRatio": None}))
+        assert overlaid == MemoryQOS(enable=True, min_limit_percent=40, wmark_ratio=7, low_limit_percent=5)
+
+
+def test_pods_without_an_annotation_do_not_hide_those_with_one() -> None:
+    named = {"koordinator.sh/oom-score-adj": "300"}
+    pods = [pod("a", "LS"), pod("b", "LS", annotations={"x": "y"}), pod("c", "LS", annotations=named)]
+    assert list(decide_scores(situation(pods), None).values) == [OomScore("besteffort/poduid-c/main")]
+
+
+@pytest.mark.parametrize(
+    ("name", "watermarks"), [("LSR", (95, 20, -25)), ("LS", (95, 20, -25)), ("BE", (95, 20, 50)), ("SYSTEM", (0, 50, 0))]
+)
+def test_the_built_in_configuration_is_neutral_but_for_the_watermarks(name: str, watermarks: tuple[int, int, int]) -> None:
+    found = effective(MemoryQOS(), name, '{"policy": "auto"}')
+    assert (found.wmark_ratio, found.wmark_scale_permill, found.wmark_min_adj) == watermarks
+    others = (found.min_limit_percent, found.low_limit_percent, found.throttling_percent)
+    assert (*others, found.priority_enable, found.priority, found.oom_kill_group) == (0,) * 6

@@ -21,6 +21,7 @@ from cotenant_node_executor.simulated.machine import SimulatedMachine
 from cotenant_node_executor.strategies.memory.relief import (
     Relief,
     ReliefConfig,
+    figures_of,
     holds_on,
     next_high,
     pressure_of,
@@ -302,6 +303,7 @@ def test_without_best_effort_memory_there_is_no_bound_and_nothing_to_reclaim() -
     for sample in (reading(68, 0), replace(reading(68), tiers={}, pods={})):
         decision = relief(there(sample), None)
         assert (high(decision), decision.orders) == (-1, ())
+        assert figures_of(decision.memory)["best-effort-high.memory-bytes"] == -1
 
 
 @pytest.mark.parametrize("version", list(CgroupVersion))
@@ -337,13 +339,12 @@ def test_a_bound_of_any_size_is_taken_back_and_none_is_not() -> None:
 
 
 def test_the_figures_are_those_of_the_decision() -> None:
-    found = strategy(GATE)
-    assert found.figures(Relief(68, 65, 67, True, True, 4096)) == {
+    assert figures_of(Relief(68, 65, 67, True, True, 4096)) == {
         "node.memory-percent": 68,
         "stop-placing.percent": 65,
         "reclaim.percent": 67,
         "best-effort-high.memory-bytes": 4096,
     }
-    assert found.figures(None) == {}
+    assert figures_of(None) == {}
     for gates, enable, asked in ((GATE, True, True), (GATE, False, False), (frozenset[str](), True, False)):
         assert bool(strategy(gates).inputs(Policy(kernel(), slo(enable=enable)))) is asked

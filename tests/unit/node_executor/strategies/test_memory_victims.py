@@ -37,6 +37,7 @@ from cotenant_node_executor.strategies.strategy import Evict
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, batch, pod, situation
 from tests.unit.node_executor.strategies.test_memory_evict import NODE_BYTES, evicted, reading, slo, willing
 
+WILLING = {"koordinator.sh/eviction-enabled": "true"}
 ALL = frozenset((BE_MEMORY_EVICT, MEMORY_EVICT, MEMORY_ALLOCATABLE_EVICT))
 
 
@@ -74,6 +75,9 @@ def test_both_features_by_usage_need_the_same_and_one_without_its_priority_nothi
     ]
     assert [task.feature for task in usage_tasks(config, 1000, 900, frozenset((MEMORY_EVICT,)))] == [MEMORY_EVICT]
     assert usage_tasks(EvictConfig(), 1000, 900, frozenset((MEMORY_EVICT,))) == []
+    assert [task.release for task in usage_tasks(EvictConfig(), 50, 50, ALL)] == [16]
+    at_100 = EvictConfig(memory_evict_threshold_percent=100)
+    assert [task.release for task in usage_tasks(at_100, 50, 50, ALL)] == [1]
 
 
 def by_offer(**fields: Any) -> EvictConfig:
@@ -216,3 +220,19 @@ def test_by_offer_requests_of_pods_up_to_the_priority_count_and_of_them_only_mea
     assert evicted(decide_with(there, ALL)) == ["uid-b"]
     assert evicted(decide_with(replace(there, resources=offer(12)), ALL)) == []
     assert evicted(decide_with(replace(there, resources=offer(8)), ALL)) == ["uid-b", "uid-a"]
+
+
+def test_without_its_gate_no_pod_goes_by_offer_and_with_it_nothing_of_what_is_used_is_asked_for() -> None:
+    section = {
+        "memoryAllocatableEvictThresholdPercent": 100,
+        "memoryAllocatableEvictLowerPercent": 90,
+        "allocatableEvictPriorityThreshold": 5999,
+    }
+    entry = batch("b", priority=5000)
+    ready = replace(entry, metadata=replace(entry.metadata, labels={**entry.metadata.labels, **WILLING}))
+    there = situation([ready], node_slo=slo(**section), reading=reading(GIB, {"uid-b": GIB}))
+    there = replace(there, resources=NodeResources(node=NODE, batch_memory_bytes=GIB // 2))
+    gated = decide_with(there, ALL)
+    assert evicted(gated) == ["uid-b"]
+    assert gated.memory == MemoryFigures(NODE_BYTES, GIB, 6, 70, 0)
+    assert decide_with(there, frozenset((BE_MEMORY_EVICT, MEMORY_EVICT))).memory is None

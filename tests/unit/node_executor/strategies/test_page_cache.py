@@ -174,3 +174,9 @@ def test_a_size_is_at_most_the_groups_limit_and_a_pod_with_an_unlimited_containe
     assert {each[KNOBS[2]] for each in found} == {"1"}
     assert decision.memory is not None
     assert STRATEGY.figures(decision.memory)["limited.pods"] == 1
+
+
+def test_a_batch_container_without_a_limit_is_not_limited() -> None:
+    requests = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "1Gi"}
+    decision = decided(ANOLIS, [pod("a", "BE", requests=requests)], slo(4 * GIB))
+    assert dict(texts(decision, "besteffort/poduid-a/main"))[KNOBS[0]] == str(4 * GIB)

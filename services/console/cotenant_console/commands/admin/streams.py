@@ -1,8 +1,8 @@
 """`cotenant admin streams`: declare the streams, as an operator wants them. `cotenant up` does it by itself.
 
 In: a YAML file (deploy/streams.yaml is an example), an address, an administrator's credentials. Out: the streams, and a line
-for each difference: `+` created, `~` changed, `=` left as it is since the server has more, `!` refused for want of disk. With
---dry-run nothing is changed. Nothing is ever made smaller; run twice, it changes nothing the second time.
+for each difference: `+` created, `~` changed, `=` left as it is since the server has more, `!` refused for lack of disk space.
+With --dry-run nothing is changed. Nothing is ever made smaller; run twice, it changes nothing the second time.
 """
 
 from __future__ import annotations

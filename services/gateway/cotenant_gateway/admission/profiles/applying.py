@@ -3,9 +3,9 @@
 In: the pod, the profiles (`profile_set`), its namespace, the PriorityClasses. Out: the pod as the profiles make it, one note a
 profile, and the profiles as causes. The rules are those of Koordinator's pod webhook:
 
-1. All profiles are matched with the labels that the pod was given with before any is applied; then they are applied in
+1. All profiles are matched against the labels as submitted before any is applied; then they are applied in
    order of name, so a later one overwrites what an earlier one set.
-2. Each does what it says (`profile_effects`), unless its probability leaves the pod out.
+2. Each is applied (`profile_effects`), unless its probability leaves the pod out.
 3. If any matched, cpu and memory become the resources of the pod's tier, unless a matched profile has the annotation
    `config.koordinator.sh/skip-update-resources`. This happens even where every one was left out by its probability.
 

@@ -64,7 +64,7 @@ def add_credential_flags(parser: argparse.ArgumentParser) -> None:
     one("--oidc-username-claim", "CLAIM", "which claim is the user's name", "sub")
     one("--oidc-username-prefix", "TEXT", "prefix of the name; default: the issuer and #, none for the claim email; -: none")
     one("--oidc-groups-claim", "CLAIM", "which claim has the user's groups")
-    one("--oidc-groups-prefix", "TEXT", "stands before each of them")
+    one("--oidc-groups-prefix", "TEXT", "prefix of each group")
     several("--oidc-required-claim", "CLAIM=VALUE", "a claim that a token must have")
     one("--oidc-signing-algs", "NAMES", "accepted signature algorithms, comma-separated", "RS256")
     parser.add_argument(
@@ -73,7 +73,7 @@ def add_credential_flags(parser: argparse.ArgumentParser) -> None:
 
 
 class CredentialSources:
-    """Everything that knows a caller by a token."""
+    """All sources of token credentials."""
 
     def __init__(self, arguments: argparse.Namespace, gateway: Gateway, cell: str) -> None:
         """Read the files. Raises CredentialError."""

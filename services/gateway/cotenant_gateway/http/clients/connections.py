@@ -94,7 +94,7 @@ class Connection(RequestHandler):
         self.socket = None
 
     def eof_received(self) -> None:
-        """The client has closed its side: nobody reads an answer any more. The loop closes the transport."""
+        """The client has closed its side: answers are no longer read. The loop closes the transport."""
         self._leave()
         super().eof_received()
 
@@ -251,7 +251,7 @@ class Connections(web.Server):
         return False
 
     def taken(self, connection: Connection, size: int) -> None:
-        """The client has taken so many of the bytes reserved."""
+        """The client has read this many of the reserved bytes."""
         size = min(size, connection.answer_bytes)
         connection.answer_bytes -= size
         self.answers.give(size)

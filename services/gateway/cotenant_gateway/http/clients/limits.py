@@ -81,14 +81,14 @@ class ByteBudget:
         self.held = 0
 
     def fits(self, size: int) -> bool:
-        """Return whether so many more may be held."""
+        """Return whether this many more may be held."""
         return self.held + size <= self.limit or not self.held
 
     def take(self, size: int) -> None:
-        """Hold so many more."""
+        """Hold this many more."""
         self.held += size
 
     def give(self, size: int) -> None:
-        """Hold so many fewer."""
+        """Hold this many fewer."""
         self.held -= size
         assert self.held >= 0, "more bytes were given back than were taken"

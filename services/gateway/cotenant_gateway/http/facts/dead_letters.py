@@ -100,7 +100,7 @@ async def list_dead_letters(log: NatsLog) -> LetterList:
 
 
 async def _read(log: NatsLog, total: int) -> list[Event]:
-    """Return the newest of so many dead letters; fewer where they expire meanwhile."""
+    """Return the newest dead letters, at most this many; fewer if they expire meanwhile."""
     events: list[Event] = []
     if not total:
         return events

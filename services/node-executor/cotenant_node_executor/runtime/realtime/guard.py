@@ -1,17 +1,18 @@
 """The guard of the real-time class: it gives threads their class, and takes it away before they do harm.
 
-In: on standard input one line of JSON for each of the executor's cycles, at least one in HUNG_SECONDS:
+In: on standard input one line of JSON for each of the executor's cycles:
 
-    {groups: {name: [directory]}, usage: {name: file}, cpus, share, budgets: {name: share}, procs: [file]}
+    {groups: {name: [directory]}, usage: {name: file}, cpus, share, budgets: {name: share}, procs: [file], silence}
 
 the groups whose threads shall be SCHED_FIFO; the file that counts each group's CPU time; how many CPUs there are; the share
-of their time that real-time threads may have (1 without budgets), and each group's own. Out: on standard output `{ready:
+of their time that real-time threads may have (1 without budgets), and each group's own; how long the executor may be silent,
+in seconds. Out: on standard output `{ready:
 true}` or `{refused: why}` once, `{took: true}` for the lines that it read, and `{demoted: {name: why}}` whenever it takes the
 class away. A group that was demoted
 stays in the fair class until the executor leaves it out of a line and names it again.
 
 The class is taken away from all groups when together they used OVERLOAD of the CPU time that they may have over the last
-second; from one group when it used SPENT of its own budget; from all when the executor is silent for HUNG_SECONDS, and for good
+second; from one group when it used SPENT of its own budget; from all when the executor is silent for too long, and for good
 when it ends. Threads that the groups start meanwhile are looked for until none is left.
 
 It runs as SCHED_FIFO above the threads that it guards, in a control group and with a budget of its own, and every TICK_SECONDS.
@@ -135,7 +136,7 @@ class Guard:
         self._own = Meter(WINDOW_NS)
         self._seconds: dict[str, Meter] = {}
         self._periods: dict[str, Meter] = {}
-        self._heard = now
+        self._heard, self._silence = now, HUNG_SECONDS
         self._promoted_at = self._measured_at = 0.0
 
     def take(self, line: dict[str, object], now: float) -> None:
@@ -144,7 +145,7 @@ class Guard:
         assert isinstance(groups, dict)
         assert isinstance(usage, dict)
         assert isinstance(budgets, dict)
-        self._heard = now
+        self._heard, self._silence = now, float(str(line.get("silence", HUNG_SECONDS)))
         for name in [name for name in self.wanted if name not in groups]:
             demote(self.wanted.pop(name))
             for table in (self.demoted, self._seconds, self._periods, self._threads):
@@ -157,8 +158,8 @@ class Guard:
         on = [name for name in self.wanted if name not in self.demoted]
         if not on:
             return {}
-        if now - self._heard > HUNG_SECONDS:
-            return self._take_away(on, f"the executor is silent for {HUNG_SECONDS:.0f} s")
+        if now - self._heard > self._silence:
+            return self._take_away(on, f"the executor is silent for {self._silence:.0f} s")
         now_ns = int(now * 1e9)
         slow = now - self._measured_at >= PROMOTE_SECONDS
         for name in on:

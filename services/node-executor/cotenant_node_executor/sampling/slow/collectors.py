@@ -115,7 +115,7 @@ class SlowCollectors:
         self.readings = msgspec.structs.replace(self.readings, **changes)
 
     def _ask_for_cold(self, asked: bool, now: float) -> None:
-        """Begin with cold memory, or end it. While nobody asks, nothing is probed: a probe would switch a scan on."""
+        """Start or stop measuring cold memory. Without a request nothing is probed: a probe would switch a scan on."""
         if asked == self._cold_asked or not self._ways:
             return
         self._cold_asked = asked
@@ -147,7 +147,7 @@ class SlowCollectors:
         try:
             reading = self._cold.read(asked)
         except OSError:
-            self._end_cold()  # somebody else has taken the kernel's scan over: it is tried again
+            self._end_cold()  # another program has taken over the kernel's scan: it is tried again
             raise
         self._unavailable.pop(COLD_MEMORY, None)
         if reading is not None:

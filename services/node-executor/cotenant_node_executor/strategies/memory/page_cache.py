@@ -1,4 +1,4 @@
-"""Page-cache limit: how much page cache a pod may have, as long as the kernel can be told.
+"""Page-cache limit: how much page cache a pod may have, as far as the kernel supports it.
 
 In: `pageCacheLimitEnable`, `pageCacheLimitSize` (bytes) and `pageCacheLimitSync` in the `memoryQOS` of a class, overlaid by a
 pod's annotation `koordinator.sh/memoryQOS`. Out, on Anolis' kernel: `memory.pagecache_limit.size`, `.sync` and `.enable` of the

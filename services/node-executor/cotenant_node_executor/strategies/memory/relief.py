@@ -78,7 +78,7 @@ class Relief(Struct, frozen=True):
     high_bytes: int = -1
     began_bytes: int = 0
     cold: Mapping[str, int] | None = None
-    """The reading of cold memory that was last looked at."""
+    """The last reading of cold memory that was used."""
     asked_cold: frozenset[str] = frozenset()
     """Uids of the pods whose cold memory by that reading was reclaimed."""
 

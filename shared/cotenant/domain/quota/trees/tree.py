@@ -14,7 +14,8 @@ The resources shared below a quota are those of its max; below the root, those o
 changed by whole pods, so they equal sums from scratch (`counted_quota` holds them). Cost of a change: one step a level.
 Source: Koordinator ElasticQuota, updateGroupDeltaRequest, updateGroupDeltaUsed, refreshRuntime in its converged state.
 
-Over 300 lines: changes and answers work on the same marks, and a call between two objects would cost each change of each pod.
+Over 300 lines: changes and queries share the same dirty marks, and a call between two objects would cost each change of each
+pod.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ class QuotaTree:
         self._root = CountedQuota(QuotaNode(name=ROOT, parent=""), None)
         self._quotas: dict[str, CountedQuota] = {}
         self._children: dict[str, list[CountedQuota]] = {}
-        """Those that share what a quota has, by the name of that quota."""
+        """The families, by the name of the parent quota."""
         self._total: Mapping[str, int] = {}
         self.distributable: dict[str, int] = {}
-        """What is shared below the root."""
+        """The amounts shared below the root."""
         self._touched: set[str] = set()
-        """Quotas of which anything but the runtime changed since `changed`, or the runtime and it was noticed."""
+        """Quotas with a change since `changed` was called (of runtimes only noticed ones)."""
         self._build(tree, rules)
         for name, view in sorted(built_in.items()):
             apart = CountedQuota(QuotaNode(name=name, max=view.max, min=view.min), self._root)
@@ -83,7 +84,7 @@ class QuotaTree:
                 self._start(quota)
 
     def _start(self, quota: CountedQuota) -> None:
-        """Give a quota the sums that it has without pods: one that does not lend requests its min."""
+        """Set a quota's sums without pods: one that does not lend requests its min."""
         resources = [resource for resource, amount in quota.node.min.items() if amount]
         if self._guarantee:
             self._guaranteed(quota, resources)
@@ -93,7 +94,7 @@ class QuotaTree:
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def set_total(self, total: Mapping[str, int]) -> None:
-        """Take over what the tree has, with the part that the built-in quotas use."""
+        """Take over the tree's total, with the part that the built-in quotas use."""
         self._total = total
         self._distribute()
 
@@ -105,7 +106,7 @@ class QuotaTree:
             self._touched.add(ROOT)
 
     def ask(self, name: str, request: Amounts, preemptible: bool, times: int) -> None:
-        """Count so many pods of a quota that request so much each; a negative number takes them away. The request is reduced to
+        """Count this many pods of a quota with this request each; a negative number removes them. The request is reduced to
         the resources of its max."""
         quota = self._quotas[name]
         delta = {resource: amount * times for resource, amount in request.items() if amount}
@@ -156,7 +157,7 @@ class QuotaTree:
             level = level.parent
 
     def _requested(self, quota: CountedQuota, delta: Amounts) -> None:
-        """Add to what a quota's pods and children request, and climb with what its parent sees of it."""
+        """Add to the request of a quota's pods and children, and propagate the change to its ancestors."""
         level, touched, guarantee = quota, self._touched, self._guarantee
         while True:
             touched.add(level.name)
@@ -203,7 +204,7 @@ class QuotaTree:
             self._requested(self._root, delta)
 
     def _got(self, child: CountedQuota) -> None:
-        """A quota has another runtime."""
+        """Record a changed runtime of a quota."""
         child.runtime = None
         self._touched.add(child.name)
         if child.below is not None:
@@ -217,7 +218,7 @@ class QuotaTree:
             level = level.parent
 
     def _held(self, quota: CountedQuota, delta: Amounts) -> None:
-        """Add to what a quota's pods use, and climb with what is guaranteed for it."""
+        """Add to what a quota's pods use, and propagate the change of its guarantee to the ancestors."""
         node = quota.node
         known = [resource for resource in delta if quota is self._root or resource in node.max or resource in node.min]
         add(quota.allocated, {resource: delta[resource] for resource in known})
@@ -276,7 +277,7 @@ class QuotaTree:
         return quota.runtime
 
     def _share(self, parent: CountedQuota) -> None:
-        """Share what a quota has among its children; what is stale farther below stays so."""
+        """Share a quota's runtime among its children; deeper stale levels stay stale."""
         family = parent.below
         parent.stale = False
         if family is None:
@@ -284,9 +285,13 @@ class QuotaTree:
         above = parent.parent.below if parent.parent is not None else None
         changed = family.refresh(above, parent.index, self.distributable)
         if changed:
-            children = self._children[parent.name]
+            children, touched = self._children[parent.name], self._touched
             for index in changed:
-                self._got(children[index])
+                child = children[index]
+                child.runtime = None
+                touched.add(child.name)
+                if child.below is not None:
+                    child.stale = child.stale_below = True
 
     def changed(self) -> set[str]:
         """Bring all quotas up to date; return those of which anything changed since the last call."""

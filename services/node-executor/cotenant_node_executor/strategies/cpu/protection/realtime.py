@@ -42,7 +42,7 @@ COOL_DOWN_NS = 60_000_000_000
 
 class Given(Struct, frozen=True):
     """`share_us`: each pod's budget at the last decision; `groups`: the pods that have one; `waiting`: pods in the fair class
-    until when, in monotonic ns, and why; `refused`: why nobody can have it, and until when that is believed."""
+    until when, in monotonic ns, and why; `refused`: why no pod can have it, and until when that is assumed."""
 
     share_us: int = 0
     groups: frozenset[str] = frozenset()
