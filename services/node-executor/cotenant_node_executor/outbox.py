@@ -112,6 +112,8 @@ class Outbox:
             if stored.stream == USAGE:
                 node.usage_stored(stored.ref)
                 node.note(stored)
+            else:
+                node.execution_stored(stored)
             if self._tracing is not None:
                 self._tracing.published(stored, began_ns, ended_ns)
 

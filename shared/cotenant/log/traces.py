@@ -56,10 +56,11 @@ class Traces:
 
     def at(self, ref: str) -> str:
         """Return the traceparent of a message that is named as `LOG:7`, empty where it is not known."""
-        stream, _, number = ref.partition(":")
+        of_log = ref.startswith("LOG:")
+        number = ref[4:] if of_log else ref.partition(":")[2]
         if not (number.isascii() and number.isdigit()):
             return ""
-        key = int(number) if stream == "LOG" else -int(number)
+        key = int(number) if of_log else -int(number)
         return self._new.get(key) or self._old.get(key, "")
 
     def continued(self, causes: Sequence[str], event_id: str) -> str:

@@ -84,13 +84,14 @@ class Subscription(Generic[SubscriberT]):
         self._forget()
 
     def load(self, log: MemoryStream, usage: MemoryStream) -> None:
-        """A new consumer: the last message of each of its subjects, then what follows."""
+        """A new consumer: the last message of each of its subjects on LOG and all that USAGE holds, then what follows."""
         self._away = False
         self._forget()
         self._log_through = EPOCH
-        for stream, filters in ((log, self.participant.filters), (usage, self.participant.usage_filters)):
-            if filters:
-                self._read(stream, stream.snapshot(filters))
+        if filters := self.participant.filters:
+            self._read(log, log.snapshot(filters))
+        if filters := self.participant.usage_filters:
+            self._read(usage, usage.after(0, filters, usage.last_sequence))
 
     def _forget(self) -> None:
         self.inbox.clear()

@@ -141,7 +141,7 @@ async def _update(api: JetStream, config: dict[str, Any], info: StreamInfo, dry_
     name, found = config["name"], info.config
     changes, lines = {}, []
     for key, value in config.items():
-        there = found.get(key)
+        there = info.bound or found.get(key) if key == "max_bytes" and not info.enforced else found.get(key)
         if there == value or key in _SETTLED:
             continue
         if key in _GROWING and _stays(name, key, there, value):

@@ -37,6 +37,8 @@ _PASSING = {
 }
 EXTENDED = "cotenant.extended_bytes"
 """Metadata of a stream: see `StreamInfo.extended`."""
+BOUND = "cotenant.bound_bytes"
+"""Metadata of a stream: see `StreamInfo.bound`."""
 NO_STORAGE = 10047
 _STORE_FAILED = 10077
 _ACCOUNT_LIMIT = 10002
@@ -160,9 +162,19 @@ class StreamInfo(msgspec.Struct):
         return int(text) if text.isdigit() and int(text) < self.limits.max_bytes else 0
 
     @property
+    def enforced(self) -> bool:
+        """Whether the server enforces the stream's bound; it need not while the stream is far from it
+        (`cotenant.log.contract.Bounded.enforce`)."""
+        return self.limits.max_bytes > 0
+
+    @property
     def bound(self) -> int:
-        """The stream's bound in bytes, without what it is extended by; 0: none."""
-        return max(self.limits.max_bytes - self.extended, 0)
+        """The stream's bound in bytes, without what it is extended by; 0: none. One that the server does not enforce is in the
+        stream's metadata."""
+        if self.enforced:
+            return self.limits.max_bytes - self.extended
+        text = self.config.get("metadata", {}).get(BOUND, "0")
+        return int(text) if text.isdigit() else 0
 
 
 def is_no_space(error: ApiError) -> bool:

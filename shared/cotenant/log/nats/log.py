@@ -44,7 +44,7 @@ from cotenant.log.nats.confined import identity, leaders_end_beyond
 from cotenant.log.nats.connecting import connected
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.declaring import Wanted, declare, wanted_of
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, EXTENDED, BusError, is_no_space
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BOUND, EXTENDED, BusError, is_no_space
 from cotenant.log.nats.lookups import Lookups, id_of
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import SILENCE_SECONDS, NatsReader
@@ -218,7 +218,7 @@ class NatsLog(Lookups):
     async def space(self) -> LogSpace:
         """See `cotenant.log.contract.Bounded`."""
         info = await self._api.info(LOG)
-        return LogSpace(info.state.bytes, info.bound, info.limits.max_msgs_per_subject, info.extended)
+        return LogSpace(info.state.bytes, info.bound, info.limits.max_msgs_per_subject, info.extended, info.enforced)
 
     async def keep_versions(self, count: int) -> None:
         """See `cotenant.log.contract.Bounded`."""
@@ -230,6 +230,13 @@ class NatsLog(Lookups):
         if info.bound and info.extended != extra_bytes:
             metadata = {**info.config.get("metadata", {}), EXTENDED: str(extra_bytes)}
             await self._api.change(info, max_bytes=info.bound + extra_bytes, metadata=metadata)
+
+    async def enforce(self, enforced: bool) -> None:
+        """See `cotenant.log.contract.Bounded`."""
+        info = await self._api.info(LOG)
+        if info.bound and info.enforced != enforced:
+            metadata = {**info.config.get("metadata", {}), BOUND: str(info.bound)}
+            await self._api.change(info, max_bytes=info.bound if enforced else -1, metadata=metadata)
 
     async def last_sequence(self, stream: str) -> int:
         """Return the sequence of the stream's last message."""

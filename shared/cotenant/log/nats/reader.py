@@ -19,7 +19,7 @@ from nats.aio.subscription import Subscription
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
 from cotenant.events.envelope import Event, MessageDecoders, View
-from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
+from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, USAGE, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError, stored_time
@@ -78,7 +78,8 @@ class NatsReader:
         self._loading = after is None
         self.position = after or 0
         self.on_snapshot_over: Callable[[], None] = _nothing
-        self.max_behind = MAX_BEHIND
+        # USAGE holds a few messages of a node: a reader that is late misses older ones, and a new load would bring no others.
+        self.max_behind = 0 if stream == USAGE else MAX_BEHIND
         self._selects: re.Pattern[bytes] | None = None
         if len(filters) >= MANY_FILTERS:
             self._selects = selecting(filters)
@@ -246,7 +247,8 @@ class NatsReader:
             if self._selects is not None and self._selects.fullmatch(subject) is None:
                 continue
             await self._decoder.into(events, text_of(subject), sequence, headers, data)
-        if stored_ns:
+        # What was stored long ago says nothing of the server's clock.
+        if stored_ns and (self._server_ahead is not None or not self.behind):
             ahead = int(stored_ns) / 1e9 - self._in_touch
             self._server_ahead = ahead if self._server_ahead is None else max(ahead, self._server_ahead)
 
