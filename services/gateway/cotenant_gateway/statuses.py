@@ -23,7 +23,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StatusDetails(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What the status is about."""
+    """The subject of the status."""
 
     name: str = ""
     group: str = ""

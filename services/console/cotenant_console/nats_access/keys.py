@@ -71,7 +71,7 @@ class NatsKeys:
 
     @property
     def accounts_file(self) -> Path:
-        """What the servers include."""
+        """The file that the servers include."""
         return self.folder / ACCOUNTS_FILE
 
     @property

@@ -66,7 +66,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Identity:
-    """What the gateway serves with, and what an administrator comes with."""
+    """The gateway's certificates and keys, and an administrator's credentials."""
 
     certificate: Path
     key: Path

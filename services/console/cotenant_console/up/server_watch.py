@@ -27,7 +27,7 @@ ANSWER_SECONDS = 3.0
 SPACE_BYTES = 4 << 20
 """With less on the disk the next write could fail again."""
 CURABLE = ("write error", "not enabled")
-"""What the server says of a stream that takes no write, and of JetStream that is off."""
+"""The server's texts about a stream that accepts no writes, and about disabled JetStream."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ NO_READINGS = Readings({}, {}, None)
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked of `up`."""
+    """The user's options of `up`."""
 
     folder: Path
     simulated_nodes: int

@@ -41,7 +41,7 @@ from cotenant_descheduler_arbiter.state.node_views import is_ready
 
 
 class Occupied(msgspec.Struct, frozen=True):
-    """What this decision has changed already: nodes with another condition, subjects of jobs."""
+    """The changes of this decision so far: nodes with another condition, subjects of jobs."""
 
     nodes: Collection[str]
     subjects: Collection[str]

@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What there is. Bytes; `disk_free` None: not known."""
+    """The space. Bytes; `disk_free` None: unknown."""
 
     log: LogSpace
     disk_free: int | None = None

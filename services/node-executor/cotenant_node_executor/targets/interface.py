@@ -143,7 +143,7 @@ class KnobSupport(msgspec.Struct, frozen=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What this node can do, found out once at start."""
+    """The node's capabilities, probed once at start."""
 
     version: CgroupVersion
     controllers: tuple[str, ...]

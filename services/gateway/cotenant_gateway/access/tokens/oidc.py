@@ -28,7 +28,7 @@ class OidcError(ValueError):
 
 
 class Oidc(msgspec.Struct, frozen=True, kw_only=True):
-    """What the flags `--oidc-*` say."""
+    """The values of the flags `--oidc-*`."""
 
     issuer: str
     client_id: str

@@ -81,7 +81,7 @@ class GuardLink:
 
     @property
     def state(self) -> RealtimeState:
-        """What the guard took away, and why it refuses."""
+        """The classes that the guard revoked, and why it refuses."""
         return RealtimeState(dict(self._taken), self._refused)
 
     @property

@@ -199,7 +199,7 @@ class Family:
                 self._least[resource] = self._least.get(resource, 0) + amount
         self._scaled: list[dict[str, int]] = self._mins
         self._scaled_for: dict[str, int] = {}
-        """What there is of the resources of which the mins do not fit."""
+        """The total of the resources whose mins do not fit."""
         lends = [child.lends for child in children]
         self.lines = {
             resource: Line(
