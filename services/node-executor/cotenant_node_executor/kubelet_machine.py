@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 RESTORE_AFTER_NS = 10_000_000_000
 UNMATCHED_NS = 10_000_000_000
-"""For so long a directory and its pod may miss each other: they come from two sides."""
+"""How long a directory and its pod may be without each other, as they come from two sources."""
 STATIC_POD_HASH = "kubernetes.io/config.hash"
 RESTORE_TRIES = 3
 

@@ -131,7 +131,7 @@ def nats_urls(ports: Sequence[int], *, tls: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Secured:
-    """How servers know their clients, and one another."""
+    """Authentication of clients and of servers among one another."""
 
     accounts: Path
     """Who may use them (`nats_access.keys`)."""

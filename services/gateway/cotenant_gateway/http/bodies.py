@@ -117,7 +117,7 @@ def check_json(request: web.BaseRequest) -> None:
 
 
 def is_dry_run(request: web.BaseRequest) -> bool:
-    """Return whether the query asks for a dry run."""
+    """Return whether the query requests a dry run."""
     return bool(request.query_string) and request.query.get("dryRun") == "All"
 
 

@@ -99,7 +99,7 @@ class Gateway:
             log, identity.source, incarnation, clock, self.follower.folded, lambda causes: self.follower.traces.of(causes)
         )
         self.tracing: Tracing | None = None
-        """Where spans are sent: that of each admission goes there."""
+        """The exporter of spans: each admission's is sent there."""
         self.advise: Advise | None = None
         """Asked for each dry run."""
         self.follower.on_load = self.writer.forget

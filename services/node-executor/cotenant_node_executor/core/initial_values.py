@@ -83,7 +83,7 @@ class InitialValues:
                     self._desired.setdefault(group, {})[knob] = desired
 
     def keep(self, groups: Set[str]) -> None:
-        """Forget the groups that are gone."""
+        """Drop the groups that are gone."""
         self._desired = {place: own for place, own in self._desired.items() if _is_there(place, groups)}
 
     @property

@@ -45,7 +45,7 @@ class Urgency:
         self._groups: tuple[str, ...] | None = None
         self._followed_until_ns = 0
         self.follows_spikes = True
-        """Whether anybody acts on a spike: it is not looked for otherwise. Counts from the next sample on."""
+        """Whether spikes matter; otherwise they are not measured. Effective from the next sample on."""
         self.wants_sample = False
         """The node stalls for memory, and the last sample is not quite new."""
         self.spike: Snapshot | None = None

@@ -75,7 +75,7 @@ class RepublishedReader:
         self._decoder = MessageDecoder(LOG, dead_letters, executor_writer(decode_token(self._reads.token)))
         self._snapshot = NodeSnapshot(client, self._reads) if after is None else None
         self._tell_of_snapshot = False
-        """The snapshot is read, and its owner does not know yet."""
+        """The snapshot is read, and its owner was not notified yet."""
         self._loading = after is None
         self._known = after or 0
         """Of what is selected, everything up to here is delivered or in `_found`."""
@@ -158,7 +158,7 @@ class RepublishedReader:
         self._arrived.set()
 
     def _suspend(self, why: str) -> None:
-        """Deliver no more of what waits until the log was looked at."""
+        """Suspend deliveries until the log was read."""
         logger.info("%s: %s; looking behind %d", self._selected, why, self._known)
         self.gaps += 1
         self._gap = True

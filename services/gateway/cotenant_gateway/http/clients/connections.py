@@ -62,7 +62,7 @@ class Connection(RequestHandler):
 
     @property
     def owner(self) -> Connections:
-        """Who counts it. Raises ConnectionResetError where it is gone."""
+        """The client that it is counted for. Raises ConnectionResetError if it is gone."""
         if self._owner is None:
             raise ConnectionResetError("the client is gone")
         return self._owner

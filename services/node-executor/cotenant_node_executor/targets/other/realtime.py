@@ -61,7 +61,7 @@ class ClassGiver(Protocol):
 
 
 class RealtimeAccessor:
-    """The class of groups, through who gives it."""
+    """The class of groups, through the guard."""
 
     def __init__(self, giver: ClassGiver | None = None) -> None:
         self._giver = giver

@@ -59,7 +59,7 @@ class Line:
         self.stale = True
         """The runtime is to be computed again."""
         self.fits = False
-        """Everybody has what they want, but for those of `_changed`, whose requests have changed since."""
+        """All requests fit, except for those of `_changed`, which have changed since."""
         self._changed: dict[int, None] = {}
         self._wants = [self._wanted_by(index, 0) for index in range(count)]
         """What each would get if there were enough."""
@@ -144,7 +144,7 @@ class Line:
         return [index for index, (old, new) in enumerate(zip(before, self.runtime, strict=True)) if old != new]
 
     def _give_changed(self) -> list[int]:
-        """Give those whose requests changed what they want; return those that have something else now."""
+        """Grant changed requests in full; return the children whose runtime changed."""
         runtime, wants, found = self.runtime, self._wants, []
         for index in sorted(self._changed):
             if runtime[index] != wants[index]:
