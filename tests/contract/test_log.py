@@ -19,6 +19,7 @@ from cotenant.log.contract import (
     LOG,
     MAX_BATCH,
     USAGE,
+    LogSpace,
     LogUnavailableError,
     NoAnswer,
     Reader,
@@ -615,7 +616,7 @@ async def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled(nats_se
     await log.declare()
 
     async def under_way_after(steps: int) -> bool:
-        """Cancel a call after some steps of the event loop; whether it was still under way."""
+        """Cancel a call after some steps of the event loop; whether it was still in progress."""
         call = asyncio.ensure_future(log._api.state(LOG))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -653,6 +654,42 @@ async def test_a_log_at_its_bound_refuses_a_batch_whole_and_drops_nothing(nats_s
     assert isinstance(stale, Refused)
     assert (stale.no_space, stale.wrong_sequence) == (False, True)
     assert await log.get(LOG, 1) is not None
+    await log.close()
+
+
+async def test_a_bound_that_is_not_enforced_is_remembered_and_refuses_once_it_is(nats_server: NatsServer) -> None:
+    log, other = await connect(nats_server.url, "test"), await connect(nats_server.url, "test")
+    await log.declare(sizes=SMALL)
+    await log.enforce(False)
+    assert await other.space() == LogSpace(0, SMALL.log, enforced=False)
+    for number in range(12):
+        await log.client.ask(f"objects.filler.{number}", b"", b"x" * 100_000, seconds=5.0)
+    assert await other.declare(sizes=SMALL) == []
+    before = await other.space()
+    assert before.used > before.limit == SMALL.log
+    await other.enforce(True)
+    await other.enforce(True)
+    assert await log.space() == msgspec.structs.replace(before, enforced=True)
+    outcome = await log.append([Write(event=resources("late", 1)), Write(event=resources("later", 1))])
+    assert isinstance(outcome, Refused)
+    assert outcome.no_space
+    assert await log.space() == msgspec.structs.replace(before, enforced=True)
+    await log.extend(2 << 20)
+    assert isinstance(await log.append([Write(event=resources("late", 1))]), Stored)
+    for made in (log, other):
+        await made.close()
+
+
+async def test_a_larger_bound_replaces_one_that_is_not_enforced_and_a_smaller_one_does_not(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare(sizes=SMALL)
+    await log.enforce(False)
+    smaller = msgspec.structs.replace(SMALL, log=SMALL.log // 2)
+    assert await log.declare(sizes=smaller) == ["= LOG: max_bytes stays 1 MiB, not 0.5 MiB"]
+    assert not (await log.space()).enforced
+    larger = msgspec.structs.replace(SMALL, log=SMALL.log * 2)
+    assert await log.declare(sizes=larger) == ["~ LOG: max_bytes 1 MiB -> 2 MiB"]
+    assert await log.space() == LogSpace(0, SMALL.log * 2)
     await log.close()
 
 

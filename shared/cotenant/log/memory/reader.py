@@ -1,4 +1,4 @@
-"""Following a stream in memory: a snapshot of the last message of each subject, then what comes.
+"""Following a stream in memory: a snapshot of the last message of each subject, then new messages.
 
 In: filters, and where to begin. Out: events in the order of the stream. A message that cannot be decoded becomes a dead
 letter; one of an unknown type is counted. A reader that is more than MAX_BEHIND messages behind raises Behind.

@@ -3,7 +3,7 @@
 A gap, a lost heartbeat or a reconnect (a killed server loses the consumer) makes the reader create a new consumer behind the
 last delivered message; too far behind, it raises Behind, and its owner starts over with a fresh core.
 
-Bounds: what the consumer holds, while loading what the snapshot's gets hold; reopening is tried for ever with at most
+Bounds: what the consumer holds, while loading what the snapshot's gets hold; reopening is tried forever with at most
 RECONNECT_SECONDS between tries.
 """
 
@@ -281,7 +281,7 @@ class NatsReader:
         self._hurried = tuple(hurried)
 
     async def _reopen(self) -> None:
-        """Create a new consumer; retries for ever, as there is nothing to do without one."""
+        """Create a new consumer; retries forever, as there is nothing to do without one."""
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type((*API_ERRORS, BusError)),
             wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),
