@@ -530,6 +530,17 @@ async def test_a_reader_whose_stream_lost_its_end_goes_on_where_it_ends_now(log:
     assert [event.subject for event in await read(reader, 1)] == ["usage.a"]
 
 
+async def test_from_the_start_of_usage_all_that_it_holds_of_each_node_comes_in_order(log: AnyLog) -> None:
+    for value in range(6):
+        for node in "ab":
+            said = msgspec.structs.replace(metric(node, value), subject=f"usage.{node}", stream=USAGE, id=f"{node}/{value}")
+            assert await log.publish(said) is not None
+    reader = await log.follow(USAGE, ["usage.*"], after=0)
+    reader.loaded()
+    held = [(event.subject, event.sequence) for event in await read(reader, 8)]
+    assert held == [(f"usage.{'ab'[sequence % 2 == 0]}", sequence) for sequence in range(5, 13)]
+
+
 async def test_a_reader_sees_what_reuses_the_sequences_of_a_lost_end(nats_server: NatsServer, tmp_path: Path) -> None:
     def usage(value: int) -> Event:
         return msgspec.structs.replace(metric("a", value), subject=f"usage.n{value}", stream=USAGE)
@@ -605,7 +616,7 @@ async def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled(nats_se
     await log.declare()
 
     async def under_way_after(steps: int) -> bool:
-        """Cancel a call after some steps of the event loop; whether it was still under way."""
+        """Cancel a call after some steps of the event loop; whether it was still in progress."""
         call = asyncio.ensure_future(log._api.state(LOG))
         for _ in range(steps):
             await asyncio.sleep(0)

@@ -1,8 +1,8 @@
-"""The traceparents of the messages that decisions name as their first cause, remembered by whoever drives a core.
+"""The traceparents of the messages that decisions name as their first cause, cached by the driver of a core.
 
 In: messages as they are folded, stored or published. Out: the traceparent of an event that follows from one of them
-(`model.trace_context` has the rule). A cause that is forgotten has none; its effects then begin a trace of their own. Cores
-know nothing of this, so the simulator and their state carry nothing.
+(`model.trace_context` has the rule). A cause that is no longer cached has none; its effects then begin a trace of their own.
+Cores are independent of this, so the simulator and their state carry nothing.
 
 Bound: the newest messages noted, at least `held` and at most twice as many.
 """

@@ -49,7 +49,7 @@ class SpaceWatch:
         """Called with the text of a new `Room` when room becomes short, and with "" when it is there again."""
 
     async def run(self) -> None:
-        """Look for ever; cancelled at the end of the process."""
+        """Look forever; cancelled at the end of the process."""
         while True:
             self._look_now.clear()
             async with self._making_room:

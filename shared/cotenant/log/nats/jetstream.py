@@ -1,7 +1,7 @@
 """The streams' and consumers' API of a JetStream server, as far as cotenant asks for it: requests and answers as structs.
 
 In: a connection. Out: streams and consumers made, changed and removed, single messages, a stream's end. A refusal is a BusError
-where nothing can go on without what was asked for. No answer within ANSWER_SECONDS is one of API_ERRORS. A cluster that elects
+where the caller cannot continue without the answer. No answer within ANSWER_SECONDS is one of API_ERRORS. A cluster that elects
 a leader does not answer, or answers that it is unavailable (`is_passing`): neither says anything about what was asked for.
 
 Over 300 lines: half of it are the structs of answers.
@@ -33,7 +33,7 @@ _PASSING = {
     10008,  # JetStream system temporarily unavailable
     10009,  # not the leader
     10176,  # a batch is incomplete: its beginning went to a leader that is no more
-    10210,  # too many batches under way
+    10210,  # too many batches in progress
 }
 EXTENDED = "cotenant.extended_bytes"
 """Metadata of a stream: see `StreamInfo.extended`."""

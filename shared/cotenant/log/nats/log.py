@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 CONNECTION_LOOK_SECONDS = 0.05
 TRY_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
-"""Before each further try of a write that nobody answered; the last of them for ever."""
+"""Pauses before each further try of an unanswered write; the last one is repeated."""
 NO_LEADER_SECONDS = 15.0
 """Followers begin an election 4 to 9 s after they last heard of their leader (nats-server 2.15)."""
 _WRONG_SEQUENCE = {10071, 10164}
@@ -261,7 +261,7 @@ class NatsLog(Lookups):
     async def add_dead_letter(
         self, stream: str, subject: str, sequence: int, reason: str, raw: bytes, writer: str = ""
     ) -> None:
-        """Keep what could not be used on EXECUTION, with the reason; the reader goes on."""
+        """Store an unusable message on EXECUTION, with the reason; the reader continues."""
         self.dead_letters += 1
         self.on_dead_letter()
         extra = {"traceparent": found_in(raw)}
@@ -289,7 +289,7 @@ def _reason(outcome: Refused | NoAnswer) -> str:
 
 
 async def connect(url: str, service: str, access: Access = NOBODY) -> NatsLog:
-    """Connect, trying for ever (the server may start later than the service), and reconnect for ever. `url` names one server,
+    """Connect, trying forever (the server may start later than the service), and reconnect forever. `url` names one server,
     or several with commas between. Raises AccessError for credentials that cannot be used."""
     return NatsLog(await connected(url, service, access), service, access)
 
