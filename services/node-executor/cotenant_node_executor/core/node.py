@@ -86,7 +86,7 @@ class Machine(Protocol):
         ...
 
     def reclaim(self, orders: Sequence[tuple[str, Reclaim]]) -> None:
-        """Begin to reclaim memory in the background; an order that comes while one is under way is dropped."""
+        """Begin to reclaim memory in the background; an order that comes while one is in progress is dropped."""
         ...
 
     def reclaimed(self) -> Sequence[Reclaimed]:
