@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cotenant_node_executor.sampling.pressure_triggers import PressureTriggers, Trigger
+from cotenant_node_executor.sampling.pressure.pressure_triggers import PressureTriggers, Trigger
+from cotenant_node_executor.sampling.pressure.stalls import Stalls
 from cotenant_node_executor.sampling.snapshot import Look, Snapshot
 from cotenant_node_executor.sampling.spikes import BESTEFFORT, BURSTABLE, Spikes
-from cotenant_node_executor.sampling.stalls import Stalls
 from cotenant_node_executor.targets.interface import CgroupDriver, Stat
 
 WINDOW_US = 500_000

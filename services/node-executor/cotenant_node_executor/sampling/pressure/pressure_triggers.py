@@ -23,7 +23,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from cotenant_node_executor.sampling.own_priority import hurry
-from cotenant_node_executor.sampling.stalls import total_us
+from cotenant_node_executor.sampling.pressure.stalls import total_us
 
 MAX_TRIGGERS = 128
 POLL_SECONDS = 0.05
