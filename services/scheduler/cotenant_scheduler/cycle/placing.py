@@ -41,6 +41,7 @@ from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.reading.shapes import Shape
 
 ENDINGS_SHARE = 250
 """Events of a decision that are left to endings while pods are queued."""
@@ -106,6 +107,10 @@ class Placing:
             MOST_EVENTS,
             MOST_TOGETHER,
         )
+
+    def evaluation(self, shape: Shape) -> Evaluation:
+        """Return what all nodes are worth to a shape; nothing is decided."""
+        return self._results.evaluation(shape)
 
     def decide(self, now: datetime, limit: int) -> tuple[list[Event], list[Event]]:
         """Return the placements and, if the whole queue was looked at, the waiting events; at most `limit`. What is placed

@@ -1,4 +1,4 @@
-"""Quota admission: before any node is looked at.
+"""Quota admission: before any node is evaluated.
 
 Inputs: the quotas as published, with `used` from the placements; the pod's requests, quota and whether it is preemptible.
 Rule: used + request must fit the quota's runtime (by configuration: its max), for non-preemptible pods min, and every
@@ -38,7 +38,7 @@ class QuotaAdmission:
         return None if refusal is None else _waiting(refusal, membership)
 
     def admits(self, requests: Amounts, membership: Membership, preemptible: bool) -> bool:
-        """Return whether the quota has room for pods that request so much together."""
+        """Return whether the quota has room for pods with this total request."""
         chain = self._ledger.chain(membership)
         return self._refusal(requests, chain, preemptible) is None
 

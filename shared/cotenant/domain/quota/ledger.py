@@ -1,10 +1,10 @@
-"""What admission is decided on: the quotas with their runtimes, and `used` from one's own placements.
+"""The basis of admission: the quotas with their runtimes, and `used` from the service's own placements.
 
 In: the declared quotas, what nodes offer and pods request (`trees.demands`, from one's own fold), and pods charged or given
 back. Out: the quota of a pod (`associate`), and the chain of levels that `admit` checks. `used` climbs from a pod's quota to
 every ancestor; it is kept per quota from the placements alone, so a quota that moves, appears late or ends needs no repair. A
-pod's charge is reduced to the dimensions of its quota's max when it is read, not when it is stored, so a change of max is
-never a drift.
+pod's charge is reduced to the dimensions of its quota's max when it is read, not when it is stored, so a change of max causes
+no drift.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Chain(msgspec.Struct):
     version: int
     """That of the demands from which the runtimes were taken."""
     changes: int = 0
-    """How often any runtime was another one."""
+    """Incremented when any runtime changes."""
 
 
 class QuotaLedger:
@@ -67,12 +67,12 @@ class QuotaLedger:
 
     @property
     def version(self) -> int:
-        """Another one after every change."""
+        """Differs after every change."""
         return self._version + self.demands.version
 
     def declare(self, quotas: dict[str, ElasticQuotaView]) -> None:
-        """Take over another set of quotas. What pods of a quota that is gone use stays charged, and counts again if it comes
-        back."""
+        """Take over another set of quotas. Usage of a deleted quota's pods stays charged, and counts again if the quota is
+        recreated."""
         self.demands.declare(quotas)
         self._sums.clear()
         self._paths.clear()

@@ -59,10 +59,10 @@ class CountedQuota:
         self.parent = parent
         self.reason = reason
         self.index = 0
-        """Its place among the children of its parent; -1 if it takes no part in the sharing."""
+        """Its index among the children of its parent; -1 if it takes no part in the sharing."""
         self.below: Family | None = None
         self.stale = False
-        """What it has is to be shared again among those directly below it."""
+        """Its runtime has to be shared among its children again."""
         self.stale_below = False
         """It is stale, or a quota below it is."""
         self.path: tuple[CountedQuota, ...] = ()
@@ -78,11 +78,11 @@ class CountedQuota:
         self.allocated: dict[str, int] = {}
         self.guaranteed: dict[str, int] = {}
         self.runtime: dict[str, int] | None = None
-        """As last asked for; None once it changed."""
+        """Cached; None after a change."""
 
 
 def sums_of(quota: CountedQuota) -> QuotaSums:
-    """Return its sums as a value: later changes do not reach it."""
+    """Return its sums as an independent value."""
     request, used, non_preemptible_request, non_preemptible_used = (dict(part) for part in quota.own)
     return QuotaSums(
         own=OwnPods(

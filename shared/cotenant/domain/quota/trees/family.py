@@ -1,14 +1,14 @@
-"""The children of one quota: what each gets of the parent's runtime, shared again only where something changed.
+"""The children of one quota: the share of each in the parent's runtime, recomputed only where something changed.
 
 In: the children, in the order of their names; what they request (limited by max), guarantee, and what the parent has, by
 resource. Out: scaled min and runtime of each child. The children's mins are scaled to what the parent has, then each resource
 is shared among them by weight (`scale_min`, `share`).
 
-A change of one child's request costs a few operations in the cases that a busy cluster is mostly in, and then gives what
-sharing from scratch gives:
+A change of one child's request costs a few operations in the most frequent cases of a busy cluster, with the
+result of sharing from scratch:
 
-    everybody has what they want    while all of it fits, so has the child: its request, or its floor. As the parent mostly has
-                                    what its children request, whether it fits is looked at when the parent's part is known
+    all requests fit, before and after    each child gets its request, or its floor. As the parent mostly has what its
+                                     children request, whether it fits is checked once the parent's part is known
     a child gets less than it requests, and requests still more than it gets    nothing changes: in each round of the
                                     sharing it took its whole part, and it still does
 """
@@ -28,7 +28,7 @@ _LARGEST = 1 << 62
 
 
 class Line:
-    """One resource in a family: a column of each of the things that decide."""
+    """One resource in a family: one column per input of the sharing."""
 
     __slots__ = (
         "_arrays",
@@ -231,7 +231,7 @@ class Family:
                 stale.append((line, there))
             elif there != line.total:
                 if line.fits and line.wanted <= there:
-                    line.total = there  # everybody had what they want, and still does
+                    line.total = there  # all requests fit before, and still do
                 else:
                     stale.append((line, there))
         if short_of and self._least and self._scale_min:
@@ -273,7 +273,7 @@ class Family:
             line.floor(index, max(self._scaled[index].get(resource, 0), amount))
 
     def scaled_min(self, index: int) -> dict[str, int]:
-        """Return a child's min as it fits into what the parent has."""
+        """Return a child's min, scaled to what the parent has."""
         return self._scaled[index]
 
     def runtime(self, index: int) -> dict[str, int]:

@@ -44,10 +44,10 @@ class QuotaTree(Climbing):
         self._usage = usage
         self._quotas: dict[str, CountedQuota] = {}
         self._children: dict[str, list[CountedQuota]] = {}
-        """Those that share what a quota has, by the name of that quota."""
+        """The families, by the name of the parent quota."""
         self._total: Mapping[str, int] = {}
         self.distributable: dict[str, int] = {}
-        """What is shared below the root."""
+        """The amounts shared below the root."""
         self._build(tree, rules)
         for name, view in sorted(built_in.items()):
             apart = CountedQuota(QuotaNode(name=name, max=view.max, min=view.min), self._root)
@@ -78,7 +78,7 @@ class QuotaTree(Climbing):
                 self._start(quota)
 
     def _start(self, quota: CountedQuota) -> None:
-        """Give a quota the sums that it has without pods: one that does not lend requests its min."""
+        """Set a quota's sums without pods: one that does not lend requests its min."""
         resources = [resource for resource, amount in quota.node.min.items() if amount]
         if self._guarantee:
             self._guaranteed(quota, resources)
@@ -88,7 +88,7 @@ class QuotaTree(Climbing):
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def set_total(self, total: Mapping[str, int]) -> None:
-        """Take over what the tree has, with the part that the built-in quotas use."""
+        """Take over the tree's total, with the part that the built-in quotas use."""
         self._total = total
         self._distribute()
 
@@ -100,7 +100,7 @@ class QuotaTree(Climbing):
             self._touched.add(ROOT)
 
     def ask(self, name: str, request: Amounts, preemptible: bool, times: int) -> None:
-        """Count so many pods of a quota that request so much each; a negative number takes them away. The request is reduced to
+        """Count this many pods of a quota with this request each; a negative number removes them. The request is reduced to
         the resources of its max."""
         quota = self._quotas[name]
         delta = {resource: amount * times for resource, amount in request.items() if amount}
@@ -155,7 +155,7 @@ class QuotaTree(Climbing):
             level = level.parent
 
     def _held(self, quota: CountedQuota, delta: Amounts) -> None:
-        """Add to what a quota's pods use, and climb with what is guaranteed for it."""
+        """Add to what a quota's pods use, and propagate the change of its guarantee to the ancestors."""
         node = quota.node
         known = [resource for resource in delta if quota is self._root or resource in node.max or resource in node.min]
         add(quota.allocated, {resource: delta[resource] for resource in known})
@@ -210,7 +210,7 @@ class QuotaTree(Climbing):
         return quota.runtime
 
     def _share(self, parent: CountedQuota) -> None:
-        """Share what a quota has among its children; what is stale farther below stays so."""
+        """Share a quota's runtime among its children; deeper stale levels stay stale."""
         family = parent.below
         parent.stale = False
         if family is None:
