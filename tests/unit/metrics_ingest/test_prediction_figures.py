@@ -32,6 +32,7 @@ from cotenant_metrics_ingest.prediction.predictors import (
 )
 from cotenant_metrics_ingest.prediction.seasonal import QUARTER_SECONDS, SeasonalProfiles
 from cotenant_metrics_ingest.prediction.seasons import Seasons
+from cotenant_metrics_ingest.prediction.services import LowerPods, lower_pods, services_peaks
 from cotenant_metrics_ingest.prediction.training import Ended, Interval, figures_of
 from cotenant_metrics_ingest.samples import samples_of
 from tests.unit.metrics_ingest.test_prediction import message
@@ -318,3 +319,31 @@ def test_the_quarter_hour_of_the_start_is_not_judged() -> None:
         found.append(float(seasons.resources[0].expected[1, row[0]]))
     assert math.isnan(found[0])
     assert found[1:] == [50.0, 50.0]
+
+
+@pytest.mark.parametrize("regular", [True, False])
+def test_the_peak_of_services_leaves_lower_pods_out_sample_by_sample(regular: bool) -> None:
+    pods = (("prod", (1, 1, 1)), ("batch", (5, 25, 1)), ("mid", (4, 0, 20)), ("free", (0, 0, 2)))
+    sample = message((10, 30, 28), pods)
+    table = samples_of(sample) if regular else None
+    tiers = {"prod": "koord-prod", "batch": "koord-batch", "mid": "koord-mid", "free": "koord-free"}
+    lower = lower_pods([name for name, _ in pods], tiers)
+    assert (list(lower.reclaimed), list(lower.others)) == ([1, 3], [2])
+    # Without batch and free: 5, 5, 25; without mid too: 1, 5, 5.
+    assert services_peaks(sample, table, 0, lower) == (usage(25, 25), usage(5, 5))
+    assert services_peaks(sample, table, 2, lower) == (usage(25, 25), usage(5, 5))
+    assert services_peaks(sample, table, 0, lower_pods(["prod"], tiers)) == (usage(30, 30), usage(30, 30))
+    assert services_peaks(sample, table, 1, LowerPods((1,))) == (usage(27, 27), usage(27, 27))
+
+
+def test_a_short_series_belongs_to_the_newest_times_and_more_than_the_node_used_leaves_nothing() -> None:
+    sample = message((10, 30, 28), (("batch", (28, 27)),))
+    assert services_peaks(sample, None, 0, LowerPods((0,)))[0] == usage(10, 10)
+    assert services_peaks(sample, None, 1, LowerPods((0,)))[0] == usage(2, 2)
+    longer = message((10, 30), (("batch", (99, 9, 9)),))
+    assert services_peaks(longer, None, 0, LowerPods((0,)))[0] == usage(21, 21)
+    more = message((10, 30), (("batch", (11, 31)),))
+    assert services_peaks(more, samples_of(more), 0, LowerPods((0,)))[0] == usage(0, 0)
+    assert services_peaks(more, None, 0, LowerPods((0,)))[0] == usage(0, 0)
+    impossible = message((10, 30), (("batch", (-5, 1)),))
+    assert services_peaks(impossible, None, 0, LowerPods((0,)))[0] == usage(29, 29)
