@@ -1,7 +1,7 @@
-"""The table of who may publish and subscribe what on NATS. It is the only one: the accounts are made from it.
+"""The table of publish and subscribe permissions on NATS, from which the accounts are generated.
 
 Two accounts. The streams are in `cell`, with the services. Nodes are in `nodes`, which has no JetStream: it imports from
-`cell` what a node needs. That keeps a node from one thing that permissions do not rule out: nats-server sends its answers (an
+`cell` what a node needs. That prevents one thing that permissions cannot: nats-server sends its answers (an
 acknowledgement, a stored message) to whatever reply subject a request names, and in the account of the streams such an answer
 is stored where that subject belongs to a stream. What arrives in `nodes` is never imported back into `cell`.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cotenant.events.requests import CONFIG_DRY_RUN
+from cotenant.events.requests import CONFIG_DRY_RUN, SCHEDULER_DEBUG
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
 from cotenant.log.nats.access import CELL, NODES, NODES_API
 from cotenant.model.subjects import LOG_IDENTITY
@@ -28,7 +28,7 @@ SIMULATED_NODES = "simulated-nodes"
 SYSTEM = "system"
 _API = "$JS.API"
 _ANSWERS = ("_INBOX.>",)
-"""Answers to requests. An inbox is below its user's name and ends in what nobody guesses."""
+"""Answers to requests. An inbox is below its user's name and ends in a random token."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def _node(name: str, token: str, says: str) -> Role:
 SERVICES = (
     _service(
         "gateway",
-        "stores objects and evictions, ends reports of removed nodes, asks nodes for logs and batch-resource-calculator what a "
-        "configuration would change, makes room on a full LOG",
+        "stores objects and evictions, ends reports of removed nodes, asks nodes for logs, batch-resource-calculator what a "
+        "configuration would change, and the scheduler what it would do, makes room on a full LOG",
         "objects.>",
         "evictions.>",
         "node.*.run.>",
@@ -115,6 +115,7 @@ SERVICES = (
         "execution._.audit",
         "cotenant.node.*.*",
         CONFIG_DRY_RUN,
+        SCHEDULER_DEBUG,
         "$SRV.PING",
         f"{_API}.STREAM.UPDATE.{LOG}",
         subscribe=("cotenant.gateway.evict.*", "cotenant.gateway.node-evict.*", "cotenant.gateway.reserve.*"),
@@ -142,6 +143,7 @@ SERVICES = (
         "waiting.>",
         "podgroups.>",
         "reservations.*",
+        subscribe=("cotenant.scheduler.*",),
     ),
     _service(
         "descheduler-arbiter",

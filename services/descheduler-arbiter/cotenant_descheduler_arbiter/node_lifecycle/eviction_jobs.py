@@ -26,15 +26,13 @@ from math import ceil
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import Migration
+from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION, Migration
 from cotenant.events.node.conditions import TAINT_NOT_READY, TAINT_UNREACHABLE
 from cotenant.model.subjects import migration_subject
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.migration.evictions import answer_to
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.new_jobs import arbitrated_job
-from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
-from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION
 from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import Due, Evictions, taints_in_force
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
@@ -103,7 +101,8 @@ def held_jobs(fold: ClusterFold, changing: Collection[str]) -> frozenset[str]:
 
 
 def _why_not(fold: ClusterFold, evictions: Evictions, job: Migration, pod: PodFacts, now: datetime) -> tuple[str, str] | None:
-    """Return reason and message why no taint evicts the job's pod now, or None. The pods of a removed node go on."""
+    """Return reason and message why no taint evicts the job's pod now, or None. The pods of a removed node are still
+    evicted."""
     if pod.ended:
         return "PodEnded", "the pod has ended by itself"
     node = pod.node
@@ -115,7 +114,7 @@ def _why_not(fold: ClusterFold, evictions: Evictions, job: Migration, pod: PodFa
     if due is not None:
         return "Tolerated", f"the pod tolerates {due.cause.taint.key} of node {node} until {due.until:%Y-%m-%dT%H:%M:%SZ}"
     if taints_in_force(fold, node):
-        return "Tolerated", f"the pod tolerates the NoExecute taints of node {node} for ever"
+        return "Tolerated", f"the pod tolerates the NoExecute taints of node {node} forever"
     if job.taint not in ("", TAINT_NOT_READY, TAINT_UNREACHABLE):
         return "TaintRemoved", f"node {node} does not have the taint {job.taint} any more"
     if is_ready(fold, node):

@@ -35,6 +35,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, Waiti
 from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
+from cotenant_scheduler.cycle.other_schedulers import BELONGS_ELSEWHERE, came_too_late
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, first_due
 from cotenant_scheduler.state.counting import PodKey
@@ -57,8 +58,9 @@ class Endings:
     """Pods to be looked at, and what follows from each. A pod is looked at until nothing follows any more."""
 
     def __init__(
-        self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger, reservations: ReservationEndings
+        self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger, reservations: ReservationEndings, *, checks_scheduler: bool
     ) -> None:
+        self._checks_scheduler = checks_scheduler
         self._nodes = nodes
         self._quotas = quotas
         self._reservations = reservations
@@ -122,10 +124,9 @@ class Endings:
     def waiting_over(self, record: PodRecord) -> Event:
         """Return the tombstone of a pod's waiting event."""
         assert record.waiting is not None
-        namespace, name = record.key
         return ending(
-            waiting_subject(namespace, name),
-            Waiting(namespace=namespace, name=name, uid=record.waiting.uid),
+            waiting_subject(*record.key),
+            Waiting(namespace=record.key[0], name=record.key[1], uid=record.waiting.uid),
             (f"LOG:{record.object_sequence}",) if record.object_sequence else (),
         )
 
@@ -180,6 +181,8 @@ class Endings:
             return "the pod was deleted and created again"
         if facts.deleting:
             return "the pod is being deleted"
+        if self._checks_scheduler and came_too_late(record, node, placed):
+            return BELONGS_ELSEWHERE
         if not self._declared(node):
             run = record.run_of(node, facts.uid)
             if run is None or run[0].phase not in ENDED_FOR_GOOD:

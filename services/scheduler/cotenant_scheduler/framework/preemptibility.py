@@ -1,7 +1,7 @@
-"""Which refusals of a shape ending pods can lift, and on which rows one stands that they cannot.
+"""Which refusals of a shape the end of pods can lift, and on which rows another filter refuses.
 
 In: the shape's filters and static results. Out: rows that preemption cannot help, and for `cycle.what_if` the filters whose
-refusals it can lift. Few rows are asked one by one, more over arrays (`framework.plugin`).
+refusals it can lift. Few rows are computed one by one, more over arrays (`framework.plugin`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 
 FEW_ASKED = 10
-"""Up to this many rows are computed one by one, more over arrays: about where both cost the same."""
+"""Up to this many rows are computed one by one, above over arrays: about the break-even point."""
 
 
 class Preemptibility:
-    """What preemption asks of one shape's filters. The node table and the static results must be current."""
+    """Preemption's view of one shape's filters. The node table and the static results must be current."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class Preemptibility:
         self._static = static
         self._filters = filters
         self._lasting = [plugin for plugin in filters if not plugin.preemptible]
+        self._lasting_spanning = [plugin for plugin in spanning_filters if not plugin.preemptible]
         self._lasting_of_row: list[RowFunction] = []
         liftable = [plugin for plugin in (*filters, *spanning_filters) if plugin.preemptible]
         self._sums: list[AmountFilter] = [plugin for plugin in liftable if isinstance(plugin, AmountFilter)]
@@ -48,16 +49,21 @@ class Preemptibility:
         self._lasting_of_row = [refuses for plugin, refuses in both if not plugin.preemptible]
 
     def beyond(self, rows: Rows) -> BoolArray:
-        """Return for each row whether a filter refuses it whose refusal preemption cannot lift; a row without a node is
-        refused."""
+        """Return for each row (bool) whether a filter refuses it whose refusal preemption cannot lift; a row without a node
+        is refused."""
         beyond: BoolArray = self._static.codes[rows] != 0
-        for plugin in self._lasting:
+        for plugin in (*self._lasting, *self._lasting_spanning):
             beyond |= plugin.filter(self._nodes, self._shape, rows) > 0
         return beyond
 
     def is_beyond(self, row: int) -> bool:
         """As `beyond`, of one row."""
-        return bool(self._static.codes.item(row)) or any(refuses(row) for refuses in self._lasting_of_row)
+        if self._static.codes.item(row) or any(refuses(row) for refuses in self._lasting_of_row):
+            return True
+        if not self._lasting_spanning:
+            return False
+        rows = np.array([row])
+        return any(plugin.filter(self._nodes, self._shape, rows).item(0) for plugin in self._lasting_spanning)
 
     def within(self, rows: list[int]) -> list[int]:
         """Return those of some rows that are not beyond preemption, in their order."""

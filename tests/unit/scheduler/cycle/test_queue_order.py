@@ -217,7 +217,7 @@ def test_a_gang_is_kept_room_for_all_that_it_needs_or_none() -> None:
 @pytest.mark.parametrize("queue", [QueueArgs(), FIFO, FAIR], ids=lambda queue: queue.order.value)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_head_is_not_starved_by_a_stream_of_small_jobs(queue: QueueArgs, seed: int) -> None:
-    """Jobs of one CPU come for ever and end after a while, at most 20 s each; a job of a whole node waits. From the moment that
+    """Jobs of one CPU come forever and end after a while, at most 20 s each; a job of a whole node waits. From the moment that
     it is kept room, it starts as soon as those have ended who ran then."""
     chance = random.Random(seed)
     story = story_of(queue, node("a", cpu="4", pods="200"), node("b", cpu="4", pods="200"))

@@ -1,4 +1,4 @@
-"""Priority classes: what number a class name stands for, and whether its pods preempt others.
+"""Priority classes: the value of a class, and whether its pods preempt others.
 
 In: the PriorityClass objects. Out: the value and the preemption policy of a pod that names a class, or none (then the
 default class, else 0 and preempting). Source: Kubernetes priority admission; two classes are always there.
@@ -9,7 +9,8 @@ from __future__ import annotations
 from cotenant.api.objects.policies import PriorityClassObject
 
 PREEMPT_NEVER = "Never"
-"""The preemption policy of pods that wait rather than have others end."""
+"""The preemption policy of pods that do not preempt."""
+PREEMPT_LOWER = "PreemptLowerPriority"
 
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """Classes that Kubernetes always has."""
@@ -21,7 +22,7 @@ class PriorityValues:
     def __init__(self) -> None:
         self._classes: dict[str, PriorityClassObject] = {}
         self.version = object()
-        """Changes whenever a class changes its meaning; no two sets of classes share a value."""
+        """Changes with every change of a class; no two sets of classes share a value."""
 
     def set(self, name: str, found: PriorityClassObject) -> bool:
         """Take over a class; return whether that changed anything."""
@@ -49,6 +50,13 @@ class PriorityValues:
         if found is None:
             return SYSTEM_CLASSES.get(name, 0), True
         return found.value, found.preemption_policy != PREEMPT_NEVER
+
+
+def preempts(label: str | None, default: str, of_spec: bool) -> bool:
+    """Return whether a pod has others end: by its label if that is a policy, else by the default where one is set, else as its
+    spec or its class says. Source: Koordinator's PreemptionPolicyTransformer."""
+    policy = label if label in (PREEMPT_NEVER, PREEMPT_LOWER) else default
+    return policy != PREEMPT_NEVER if policy else of_spec
 
 
 def _meaning(found: PriorityClassObject) -> tuple[int, bool, str]:

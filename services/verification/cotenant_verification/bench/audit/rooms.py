@@ -1,6 +1,6 @@
-"""What one node alone demands of a pod, by plain rules: room, cordon, selectors, taints, host ports, load.
+"""Constraints of a single node on a pod, by plain rules: room, cordon, selectors, taints, host ports, load.
 
-In: typed pods and nodes, and what was said of a node. Out: why a pod cannot be there, empty if it can. Part of the
+In: typed pods and nodes, and the events about a node. Out: why a pod cannot be there, empty if it can. Part of the
 independent check: it shares no code with the scheduler, only the typed views, quantities and the names of tiers and
 resources. Sources: Kubernetes' documented rules; Koordinator's load-aware scheduling with its default thresholds (cpu 65 %,
 memory 95 %), factors (85, 70), estimates for pods that ask for nothing (250m, 200 MiB) and expiry (180 s).
@@ -62,7 +62,7 @@ def need_of(pod: Pod, quota: str) -> Need:
     spec = pod.spec
     daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
     if spec.init_containers or spec.host_network or daemon:
-        raise ValueError(f"the check does not know everything that pod {pod.metadata.name} wants")
+        raise ValueError(f"the check does not support all constraints of pod {pod.metadata.name} wants")
     requests, limits = pod_requests(pod), pod_limits(pod)
     tier = priority_default(pod)
     estimate = {}
@@ -94,10 +94,25 @@ def need_of(pod: Pod, quota: str) -> Need:
 
 
 def required(pod: Pod, *, apart: bool) -> list[PodAffinityTerm]:
-    """The terms of a pod's required affinity, or of its anti-affinity."""
+    """The terms of a pod's required affinity, or of its anti-affinity, about the labels that it has."""
     affinity = pod.spec.affinity
     side = (affinity.pod_anti_affinity if apart else affinity.pod_affinity) if affinity else None
-    return side.required if side else []
+    return [_own_term(term, pod.metadata.labels) for term in side.required] if side else []
+
+
+def _own_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
+    selector = keyed(term.label_selector, term.match_label_keys, "In", labels)
+    return msgspec.structs.replace(term, label_selector=keyed(selector, term.mismatch_label_keys, "NotIn", labels))
+
+
+def keyed(
+    selector: LabelSelector | None, keys: Sequence[str], operator: str, labels: Mapping[str, str]
+) -> LabelSelector | None:
+    """A selector that also demands the pod's own values of some labels (In), or others (NotIn), where it has them."""
+    own = [LabelSelectorRequirement(key=key, operator=operator, values=[labels[key]]) for key in keys if key in labels]
+    if selector is None or not own:
+        return selector
+    return msgspec.structs.replace(selector, match_expressions=[*selector.match_expressions, *own])
 
 
 class Facts:
