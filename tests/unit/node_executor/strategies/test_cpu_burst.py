@@ -263,8 +263,7 @@ def test_the_limiter_is_off_without_a_period_and_allows_nothing_below_100_percen
 
 
 def test_a_bucket_starts_again_after_two_periods_or_with_another_configuration() -> None:
-    config, old = BurstConfig("auto", 1000, 200, 10), token_bucket.Bucket(1000, 900, 0)
-    at = 21 * SECOND_NS
+    config, old, at = BurstConfig("auto", 1000, 200, 10), token_bucket.Bucket(1000, 900, 0), 21 * SECOND_NS
     assert token_bucket.admit(config, old, 80, at, 0.25) == (True, token_bucket.Bucket(1000, 900, at))
     assert token_bucket.admit(config, old, 80, at + 1, 0.25) == (True, token_bucket.Bucket(1000, 250, at + 1))
     other = BurstConfig("auto", 1000, 300, 10)
