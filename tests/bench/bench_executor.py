@@ -124,7 +124,7 @@ class OwnGroup:
 
 
 class Measurement:
-    """One executor under way. `tree`: where kubelet runs the pods."""
+    """One executor in progress. `tree`: where kubelet runs the pods."""
 
     def __init__(self, harness: Harness, group: OwnGroup, tree: KubeletTree | None) -> None:
         self.harness = harness

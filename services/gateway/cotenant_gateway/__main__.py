@@ -32,6 +32,7 @@ from cotenant_gateway.http.clients.metrics import register_clients
 from cotenant_gateway.http.clients.streams import OpenStreams
 from cotenant_gateway.http.debugging import SchedulerDebugging
 from cotenant_gateway.http.facts.handlers import FactHandlers
+from cotenant_gateway.http.facts.node_actions import NodeActions
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources.handlers import ResourceHandlers
 from cotenant_gateway.http.serving import ListenError, Listening
@@ -120,6 +121,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         credentials.reviews,
         credentials.accounts,
         root_pods=arguments.allow_root_pods,
+        actions=NodeActions(host.log),
     )
     facts = FactHandlers(gateway, host.log, ask, streams, host.stopping)
     audit = Audit(host.log, identity, clock_of(settings))

@@ -36,7 +36,7 @@ def register(meter: Meter, figures: Figures, shells: Sequence[ExecutorShell]) ->
     )
     summed(
         "cotenant_executor_refused_values",
-        "Values that the kernel refused; one that it goes on refusing counts once",
+        "Values that the kernel refused; repeated refusals of one value count once",
         lambda shell: shell.refused_values,
         counter=True,
     )

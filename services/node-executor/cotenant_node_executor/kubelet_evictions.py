@@ -4,7 +4,7 @@ In: the evictions that are ordered. Out: requests to the gateway, repeated with 
 (`cotenant.runtime.requests`): a budget that has no disruption left now may have one later. The gateway deletes the pod, kubelet
 ends it, and the report says so (`core.kubelet_pods`).
 
-Bound: the pods of the node; as many requests under way as `cotenant.runtime.requests` allows.
+Bound: the pods of the node; as many requests in progress as `cotenant.runtime.requests` allows.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Core(Protocol):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request to another service: a NATS request to its micro endpoint.
 
-    `key` identifies it: at most one request per key is under way; it is repeated (bounded, with back-off) as long as the core
+    `key` identifies it: at most one request per key is in progress; it is repeated (bounded, with back-off) as long as the core
     still returns it. The answer is a fact that comes back on the log.
     """
 

@@ -216,7 +216,7 @@ def _log_declared(data: LogDeclared, _: Event) -> str:
     return f"LOG is the one that was created at {data.created}"
 
 
-def _dead(data: DeadLetter, _: Event) -> str:
+def _dead_letter(data: DeadLetter, _: Event) -> str:
     return f"message {data.stream}:{data.sequence} on {data.subject} became a dead letter: {data.reason}"
 
 
@@ -260,7 +260,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     CommitRefused: _refused,
     ServiceStarted: _started,
     LogDeclared: _log_declared,
-    DeadLetter: _dead,
+    DeadLetter: _dead_letter,
     Audited: _audited,
     YarnNode: _yarn,
 }

@@ -255,12 +255,13 @@ class Growing(Protocol):
 
 class LogSpace(msgspec.Struct, frozen=True):
     """The size of LOG in bytes, and its declared limit (0: none); how many versions of a subject it keeps; its present
-    extension beyond the limit, so that deletions can be stored."""
+    extension beyond the limit, so that deletions can be stored; whether the server enforces the limit (`Bounded.enforce`)."""
 
     used: int
     limit: int
     versions: int = KEEP_PER_SUBJECT
     extended: int = 0
+    enforced: bool = True
 
 
 EXTENSIONS = 4
@@ -284,6 +285,11 @@ class Bounded(Protocol):
 
     async def extend(self, extra_bytes: int) -> None:
         """Extend LOG by this many bytes beyond its declared limit; 0: no extension."""
+
+    async def enforce(self, enforced: bool) -> None:
+        """Let the server enforce LOG's limit, or only remember it. To enforce it, nats-server 2.15 sums up the whole batch
+        again for each of its messages: in batches of 8,000 it takes 59 us of CPU a message instead of 21, in batches of 1,000
+        26 instead of 22. No message is dropped in either case; a server whose storage is full refuses writes too."""
 
 
 @runtime_checkable

@@ -212,11 +212,11 @@ class DecidingLoop:
             if cycle.refused(self._clock()):
                 logger.warning("%s: another replica committed first: %s", self.identity.service, outcome.reason)
                 await self.log.publish(refusal_of(batch, self.identity, outcome.reason, self._clock()))
-            await self._expect_what_stands(batch)
+            await self._check_expected_commit(batch)
             return False
         raise Behind(f"a batch of {len(batch.events)} was not stored: {outcome.reason}")
 
-    async def _expect_what_stands(self, batch: Batch) -> None:
+    async def _check_expected_commit(self, batch: Batch) -> None:
         """Another replica's commit is delivered, and ends the refusals. If LOG no longer holds the expected commit, no message
         shows it: the next incarnation expects the present one. Raises Behind."""
         head = await self.log.head(self.identity.commit_subject) if batch.prior else None

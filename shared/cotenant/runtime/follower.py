@@ -191,9 +191,8 @@ class Follower:
             if self._gather_seconds and isinstance(readers[0], Gathering):
                 readers[0].gather(self._gather_seconds, self._hurried)
             if self._usage_filters:
-                readers.append(await self._log.follow(USAGE, self._usage_filters))
-                # No marker ends this load: samples are either new or too old.
-                readers[1].loaded()
+                # Everything that USAGE holds: the last messages of a node came one after the other, none stands for another.
+                readers.append(await self._log.follow(USAGE, self._usage_filters, after=0))
             if isinstance(incarnation, Prepared):
                 await incarnation.prepare()
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)

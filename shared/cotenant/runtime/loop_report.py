@@ -83,13 +83,13 @@ class LoopReport:
         if self._host is None:
             return
         telemetry = self._host.telemetry
-        telemetry.batches.add(1, {"outcome": _in_a_word(outcome)})
+        telemetry.batches.add(1, {"outcome": _outcome_label(outcome)})
         telemetry.decided.add(events)
         telemetry.decide_seconds.record(decide_seconds)
         telemetry.store_seconds.record(store_seconds)
 
 
-def _in_a_word(outcome: Stored | Refused | NoAnswer) -> str:
+def _outcome_label(outcome: Stored | Refused | NoAnswer) -> str:
     """Return the outcome as the metrics name it (`telemetry.OUTCOMES`)."""
     match outcome:
         case Stored():

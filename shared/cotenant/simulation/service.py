@@ -114,7 +114,7 @@ class ServiceParticipant:
         if not self._started:
             return self._start(now, inbox, world)
         if self._storing is not None:
-            again = self._hear(*self._storing, inbox, now, world)
+            again = self._take_outcome(*self._storing, inbox, now, world)
             if again is not None:
                 return again
         else:
@@ -153,7 +153,7 @@ class ServiceParticipant:
         self._storing = batch, outcome
         return now + HOP
 
-    def _hear(
+    def _take_outcome(
         self, batch: Batch, outcome: Stored | Refused | NoAnswer, inbox: Sequence[Event], now: datetime, world: World
     ) -> datetime | None:
         """Take the outcome of a batch; None: continue in this step."""

@@ -84,13 +84,14 @@ class Subscription(Generic[SubscriberT]):
         self._forget()
 
     def load(self, log: MemoryStream, usage: MemoryStream) -> None:
-        """A new consumer: the last message of each of its subjects, then what follows."""
+        """A new consumer: the last message of each of its subjects on LOG and all that USAGE holds, then what follows."""
         self._away = False
         self._forget()
         self._log_through = EPOCH
-        for stream, filters in ((log, self.participant.filters), (usage, self.participant.usage_filters)):
-            if filters:
-                self._read(stream, stream.snapshot(filters))
+        if filters := self.participant.filters:
+            self._read(log, log.snapshot(filters))
+        if filters := self.participant.usage_filters:
+            self._read(usage, usage.after(0, filters, usage.last_sequence))
 
     def _forget(self) -> None:
         self.inbox.clear()
@@ -159,8 +160,8 @@ class Subscription(Generic[SubscriberT]):
         return SimulationError(f"{self.participant.name} has more than {MAX_INBOX} undelivered messages")
 
     def take(self, now: datetime, log: MemoryStream) -> tuple[list[Event], datetime | None]:
-        """Return what a disturbed participant sees now, and when more of what is under way is due. One that is undisturbed sees
-        its whole inbox."""
+        """Return what a disturbed participant sees now, and when more of what is in progress is due. One that is undisturbed
+        sees its whole inbox."""
         again = []
         if self._gap_until is not None:
             if now < self._gap_until:

@@ -38,7 +38,7 @@ class MidTerms(msgspec.Struct, frozen=True):
     prod_reclaimable: Amounts = ZERO
     unused: Amounts = ZERO
     reclaimed: Amounts = ZERO
-    """What is lent of the prediction: within what is unused."""
+    """The part of the prediction that is offered: within unused capacity."""
     reserved: Amounts = ZERO
     unallocated: Amounts = ZERO
     limit: Amounts = ZERO

@@ -164,7 +164,7 @@ def nothing_found(kind: Kind, scope: str) -> str:
 def follow(
     client: Client, target: Target, scope: str, query: dict[str, str], version: str, accept: str
 ) -> Iterator[Document]:
-    """Watch events of a target from a version on, for ever; a new list (after 410) comes as one event LISTED."""
+    """Watch events of a target from a version on, forever; a new list (after 410) comes as one event LISTED."""
     selection = dict(query)
     if target.name:
         selection["fieldSelector"] = f"metadata.name={target.name}"

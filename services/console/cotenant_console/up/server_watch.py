@@ -73,7 +73,7 @@ def verdict(address: str, port: int, store: Path) -> ServerFault:
 
 
 async def keep_storing(look: Callable[[], ServerFault], restart: Callable[[ServerFault], Awaitable[None]]) -> None:
-    """Look for ever and have the server started again where that is the cure; cancelled at the end."""
+    """Look forever and have the server started again where that is the cure; cancelled at the end."""
     not_before = 0.0
     while True:
         await asyncio.sleep(LOOK_SECONDS)

@@ -181,7 +181,7 @@ class Session:
                             await self.stopping.wait()
         finally:
             reading.cancel()
-            # Whatever the client does with the cancellation, Ctrl-C goes on to the processes.
+            # Whatever the client does with the cancellation, Ctrl-C also reaches the processes.
             await asyncio.wait([reading], timeout=END_READING_SECONDS)
 
     def _look(self, stack: Stack, demonstration: Demonstration | None, client: Client, step: int) -> None:

@@ -237,7 +237,7 @@ class JobDecisions:
 
     def _abandon(self) -> Iterator[Event]:
         """Yield the end of jobs whose object is deleted while they have a reservation, which is deleted before they are
-        removed, or once their eviction is ordered, which the limiters go on counting."""
+        removed, or once their eviction is ordered, which the limiters still count."""
         for _, known in sorted(self.fold.jobs.items()):
             job = known.value
             if not job.finished and self._orphaned(job) and self._leaves_something(job):

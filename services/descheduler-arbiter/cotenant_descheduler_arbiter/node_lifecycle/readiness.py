@@ -67,7 +67,7 @@ def _observed(fold: ClusterFold, node: str, known: NodeCondition | None, now: da
 
 
 def _tainted(wanted: NodeCondition, before: NodeCondition | None) -> NodeCondition:
-    """Return the wanted condition with its taints, and with what goes on from the one before."""
+    """Return the desired condition with its taints, and the parts kept from the previous one."""
     taints = () if wanted.ready else ((taint_key(wanted.status), "", "NoSchedule"),)
     if before is None:
         return msgspec.structs.replace(wanted, taints=taints)

@@ -78,7 +78,7 @@ class Audit:
         )
 
     async def run(self) -> None:
-        """Publish what was recorded, for ever; cancelled at the end of the process."""
+        """Publish what was recorded, forever; cancelled at the end of the process."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await self.flush()

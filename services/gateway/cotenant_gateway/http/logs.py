@@ -53,7 +53,7 @@ class LogReader:
         self._stopping = stopping
 
     async def answer(self, request: web.BaseRequest, pod: Snapshot) -> web.StreamResponse:
-        """Return the log as text, or as a stream that goes on."""
+        """Return the log as text, or as a stream that follows it."""
         query = request.query
         node = pod.fields.get("spec.nodeName", "")
         if not node:

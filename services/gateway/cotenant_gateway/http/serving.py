@@ -76,7 +76,7 @@ class Certificate:
             raise ListenError(f"the certificate cannot be loaded from {files}: {error}") from error
 
     async def keep_current(self) -> None:
-        """Load it again whenever its files change, for ever."""
+        """Load it again whenever its files change, forever."""
         while True:
             await asyncio.sleep(CERTIFICATE_LOOK_SECONDS)
             self.look()

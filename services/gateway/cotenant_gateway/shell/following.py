@@ -70,7 +70,7 @@ class ReadModel:
         """Called before every load."""
 
     async def run(self) -> None:
-        """Follow for ever; cancelled at the end of the process."""
+        """Follow forever; cancelled at the end of the process."""
         await self._follower.run(self._begin)
 
     def _begin(self, number: int) -> _Folding:

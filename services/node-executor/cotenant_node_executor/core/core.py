@@ -209,7 +209,7 @@ class ExecutorCore:
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What was set aside, pods and strategies, and is not published yet."""
+        """What was quarantined, pods and strategies, and is not published yet."""
         return self._steps.findings
 
     def take_findings(self) -> list[Finding]:
@@ -219,7 +219,7 @@ class ExecutorCore:
 
     @property
     def holds_reports(self) -> bool:
-        """The last decision held a report back: the next cycle, which should follow at once, sees what became of the start."""
+        """The last decision held a report back: the next cycle, which should follow at once, sees the result of the start."""
         return self._steps.holds_reports
 
     def keep_orphans(self, keep: bool) -> None:

@@ -5,8 +5,7 @@ value for each target, and the evictions that strategies order. Every value foll
 memories; all other state is a cache of the last cycle. Every cycle returns all values, so the writer can repair a file that
 another process changed.
 
-A target that no strategy desires a value for any more gets its initial value, as long as it is there. What the strategies of a
-dry run decide is only reported (`rehearsal`), not desired.
+A target that no strategy desires a value for any more gets its initial value. A dry run is only reported (`rehearsal`).
 
 | source of desired values | computed from | computed again when |
 |---|---|---|
@@ -180,9 +179,9 @@ class DesiredTargets:
         orders = [(name, order) for name, own in self._orders.items() for order in own] if self._orders else ()
         composed = self._composer.composed()
         if self._composer.dropped or self._initial.is_time(seen.snapshot):
-            dropped, self._composer.dropped = self._composer.dropped, {}
             self._initial.add_left_over(self._there.values(), self._groups, composed.winner)
-            self._initial.add(dropped, self._groups)
+            self._initial.add(self._composer.dropped, self._groups)
+            self._composer.dropped = {}
             self._composer.put(RESTORE.name, self._initial.values)
             again = self._composer.composed()
             composed = replace(again, changed=(*composed.changed, *again.changed))

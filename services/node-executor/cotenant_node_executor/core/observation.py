@@ -33,7 +33,7 @@ class Observation(Struct, frozen=True, gc=False):
     current: Mapping[tuple[str, Knob], str]
     identity_sysctl: int | None = None
     machine: MachineFacts | None = None
-    """The same object while nothing of it changes."""
+    """The same object while it does not change."""
     slow: SlowReadings | None = None
     storage: Storage = NO_STORAGE
     """The same object while nothing changed."""

@@ -1,4 +1,4 @@
-"""What cannot wait for the next sample: services that wait for CPU, a node that stalls for memory.
+"""Urgent triggers between samples: services that wait for CPU, a node that stalls for memory.
 
 In: samples, and PSI triggers on the pressure files of services (the burstable group, each guaranteed pod) and of the node's
 memory. Out: a spike of the services' CPU (`spikes`); that a sample is wanted now. While best-effort pods run beside services

@@ -109,7 +109,7 @@ class Checker:
         ]
         self.verifier = Verifier({each.definition.name: each.definition for each in recomputed}, chosen=self._is_chosen)
         for participant in recomputed:
-            participant.listeners.append(self._at_rest)
+            participant.listeners.append(self._while_idle)
             if self._decide_check is not None:
                 participant.before_deciding.append(self._before_deciding)
             if self._fold_check is not None:
@@ -147,7 +147,7 @@ class Checker:
         if control is not None:
             self.suppressions.sampled(node.node_name, control, node.cpu_milli, now)
 
-    def _at_rest(self, participant: ServiceParticipant, world: World) -> None:
+    def _while_idle(self, participant: ServiceParticipant, world: World) -> None:
         """A service decided nothing: sometimes compare it with fresh cores, if it has folded everything."""
         check = self._fold_check
         if check is None or not participant.cycle.ready or self._chance.randrange(FOLD_EVERY):

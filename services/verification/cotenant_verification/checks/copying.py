@@ -135,7 +135,7 @@ def _struct(kind: type[msgspec.Struct]) -> Way:
 
 def _may_change(kind: type, within: set[type]) -> bool:
     """Whether a struct, or something that it refers to by the types of its fields, may change. Dictionaries and lists in a
-    frozen struct are taken for unchanging, as those of payloads are; a type that cannot be told apart counts as one that may.
+    frozen struct are assumed to be unchanging, like those of payloads; a type that cannot be told apart counts as one that may.
     """
     if not issubclass(kind, msgspec.Struct):
         return kind is object or (kind.__module__.startswith("cotenant") and not issubclass(kind, (Enum, str, int, tuple)))

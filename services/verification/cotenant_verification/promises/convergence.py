@@ -52,7 +52,7 @@ def no_work_is_left(moment: Moment) -> Wrong:
             data = event.data
             assert isinstance(data, Placement)
             if run is None or not isinstance(run.data, RunStatus) or run.data.uid != data.uid:
-                yield event.subject, f"{namespace}/{name} is placed on {node} and its executor says nothing of it"
+                yield event.subject, f"{namespace}/{name} is placed on {node} and its executor has no report of it"
             elif data.phase is PlacementPhase.TERMINATING and _long_ago(data.terminating_at, moment):
                 yield event.subject, f"{namespace}/{name} is ending on {node} since {data.terminating_at}"
     for subject, event in sorted(view.last.items()):

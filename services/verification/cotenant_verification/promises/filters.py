@@ -90,7 +90,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = _now_and_before(moment)
-    promised = _promised(view) | {node for node, shares in view.shares.items() if shares}
+    promised = _nominated(view) | {node for node, shares in view.shares.items() if shares}
     used = cache(lambda tree, folded: used_by(view, tree, folded, published(view, tree, folded)))
     for (namespace, name), head in sorted(view.pods.items()):
         uid = head.metadata.uid
@@ -163,7 +163,7 @@ def _now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
     return present, Filters(view, view.needs, folded, placed), changed, left
 
 
-def _promised(view: LogView) -> set[str]:
+def _nominated(view: LogView) -> set[str]:
     waiting = [event.data for event in view.last.values() if isinstance(event.data, Waiting)]
     nominated = {data.nomination.node for data in waiting if data.nomination is not None}
     return nominated | {data.hold.node for data in waiting if data.hold is not None}

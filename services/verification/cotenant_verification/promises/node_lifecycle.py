@@ -157,7 +157,7 @@ def _set(view: LogView, node: str, key: str, seen: CommitSeen) -> bool:
 
 
 def _seconds(pod: Pod, key: str, value: str) -> int | None:
-    """How long the pod tolerates a NoExecute taint; None: for ever."""
+    """How long the pod tolerates a NoExecute taint; None: forever."""
     for toleration in pod.spec.tolerations:
         if _matches(toleration, key, value):
             return None if toleration.toleration_seconds is None else max(0, toleration.toleration_seconds)

@@ -155,7 +155,7 @@ class _Client:
         try:
             async with self._session.request(method, url, json=document or None, headers={"Content-Type": kind}) as answer:
                 body = await answer.json()
-                self._told(write, answer.status, body)
+                self._record_answer(write, answer.status, body)
         except NO_ANSWER as error:
             write.said = f"{type(error).__name__}"
         write.ended = self._run.now()
@@ -170,7 +170,7 @@ class _Client:
             self._objects.pop(name, None)
         return write.outcome is not Outcome.UNKNOWN
 
-    def _told(self, write: Write, status: int, body: dict[str, Any]) -> None:
+    def _record_answer(self, write: Write, status: int, body: dict[str, Any]) -> None:
         if status in (200, 201):
             write.outcome = Outcome.OK
             if write.action is Action.DELETE:

@@ -1,7 +1,7 @@
 """What a run records: the clients' operations, listings and watches, and what the log holds in the end.
 
 Times are seconds since the run began, on one clock. Versions are resourceVersions, which are sequences of LOG: the log's own
-order is the linear order that everything is held against.
+order is the linearization order.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _two_stories(one: Event, other: Event, how: str) -> Violation:
 
 
 async def find_truth(onlooker: Onlooker, log: NatsLog, urls: Sequence[str]) -> Truth:
-    """Read everything, once all is at rest. `urls`: each server's own."""
+    """Read everything, once all is idle. `urls`: each server's own."""
     end = await log.last_sequence(LOG)
     async with asyncio.timeout(CAUGHT_UP_SECONDS):
         while max(onlooker.events, default=0) < end:  # noqa: ASYNC110 - bounded

@@ -38,6 +38,8 @@ class _Held(msgspec.Struct, gc=False):
 
 class _Chain(msgspec.Struct):
     levels: tuple[QuotaLevel, ...]
+    above: tuple[QuotaLevel, ...]
+    """Those of the parent."""
     version: int
     """That of the demands from which the runtimes were taken."""
     changes: int = 0
@@ -60,6 +62,8 @@ class QuotaLedger:
         self._sums: dict[str, _Held] = {}
         self._paths: dict[str, tuple[str, ...]] = {}
         self._chains: dict[QuotaKey, _Chain] = {}
+        self._levels: dict[str, QuotaLevel] = {}
+        """By quota; what the chains of its descendants share."""
 
     @property
     def version(self) -> int:
@@ -75,6 +79,7 @@ class QuotaLedger:
         self._structure += 1
         self._touched.clear()
         self._chains.clear()
+        self._levels.clear()
         self._below = {}
         for name, parent in self.demands.forest.parents.items():
             self._below.setdefault(parent, []).append(name)
@@ -153,18 +158,25 @@ class QuotaLedger:
         known = self._chains.get(key)
         if known is not None and known.version == version:
             return known.levels
-        if not self._is_known(key):
-            return ()
-        way = self.demands.forest.way(membership.quota)
+        return self._find_chain(key, version).levels if self._is_known(key) else ()
+
+    def _find_chain(self, key: QuotaKey, version: int) -> _Chain:
+        """Return the chain of a known quota: its level before the chain of its parent."""
+        known = self._chains.get(key)
         if known is None:
-            known = self._chains[key] = _Chain((), version)
+            known = self._chains[key] = _Chain((), (), -1)
+        if known.version == version:
+            return known
         known.version = version
-        if len(known.levels) != len(way) or any(
-            level.runtime is not runtime for level, (_, runtime) in zip(known.levels, way, strict=True)
-        ):
-            known.levels = tuple([self._level(name, runtime) for name, runtime in way])
+        tree, name = key
+        forest = self.demands.forest
+        parent = forest.parents.get(name)
+        above = self._find_chain((tree, parent), version).levels if parent is not None else ()
+        level = self._level(name, forest.runtime(name))
+        if not known.levels or known.levels[0] is not level or known.above is not above:
+            known.levels, known.above = (level, *above), above
             known.changes += 1
-        return known.levels
+        return known
 
     def used(self, membership: Membership) -> Amounts:
         """What the quota's sub-tree uses."""
@@ -174,8 +186,11 @@ class QuotaLedger:
         return self.demands.forest.tree_ids.get(key[1]) == key[0]
 
     def _level(self, name: str, runtime: dict[str, int]) -> QuotaLevel:
+        known = self._levels.get(name)
+        if known is not None and known.runtime is runtime:
+            return known
         quota, held = self.demands.known[name], self._sum(name)
-        return QuotaLevel(
+        known = self._levels[name] = QuotaLevel(
             name=name,
             max=quota.max,
             min=quota.min,
@@ -183,6 +198,7 @@ class QuotaLedger:
             used=held.used,
             non_preemptible_used=held.non_preemptible,
         )
+        return known
 
     def _path(self, name: str) -> tuple[str, ...]:
         known = self._paths.get(name)

@@ -28,7 +28,7 @@ CLUSTER_PING_SECONDS = 2
 
 
 async def connected(url: str, service: str, access: Access) -> BusClient:
-    """Connect, trying for ever (the server may start later than the service), and reconnect for ever. `url` names one server,
+    """Connect, trying forever (the server may start later than the service), and reconnect forever. `url` names one server,
     or several with commas between. Raises AccessError for credentials that cannot be used."""
     urls = [access.url(word.strip()) for word in url.split(",")]
     options, api = access.options(), access.api

@@ -200,7 +200,7 @@ class PullConsumer:
         elif status == "408" or (status == "409" and _FULL in block):
             self._is_over(full=status == "409")
         elif status == "409" and _COMPLETE in block:
-            # `count` has seen the last message of the pull, and the next one may be under way.
+            # `count` has seen the last message of the pull, and the next one may be in progress.
             pass
         else:
             raise Gap(f"status {block[:80].decode(errors='replace')}")

@@ -109,7 +109,8 @@ def test_pods_with_node_affinity_leave_last_and_those_with_pod_affinity_like_oth
     nodes = [node(f"n-{zone}", labels={"zone": zone}) for zone in "ab"]
     plugin = "RemovePodsViolatingTopologySpreadConstraint"
     first, second = spread_pods("a", 2)
-    to_nodes, to_pods = ({"affinity": {kind: {}}} for kind in ("nodeAffinity", "podAffinity"))
+    to_nodes: dict[str, Any] = {"affinity": {"nodeAffinity": {}}}
+    to_pods: dict[str, Any] = {"affinity": {"podAffinity": {}}}
     assert run(plugin, {}, nodes, [first, *spread_pods("a", 2, **to_nodes)[1:]]) == ["a0"]
     assert run(plugin, {}, nodes, [first, *spread_pods("a", 2, **to_pods)[1:]]) == ["a1"]
     assert run(plugin, {}, nodes, [*spread_pods("a", 1, **to_pods), second]) == ["a1"]

@@ -309,7 +309,7 @@ def test_best_effort_with_less_than_a_cpu_is_busy_whatever_it_uses() -> None:
 
 
 def test_by_allocatable_nothing_offered_counts_as_one_and_nothing_known_as_none() -> None:
-    by_offer = {"policy": "evictByAllocatable"}
+    by_offer: dict[str, Any] = {"policy": "evictByAllocatable"}
     assert released(0, 1000, 8000, allocatable=0, **by_offer) == 399
     assert released(0, 1000, 8000, allocatable=None, **by_offer) == released(0, 1000, 8000, allocatable=-1, **by_offer) == 0
     assert released(0, 1000, 8000, allocatable=200, **by_offer) == 200

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from cotenant.api.objects.reservation import OwnerRule
+from cotenant_scheduler.cycle.reservations.endings import SHARE_PAUSE
 from cotenant_scheduler.plugins.reservation.fitting import (
     ALREADY_ALLOCATED,
     NONE_MEETS,
@@ -26,6 +29,9 @@ from cotenant_scheduler.plugins.reservation.fitting import (
     short_on_node,
 )
 from cotenant_scheduler.plugins.reservation.scoring import nominated, normalised, preferring, room_score
+from cotenant_scheduler.state.reservations.rules import keys_of
+from tests.unit.scheduler.builders_reservations import ReservedStory, reservation
+from tests.unit.scheduler.builders_scheduler import node, pod
 
 GPU = "koordinator.sh/gpu"
 
@@ -207,3 +213,38 @@ def test_the_node_of_the_smallest_order_is_worth_1000() -> None:
     assert preferring(scores, -1).tolist() == [7, 8]
     assert preferring(scores, 0).tolist() == [1000, 8]
     assert scores.tolist() == [7, 8]
+
+
+def test_owners_are_found_by_something_that_each_of_them_has() -> None:
+    def key(**rule: Any) -> tuple[str, str, str]:
+        (found,) = keys_of([msgspec.convert(rule, OwnerRule)])
+        return found
+
+    labels = {"matchLabels": {"b": "2", "a": "1"}}
+    terms = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    assert key(labelSelector=labels) == key(labelSelector={**labels, **terms}) == ("label", "a", "1")
+    assert key(labelSelector=terms) == key(object={}) == ("", "", "")
+    assert key(object={"uid": "u", "name": "n"}, labelSelector=labels) == ("uid", "u", "")
+    assert key(object={"name": "n"}) == ("name", "n", "")
+    assert key(controller={"uid": "u", "name": "n"}, labelSelector=labels) == ("controller-uid", "u", "")
+    assert key(controller={"name": "n"}) == ("controller-name", "n", "")
+
+
+def test_a_share_is_published_again_when_its_pause_is_over() -> None:
+    story = ReservedStory()
+    story.node(node("a", cpu="8"))
+    story.executor("a")
+    story.reservation(reservation("r", cpu="4", allocateOnce=False))
+    story.settle()
+    seen = []
+    for name in ("p1", "p2"):
+        story.pod(pod(name, cpu="1", labels={"app": "web"}))
+        story.settle()
+        share = story.share("r")
+        assert share is not None
+        seen.append(share.owner_count)
+    story.later(SHARE_PAUSE.total_seconds())
+    story.settle()
+    share = story.share("r")
+    assert share is not None
+    assert (seen, share.owner_count) == ([1, 1], 2)

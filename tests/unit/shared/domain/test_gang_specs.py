@@ -36,45 +36,45 @@ NOW = datetime(2026, 1, 10, tzinfo=UTC)
 TEN = timedelta(minutes=10)
 
 
-def annotations(**values: str) -> dict[str, str]:
+def noted(**values: str) -> dict[str, str]:
     return {f"{GANG}{name.replace('_', '-')}": value for name, value in values.items()}
 
 
 def test_the_first_name_that_is_not_empty_wins() -> None:
     labels = {GROUP: "a", f"{GROUP}/name": "b"}
-    assert gang_name(labels, annotations(name="c")) == "a"
-    assert gang_name({**labels, GROUP: ""}, annotations(name="c")) == "b"
-    assert gang_name({}, annotations(name="c")) == "c"
+    assert gang_name(labels, noted(name="c")) == "a"
+    assert gang_name({**labels, GROUP: ""}, noted(name="c")) == "b"
+    assert gang_name({}, noted(name="c")) == "c"
     assert gang_name({}, {}) == ""
     assert (gang_id("ns", "a"), group_id(["ns/b", "ns/a"])) == ("ns/a", "ns/a,ns/b")
 
 
 def test_the_label_states_the_minimum_before_the_annotation() -> None:
-    assert min_member({f"{GROUP}/min-available": "3"}, annotations(min_available="5")) == 3
-    assert min_member({f"{GROUP}/min-available": ""}, annotations(min_available="+5")) == 5
-    assert min_member({}, annotations(min_available="-1")) == -1
-    assert min_member({}, annotations(min_available=str(MAX_MEMBERS))) == 2**31 - 1
+    assert min_member({f"{GROUP}/min-available": "3"}, noted(min_available="5")) == 3
+    assert min_member({f"{GROUP}/min-available": ""}, noted(min_available="+5")) == 5
+    assert min_member({}, noted(min_available="-1")) == -1
+    assert min_member({}, noted(min_available=str(MAX_MEMBERS))) == 2**31 - 1
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", " 1", "2147483648", "99999999999", "-2147483648", "１"])
 def test_a_minimum_that_cannot_be_read_is_named(text: str) -> None:
     with pytest.raises(GangError, match="min-available"):
-        min_member({}, annotations(min_available=text))
+        min_member({}, noted(min_available=text))
 
 
 @pytest.mark.parametrize(("stated", "total"), [("", 3), ("2", 3), ("3", 3), ("4", 4), ("x", 3), ("-1", 3)])
 def test_the_total_is_at_least_the_minimum(stated: str, total: int) -> None:
-    assert of_pod("ns/g", {}, annotations(min_available="3", total_number=stated)).total_member == total
+    assert of_pod("ns/g", {}, noted(min_available="3", total_number=stated)).total_member == total
 
 
 def test_a_total_for_a_minimum_of_nothing_is_at_least_one() -> None:
-    assert of_pod("ns/g", {}, annotations(min_available="0", total_number="0")).total_member == 0
-    assert of_pod("ns/g", {}, annotations(min_available="0", total_number="1")).total_member == 1
-    assert of_pod("ns/g", {}, annotations(min_available="-2", total_number="0")).total_member == -2
+    assert of_pod("ns/g", {}, noted(min_available="0", total_number="0")).total_member == 0
+    assert of_pod("ns/g", {}, noted(min_available="0", total_number="1")).total_member == 1
+    assert of_pod("ns/g", {}, noted(min_available="-2", total_number="0")).total_member == -2
 
 
 def test_a_gang_has_the_defaults_of_what_cannot_be_read() -> None:
-    plain = of_pod("ns/g", {}, annotations(min_available="2"))
+    plain = of_pod("ns/g", {}, noted(min_available="2"))
     assert (plain.mode, plain.match_policy, plain.wait, plain.groups, plain.source) == (
         Mode.STRICT,
         MatchPolicy.ONCE_SATISFIED,
@@ -82,28 +82,28 @@ def test_a_gang_has_the_defaults_of_what_cannot_be_read() -> None:
         ("ns/g",),
         Source.ANNOTATION,
     )
-    unreadable = annotations(min_available="2", mode="x", match_policy="x", waiting_time="x", groups="x")
+    unreadable = noted(min_available="2", mode="x", match_policy="x", waiting_time="x", groups="x")
     odd = of_pod("ns/g", {}, unreadable, default_wait=TEN * 2)
     assert odd == replace(plain, wait=TEN * 2)
     for none in ("0s", "-5s"):
-        assert of_pod("ns/g", {}, annotations(min_available="2", waiting_time=none)).wait == TEN
+        assert of_pod("ns/g", {}, noted(min_available="2", waiting_time=none)).wait == TEN
 
 
 def test_a_gang_has_what_is_stated() -> None:
-    stated = annotations(
+    stated = noted(
         min_available="2", mode="NonStrict", match_policy="only-waiting", waiting_time="30s", groups='["ns/h", "ns/g"]'
     )
     found = of_pod("ns/g", {}, stated)
     assert (found.mode, found.match_policy, found.wait) == (Mode.NON_STRICT, MatchPolicy.ONLY_WAITING, timedelta(seconds=30))
     assert (found.groups, found.group_id) == (("ns/h", "ns/g"), "ns/g,ns/h")
     alias = {f"{GROUP}/match-policy": "waiting-and-running"}
-    assert of_pod("ns/g", {}, {**annotations(min_available="2"), **alias}).match_policy is MatchPolicy.WAITING_AND_RUNNING
+    assert of_pod("ns/g", {}, {**noted(min_available="2"), **alias}).match_policy is MatchPolicy.WAITING_AND_RUNNING
     assert of_pod("ns/g", {}, {**stated, **alias}).match_policy is MatchPolicy.ONLY_WAITING
 
 
 def test_a_pod_group_waits_as_long_as_it_says_where_that_is_above_0() -> None:
     assert [wait_of(seconds, TEN) for seconds in (None, 0, -1, 1)] == [TEN, TEN, TEN, timedelta(seconds=1)]
-    found = of_pod_group("ns/g", 4, 7, annotations(total_number="9"), default_policy=MatchPolicy.ONLY_WAITING)
+    found = of_pod_group("ns/g", 4, 7, noted(total_number="9"), default_policy=MatchPolicy.ONLY_WAITING)
     assert (found.min_member, found.total_member, found.wait) == (4, 9, timedelta(seconds=7))
     assert (found.match_policy, found.source) == (MatchPolicy.ONLY_WAITING, Source.POD_GROUP)
 

@@ -33,7 +33,7 @@ LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"
 MAX_SAMPLE_NODES = 1_000
 """Sets of labels that are tried for one entry; the values of its expressions have too many combinations."""
 MAX_TRIES = 500_000
-"""Selectors that are held against made labels, for one section."""
+"""Selectors that are checked against generated labels, for one section."""
 MAX_ERRORS = 50
 """Errors that are reported per section."""
 QOS_SECTION, SYSTEM_SECTION = "resource-qos-config", "system-config"

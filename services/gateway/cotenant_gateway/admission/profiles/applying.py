@@ -50,7 +50,7 @@ def apply_colocation_profiles(review: Review) -> Mutation | None:
         return change
     # A copied manifest may carry the record of the pod that it was copied from: it does not apply to this one.
     document = review.document if change is None else change.document
-    document = _with_said(document, names)
+    document = _with_record(document, names)
     return Mutation(document, () if change is None else change.notes, () if change is None else change.causes)
 
 
@@ -64,7 +64,7 @@ def translate_again(review: Review) -> Mutation | None:
     return change if in_tier_resources(was) is None else None
 
 
-def _with_said(document: msgspec.Raw, names: str | None) -> msgspec.Raw:
+def _with_record(document: msgspec.Raw, names: str | None) -> msgspec.Raw:
     annotations = member_object(member_object(members(document), "metadata"), "annotations")
     annotations.pop(ANNOTATION_COLOCATION_PROFILES, None)
     if names is not None:
@@ -87,7 +87,7 @@ def reapply_colocation_profiles(review: Review) -> Mutation | None:
     if not any(profile.managed for profile in matched):
         return None
     change, applied = changed_by(review, matched, draw, again=True)
-    document = _with_said(change.document, ",".join(sorted({*names, *applied})) or None)
+    document = _with_record(change.document, ",".join(sorted({*names, *applied})) or None)
     return Mutation(document, change.notes, change.causes)
 
 

@@ -106,7 +106,7 @@ class CredentialSources:
         return [web.get(CONFIGURATION_PATH, configuration), web.get(JWKS_PATH, jwks)]
 
     async def keep_current(self) -> None:
-        """Read files again whenever they change, and keep the issuer's keys, for ever."""
+        """Read files again whenever they change, and keep the issuer's keys, forever."""
         if self.oidc is None:
             await self._keep_files()
         else:

@@ -1,6 +1,6 @@
 """Writing resources: create, replace, patch, delete, and the deletion of a collection.
 
-In: a request whose path is a `Target`. Out: a response with the object as it is afterwards, and what its writer is to be told;
+In: a request whose path is a `Target`. Out: a response with the resulting object, and warnings for its writer;
 or an ApiError that the application turns into a Status.
 """
 

@@ -104,13 +104,13 @@ class GuardLink:
             return
         if self._process is None:
             self._start()
-        self._tell()
+        self._send()
 
     def take(self, group: str) -> None:
         """Have them be fair, before this returns."""
         self._wanted.pop(group, None)
         self._taken.pop(group, None)
-        self._tell()
+        self._send()
         demote(self._directories(group))
 
     def before_budgets(self, kept: set[str]) -> None:
@@ -121,7 +121,7 @@ class GuardLink:
         leaving = [group for group in self._wanted if group not in kept and group not in self._taken]
         if leaving:
             self._taken.update(dict.fromkeys(leaving, "not asked for any more"))
-            self._tell()
+            self._send()
             for group in leaving:
                 demote(self._directories(group))
         if kept - self._wanted.keys():
@@ -160,7 +160,7 @@ class GuardLink:
         elif self._hung:
             self._put_back(f"the guard does not answer for {self._patience:g} s")
         else:
-            self._tell()
+            self._send()
 
     @property
     def _patience(self) -> float:
@@ -219,7 +219,7 @@ class GuardLink:
         path = self._driver.path(ROOT_GROUP, Knob.CPU_RT_RUNTIME)
         return path is not None and path.exists()
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         """Send the groups. A line that finds no room in the pipe is one that the guard does not read."""
         if self._process is None or self._process.stdin is None:
             return

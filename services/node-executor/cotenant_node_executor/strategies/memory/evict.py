@@ -174,7 +174,7 @@ def _config(slo: NodeSLORendered) -> EvictConfig:
 
 
 def decide_with(situation: Situation, features: frozenset[str]) -> Decision:
-    """Evict what these features choose, and repeat what is under way."""
+    """Evict what these features choose, and repeat what is in progress."""
     slo, snapshot = situation.slo, situation.snapshot
     if slo is None or snapshot is None:
         return Decision()

@@ -36,7 +36,7 @@ MOST_PODS = 2000
 
 
 class FoundContainer(Struct, frozen=True):
-    """A directory in that of a pod. `inode` tells a new directory of the same name from the former one."""
+    """A directory in that of a pod. `inode` distinguishes a new directory of the same name from the former one."""
 
     name: str
     inode: int

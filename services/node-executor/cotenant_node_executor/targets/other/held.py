@@ -179,7 +179,7 @@ class HeldValues:
 
 
 def _name(place: NonCgroup) -> str:
-    """What tells a place from others of its kind."""
+    """The name of a place within its kind."""
     return str(next(iter(msgspec.structs.astuple(place))))
 
 

@@ -72,12 +72,6 @@ class Forest:
         tree = self._tree_of.get(quota)
         return tree.runtime(quota) if tree is not None else _NOTHING
 
-    def way(self, quota: str) -> tuple[tuple[str, dict[str, int]], ...]:
-        """Return a quota and those above it, nearest first, without the root, each with its runtime, which is the same object
-        while it does not change. Nothing for an unknown one."""
-        tree = self._tree_of.get(quota)
-        return tree.way(quota) if tree is not None else ()
-
     def changed(self) -> Iterator[tuple[str, SolvedQuota]]:
         """Walk the quotas of which anything changed since the last call, with their trees, in a stated order; all of them the
         first time."""
