@@ -56,6 +56,7 @@ from cotenant_scheduler.state.pods import PodCache
 from cotenant_scheduler.state.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reservations.cache import ReservationCache
+from cotenant_scheduler.state.reservations.operating import OperatingPods
 
 
 class SchedulerCore:
@@ -81,11 +82,10 @@ class SchedulerCore:
         reader = PodReader(args, self.profile.readers)
         self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
         self.reservations = ReservationCache(self.pods)
-        reservation_endings = ReservationEndings(self.reservations, self.nodes, self._uid_of)
-        self._endings = Endings(self._node_cache.facts, self.ledger, reservation_endings)
-        self._reserving = Reserving(
-            self.nodes, self.reservations, self.config.reservation, self.config.weights
-        )
+        self._operating = OperatingPods(self.pods, self.reservations)
+        reservation_endings = ReservationEndings(self.reservations, self.nodes, self.pods.records, self._uid_of)
+        self._endings = Endings(self._node_cache.facts, self.ledger, reservation_endings, self.pods.acting)
+        self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
         self._owners_version = 0
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
@@ -102,9 +102,7 @@ class SchedulerCore:
             self.reservations,
             self._assumed,
         )
-        self._waiting = WaitingPods(
-            self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds
-        )
+        self._waiting = WaitingPods(self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds)
         self._nominations = Nominations(self.nodes)
         self._preemption = Preemption(self.nodes, self.pods.records, self._budgets, self._nominations.leaving)
         admission = QuotaAdmission(
@@ -184,6 +182,8 @@ class SchedulerCore:
         if self._demands.counting:
             self._demands.note(record)
         facts = record.facts
+        if (facts is not None and facts.traits.acts) or (self.pods.acting and record.key in self.pods.acting):
+            self._operating.note(record)
         if not record.placements and facts is not None and facts.shape is not None and self._endings.wants_node(record):
             self._enqueue(record).reported = None
         elif record.queued_in is not None:

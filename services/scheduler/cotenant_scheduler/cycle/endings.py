@@ -24,17 +24,19 @@ Over 300 lines: the rules look at one record and one another's results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
 from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.domain.reservations.operating import with_itself
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, WaitingReason
 from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
-from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
+from cotenant.model.subjects import placement_subject, waiting_subject
+from cotenant_scheduler.cycle.blocked import blocked_by, blocked_event
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, first_due
 from cotenant_scheduler.state.counting import PodKey
@@ -57,8 +59,14 @@ class Endings:
     """Pods to be looked at, and what follows from each. A pod is looked at until nothing follows any more."""
 
     def __init__(
-        self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger, reservations: ReservationEndings
+        self,
+        nodes: Mapping[str, NodeFacts],
+        quotas: QuotaLedger,
+        reservations: ReservationEndings,
+        acting: Container[PodKey],
     ) -> None:
+        """`acting`: pods that act as reservations."""
+        self._acting = acting
         self._nodes = nodes
         self._quotas = quotas
         self._reservations = reservations
@@ -139,7 +147,7 @@ class Endings:
             placed = record.placements[node]
             reason = self._reason_to_end(record, node, placed)
             if reason is None:
-                if self._is_of(record, placed) and placed.data.object_sequence != record.object_sequence:
+                if self._is_of(record, placed) and self._says_otherwise(record, node, placed):
                     events.append(self._again(record, node, placed, placed.data.phase, placed.data.reason, None))
                 continue
             settled = False
@@ -159,7 +167,7 @@ class Endings:
         if blocked is not None:
             due = self._due_at(record, blocked, now)
             if due is not None and due <= now:
-                events.append(self._waiting(record, blocked))
+                events.append(blocked_event(record, blocked))
             settled = settled and (due is None or due <= now)
         elif record.waiting is not None and not self.wants_node(record):
             events.append(self.waiting_over(record))
@@ -169,6 +177,13 @@ class Endings:
 
     def _is_of(self, record: PodRecord, placed: PlacementRecord) -> bool:
         return record.facts is not None and record.facts.uid == placed.data.uid
+
+    def _says_otherwise(self, record: PodRecord, node: str, placed: PlacementRecord) -> bool:
+        """Whether a placement is to be stored again: the object changed, or who uses a pod that acts as a reservation."""
+        data = placed.data
+        if data.object_sequence != record.object_sequence:
+            return True
+        return record.key in self._acting and data.used_by != self._reservations.used_by(record.key, node, data.uid)
 
     def _reason_to_end(self, record: PodRecord, node: str, placed: PlacementRecord) -> str | None:
         facts = record.facts
@@ -223,6 +238,8 @@ class Endings:
                 requests=facts.shape.requests if facts.shape is not None else data.requests,
                 grace_period_seconds=facts.grace_seconds,
                 object_sequence=record.object_sequence,
+                allocation=with_itself(data.allocation, record.key, data.uid, acts=facts.traits.acts),
+                used_by=self._reservations.used_by(record.key, node, data.uid) if facts.traits.acts else None,
             )
         return Event(
             subject=placement_subject(node, *record.key),
@@ -277,6 +294,7 @@ class Endings:
                 grace_period_seconds=facts.grace_seconds,
                 reason=NAMED_BY_POD,
                 object_sequence=record.object_sequence,
+                allocation=with_itself(None, record.key, facts.uid, acts=facts.traits.acts),
             ),
             causes=(f"LOG:{record.object_sequence}", *self._nodes[facts.node_name].causes),
         )
@@ -292,17 +310,17 @@ class Endings:
             if any(self._is_of(record, placed) for placed in record.placements.values()):
                 return None
             node = min(record.placements)
-            return _reason("predecessor", f"its predecessor of the same name is still ending on node {node}")
+            return blocked_by("predecessor", f"its predecessor of the same name is still ending on node {node}")
         if facts.error:
-            return _reason("malformed", facts.error)
+            return blocked_by("malformed", facts.error)
         if facts.node_name:
             if self._declared(facts.node_name):
                 return None
-            return _reason("node-missing", f"the pod names node {facts.node_name}, which is not there")
+            return blocked_by("node-missing", f"the pod names node {facts.node_name}, which is not there")
         if facts.scheduler_name not in SCHEDULER_NAMES:
             return None
         if facts.gated:
-            return _reason("gated", f"scheduling gates are not removed: {', '.join(facts.gated)}")
+            return blocked_by("gated", f"scheduling gates are not removed: {', '.join(facts.gated)}")
         return None
 
     def _due_at(self, record: PodRecord, reason: WaitingReason, now: datetime) -> datetime | None:
@@ -320,28 +338,3 @@ class Endings:
         if last.codes == {(reason.code, reason.resource)} and record.waiting_at is not None:
             return record.waiting_at + WAITING_PAUSE
         return now
-
-    def _waiting(self, record: PodRecord, reason: WaitingReason) -> Event:
-        facts = record.facts
-        assert facts is not None
-        namespace, name = record.key
-        wakes = {
-            "predecessor": (f"node.*.run.{namespace}.{name}", f"node.*.placement.{namespace}.{name}"),
-            "node-missing": (node_subject(facts.node_name),) if facts.node_name else (),
-        }.get(reason.code, (pod_subject(namespace, name),))
-        return Event(
-            subject=waiting_subject(namespace, name),
-            data=Waiting(
-                namespace=namespace,
-                name=name,
-                uid=facts.uid,
-                reasons=(reason,),
-                wakes_on=wakes,
-                message=reason.detail,
-            ),
-            causes=(f"LOG:{record.object_sequence}", *(f"LOG:{p.sequence}" for p in record.placements.values())),
-        )
-
-
-def _reason(code: str, detail: str) -> WaitingReason:
-    return WaitingReason(code=code, count=0, detail=detail)

@@ -171,7 +171,9 @@ class Placing:
             walk.wake()
             alike.template = alike.stamp = None
             placed = 0
-            in_series = reserved is None and evaluation.in_columns and len(alike.live) >= WORTHWHILE
+            # One that is to act as a reservation says so in its own placement.
+            plain = reserved is None and not (isinstance(ask, Ask) and ask.acts)
+            in_series = plain and evaluation.in_columns and len(alike.live) >= WORTHWHILE
             if in_series and not self._nodes.counters_of(shape):
                 placed = self._place_run(walk, charge, evaluation, now, bound, left)
             if not placed:

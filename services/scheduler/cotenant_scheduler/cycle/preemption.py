@@ -269,10 +269,11 @@ class Preemption:
         return [entry[3] for entry in sorted(found, key=_IMPORTANCE)]
 
     def _uses_what_is_held(self, row: int, counted: CountedPod) -> bool:
-        """Return whether a pod uses a reservation that still holds room: its end gives the room back to that."""
+        """Return whether a pod uses a reservation that still holds room, to which its end gives it back. Or whether it acts
+        as a reservation that is used: its end gives only what its user does not take."""
         used = counted.allocation.reservation if counted.allocation is not None else None
         use = self._nodes.held.on(row).get(used.uid) if used is not None else None
-        return use is not None and use.reserve is not None
+        return use is not None and use.reserve is not None and (use.reserve is not counted or bool(use.owners))
 
     def _forget_changed_lists(self) -> None:
         nodes = self._nodes

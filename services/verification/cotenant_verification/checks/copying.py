@@ -1,7 +1,8 @@
 """Copies of cores: what the checks may ask anything without changing the core that is in use.
 
 In: a core. Out: one that decides alike, and shares with it what does not change: frozen structs (events, payloads, decoded
-objects, a service's own facts), text, numbers, functions. Containers and the services' own objects are copied; everything
+objects, a service's own facts), text, numbers, functions. Frozen structs that are compared by identity may hold records that
+change (the queue's entries): they are copied. Containers and the services' own objects are copied; everything
 else (arrays, weak dictionaries, types with a rule of their own) `copy.deepcopy` copies. `deepcopy` alone takes ten times as
 long, most of it for facts.
 """
@@ -17,6 +18,7 @@ from enum import Enum
 from typing import TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 T = TypeVar("T")
 Memo = dict[int, object]
@@ -119,14 +121,15 @@ def _object(kind: type) -> Way:
 
 
 def _struct(kind: type[msgspec.Struct]) -> Way:
-    """How a struct that may change is copied: field by field."""
+    """How a struct that may change, or holds what may, is copied: field by field."""
     fields = kind.__struct_fields__
 
     def way(here: object, memo: Memo) -> object:
         made = copy(here)
+        assert isinstance(made, msgspec.Struct)
         memo[id(here)] = made
         for field in fields:
-            setattr(made, field, _copy(getattr(here, field), memo))
+            force_setattr(made, field, _copy(getattr(here, field), memo))
         return made
 
     return way
@@ -136,7 +139,7 @@ def _way(kind: type) -> Way:
     if issubclass(kind, Enum):
         return _shared
     if issubclass(kind, msgspec.Struct):
-        if kind.__struct_config__.frozen:
+        if kind.__struct_config__.frozen and kind.__struct_config__.eq:
             return _shared
         return _deep if hasattr(kind, "__deepcopy__") else _struct(kind)
     # Objects that define how they are copied, and the standard library's types.

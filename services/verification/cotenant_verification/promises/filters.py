@@ -56,7 +56,7 @@ def placements_pass_every_filter(view: LogView, seen: CommitSeen) -> Wrong:
         if gates_of(placement.pod):
             yield event.subject, f"{event.ref} places {name}, which is gated"
         need = view.needs.placed(placement)
-        refusal = filters.judge(need, seen.commit.now)(placement.node)
+        refusal = filters.judge(need, seen.commit.now, placement)(placement.node)
         if refusal:
             yield event.subject, f"{event.ref} places {name} on node {placement.node}, which does not take it: {refusal}"
         filters.add(need, placement)

@@ -13,6 +13,7 @@ from cotenant.domain.quota.membership import is_preemptible
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.reservations.affinity import ignores_reservations
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
+from cotenant.domain.reservations.operating import acts_as_reservation
 
 
 class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -26,16 +27,20 @@ class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
     gang: str
     """The name of its gang in its namespace; empty: it is in none."""
     of_reservations: bool
-    """Whether it says anything of reservations, be it that it ignores them."""
+    """Whether it says anything of reservations, be it that it ignores them or acts as one."""
+    acts: bool
+    """Whether it acts as a reservation while it runs and is ready."""
 
 
 def traits_of(labels: dict[str, str], annotations: dict[str, str]) -> PodTraits:
     """Return what labels and annotations say."""
+    acts = acts_as_reservation(labels)
     return PodTraits(
         labels,
         annotations,
         labels.get(LABEL_QUOTA, ""),
         is_preemptible(labels),
         gang_name(labels, annotations),
-        ignores_reservations(labels) or bool(annotations.get(ANNOTATION_AFFINITY)),
+        acts or ignores_reservations(labels) or bool(annotations.get(ANNOTATION_AFFINITY)),
+        acts,
     )
