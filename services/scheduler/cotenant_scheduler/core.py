@@ -11,6 +11,8 @@ Folds the subjects of FILTERS (`cycle.folding`). Decides, in this order:
 What a decision changes in the state before it is stored is assumed (`cycle.assumed`). Results kept per shape are caches: rows
 that changed are computed again. Bounds: at most MAX_EVENTS_PER_DECISION events a call, of which ENDINGS_SHARE are kept for
 endings while pods are queued.
+
+Over 300 lines: it wires all parts of the cycle.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
+from cotenant_scheduler.cycle.reservations.pre_allocation import PreAllocation, takes_pods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States
@@ -57,6 +60,7 @@ from cotenant_scheduler.state.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reservations.cache import ReservationCache
 from cotenant_scheduler.state.reservations.operating import OperatingPods
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 
 class SchedulerCore:
@@ -142,6 +146,7 @@ class SchedulerCore:
             self._nominations,
             preempting,
             self._reserving,
+            PreAllocation(self.nodes, self.pods, self._endings.attention, self._endings.given),
             self._states,
             self.config.queue,
         )
@@ -206,7 +211,8 @@ class SchedulerCore:
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
         assert facts is not None
-        if is_reserve(record.key):
+        if isinstance(record, ReserveRecord):
+            record.ask = takes_pods(record)
             return self.queue.put(record, facts, None, True)
         traits = facts.traits
         owners = self.reservations.index.meaning(record, facts) if self.reservations.index else ()

@@ -31,6 +31,7 @@ import msgspec
 
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.reservations.operating import with_itself
+from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, WaitingReason
 from cotenant.log.contract import ending, replaces
@@ -70,7 +71,8 @@ class Endings:
         self._nodes = nodes
         self._quotas = quotas
         self._reservations = reservations
-        self._attention: dict[PodKey, PodRecord] = {}
+        self.attention: dict[PodKey, PodRecord] = {}
+        """Pods that are looked at until nothing follows any more."""
 
     def pod_changed(self, record: PodRecord) -> None:
         """Queue a pod for inspection, unless nothing can follow: it waits for a node, or runs where it was placed."""
@@ -82,7 +84,7 @@ class Endings:
         else:
             settled = not facts.error and (record.queued_in is not None or self.wants_node(record))
         if not settled:
-            self._attention[record.key] = record
+            self.attention[record.key] = record
 
     def _only_runs(self, record: PodRecord, facts: PodFacts) -> bool:
         if record.waiting is not None or len(record.placements) != 1 or facts.deleting:
@@ -99,7 +101,7 @@ class Endings:
     def look_at(self, records: Sequence[PodRecord]) -> None:
         """Queue pods for inspection."""
         for record in records:
-            self._attention[record.key] = record
+            self.attention[record.key] = record
 
     def wants_node(self, record: PodRecord) -> bool:
         """Return whether the scheduler must find a node for the pod."""
@@ -118,10 +120,10 @@ class Endings:
         """Return at most `limit` events, for the pods in the order of their names."""
         events: list[Event] = []
         self.look_at(self._reservations.due(now))
-        for key in sorted(self._attention) if self._attention else ():
-            found, settled = self._look(self._attention[key], now)
+        for key in sorted(self.attention) if self.attention else ():
+            found, settled = self._look(self.attention[key], now)
             if settled and not found:
-                del self._attention[key]
+                del self.attention[key]
             if len(events) + len(found) > limit:
                 break
             events.extend(found)
@@ -136,6 +138,15 @@ class Endings:
             Waiting(namespace=namespace, name=name, uid=record.waiting.uid),
             (f"LOG:{record.object_sequence}",) if record.object_sequence else (),
         )
+
+    def given(self, record: PodRecord, node: str, reservation: ReservationUsed, causes: tuple[str, ...]) -> Event:
+        """Return the placement of a pod that becomes an owner of a reservation where it is."""
+        placed = record.placements[node]
+        again = self._again(record, node, placed, placed.data.phase, placed.data.reason, None)
+        assert isinstance(again.data, Placement)
+        allocation = msgspec.structs.replace(again.data.allocation or Allocation(), reservation=reservation)
+        data = msgspec.structs.replace(again.data, allocation=allocation)
+        return msgspec.structs.replace(again, data=data, causes=(*again.causes, *causes))
 
     def _look(self, record: PodRecord, now: datetime) -> tuple[list[Event], bool]:
         """Return what follows from a record, and whether that depends on nothing but changes of the record."""
@@ -203,8 +214,7 @@ class Endings:
         return placed.data.reason if placed.data.phase is PlacementPhase.TERMINATING else None
 
     def _declared(self, node: str) -> bool:
-        facts = self._nodes.get(node)
-        return facts is not None and "object" in facts.sequences
+        return (facts := self._nodes.get(node)) is not None and "object" in facts.sequences
 
     def _has_ended(self, record: PodRecord, node: str, placed: PlacementRecord, now: datetime) -> bool:
         run = record.run_of(node, placed.data.uid)

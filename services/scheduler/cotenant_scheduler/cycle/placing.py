@@ -25,6 +25,7 @@ from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, events_of
 from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.cycle.reservations.pre_allocation import MOST_TAKEN, PreAllocation, TakesPods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States, Walk
@@ -40,6 +41,7 @@ from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 ENDINGS_SHARE = 250
 """Events of a decision that are left to endings while pods are queued."""
@@ -69,9 +71,11 @@ class Placing:
         nominations: Nominations,
         preempting: Preempting,
         reserving: Reserving,
+        pre_allocation: PreAllocation,
         states: Callable[[], States],
         queue_args: QueueArgs,
     ) -> None:
+        self._pre_allocation = pre_allocation
         self._reserving = reserving
         self._nodes = nodes
         self._queue = queue
@@ -159,6 +163,15 @@ class Placing:
                 row = reserved.row
             else:
                 row = -1 if isinstance(ask, Ask) and (ask.required or ask.problem) else evaluation.best()
+            taken: tuple[PodRecord, ...] = ()
+            if ask is not None and isinstance(ask, TakesPods) and isinstance(record, ReserveRecord):
+                if left < MOST_TAKEN + 2:
+                    break
+                row, taken = self._pre_allocation.room(record, ask, evaluation, row)
+                if row < 0 and ask.only:
+                    alike.template = self._waiting.takes_pods_only(alike)
+                    walk.close(by_nodes=True)
+                    continue
             if row < 0:
                 nominated = self._preempting.refused(record, alike, evaluation, now)
                 if nominated is None:
@@ -178,6 +191,7 @@ class Placing:
                 placed = self._place_run(walk, charge, evaluation, now, bound, left)
             if not placed:
                 self._binding.place(bound, record, row, evaluation, charge, now, reserved=reserved)
+                bound += self._pre_allocation.owners(record, row, taken)
                 placed, follows = 1, row
             self._nominations.end(record.key, self._nodes.names[row])
             walk.advance(placed)

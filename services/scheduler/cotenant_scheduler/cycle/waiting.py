@@ -161,6 +161,22 @@ class WaitingPods:
         """Return why the pods of a group wait that is too large for one decision."""
         return self._of_group(group, f"the group has {members} pods, and one batch holds the placements of {most}")
 
+    def takes_pods_only(self, alike: EquivalenceClass) -> WaitingTemplate:
+        """Return why reservations wait that take only room which pods use, and find none."""
+        detail = "no node has pods that it is for, whose room it can take"
+        waiting = Waiting(
+            namespace="",
+            name="",
+            uid="",
+            nodes=self._nodes.count,
+            reasons=(WaitingReason(code="reservation", count=0, detail=detail),),
+            wakes_on=("node.*.placement.>",),
+            message=detail,
+            priority=alike.charge.shape.priority,
+        )
+        alike.stamp = None
+        return self._template(alike, waiting, ())
+
     def _of_group(self, group: GroupClass, detail: str) -> WaitingTemplate:
         group.stamp = None
         waiting = Waiting(

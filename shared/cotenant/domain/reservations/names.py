@@ -6,6 +6,7 @@ DOMAIN = "scheduling.koordinator.sh"
 
 # Labels.
 LABEL_ORDER = f"{DOMAIN}/reservation-order"
+LABEL_PRE_ALLOCATION_REQUIRED = f"{DOMAIN}/pre-allocation-required"
 LABEL_IGNORED = f"{DOMAIN}/reservation-ignored"
 LABEL_OPERATING_MODE = f"{DOMAIN}/operating-mode"
 
