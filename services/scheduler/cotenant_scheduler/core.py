@@ -49,7 +49,7 @@ from cotenant_scheduler.framework.queue_args import QueueOrder
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import ask_of
-from cotenant_scheduler.state.counting import PodKey, is_reserve
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.gangs import GangCache
 from cotenant_scheduler.state.node_cache import NodeCache
@@ -205,15 +205,17 @@ class SchedulerCore:
         for record in self._changed.values():
             facts = record.facts
             concerned = (facts is not None and facts.traits.gang) or (members and record.key in members)
-            if concerned and not is_reserve(record.key):
-                self.gangs.put(record.key, member_of(record))
+            if concerned:
+                namespace = facts.namespace if facts is not None and isinstance(record, ReserveRecord) else ""
+                self.gangs.put(record.key, member_of(record), namespace)
 
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
         assert facts is not None
         if isinstance(record, ReserveRecord):
-            record.ask = takes_pods(record)
-            return self.queue.put(record, facts, None, True)
+            together = self._grouping.together(record.key, facts) if facts.traits.gang else None
+            record.ask = takes_pods(record) if together is None else None
+            return self.queue.put(record, facts, None, True, together)
         traits = facts.traits
         owners = self.reservations.index.meaning(record, facts) if self.reservations.index else ()
         if owners or traits.of_reservations:
