@@ -89,7 +89,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     have just changed, are left out."""
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
-    present, earlier, changed, left = _now_and_before(moment)
+    present, earlier, changed, left = now_and_before(moment)
     promised = _promised(view) | {node for node, shares in view.shares.items() if shares}
     used = cache(lambda tree, folded: used_by(view, tree, folded, published(view, tree, folded)))
     for (namespace, name), head in sorted(view.pods.items()):
@@ -144,7 +144,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
                 yield subject, f"{namespace}/{name} waits ({event.data.message}), and no filter of node {node} refuses it"
 
 
-def _now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
+def now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
     """The filters as of now and of JUST_NOW ago, with the pods placed now; nodes where pods arrived, left or ended since;
     whether any left."""
     view, since = moment.view, moment.now - JUST_NOW
