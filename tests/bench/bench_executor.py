@@ -4,7 +4,10 @@ them, and for the start of a pod.
 A real executor on a real server and real control groups; each pod is one `sleep`. The finished pods ended while the executor
 was down; it finds them by their files, as after a restart. Memory is the process's own. CPU time is that of the executor's
 own control group, which its helper programs share, without the pods and their shims: neighbours disturb it little. Needs
-root. Run it alone: `python -m tests.bench.bench_executor [FINISHED]`.
+root. Run it alone: `python -m tests.bench.bench_executor [FINISHED] [kubelet]`.
+
+With `kubelet` the pods' groups and processes are made as kubelet with the systemd driver and containerd make them, and the
+executor runs with `--pods kubelet`; what has finished has no group any more, and its status says so.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
+from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.benched_server import run_as_root
 from tests.builders import container, pod_document
+from tests.integration.kubelet_tree import KubeletTree
 from tests.integration.node_executor.executor_harness import Harness
 
 BATCH, SERVICES = 40, 10
@@ -118,11 +124,40 @@ class OwnGroup:
 
 
 class Measurement:
-    """One executor under way."""
+    """One executor in progress. `tree`: where kubelet runs the pods."""
 
-    def __init__(self, harness: Harness, group: OwnGroup) -> None:
+    def __init__(self, harness: Harness, group: OwnGroup, tree: KubeletTree | None) -> None:
         self.harness = harness
         self.group = group
+        self.tree = tree
+        self.flags = ["--report-period", "15", GATES]
+        if tree is not None:
+            self.flags += ["--pods", "kubelet", "--kubelet-cgroup-root", harness.base, "--container-logs", str(tree.logs)]
+
+    def start(self) -> None:
+        """Start the executor in its group."""
+        self.harness.start(*self.flags, prefix=self.group.prefix)
+
+    async def place(self, pod: dict[str, object], *, service: bool = False) -> str:
+        """Place a pod; where kubelet runs it, begin it first."""
+        uid = str(uuid4())
+        if self.tree is not None:
+            quota_us = 2_000 if service else None
+            qos = KubeQoS.BURSTABLE if service else KubeQoS.BESTEFFORT
+            await asyncio.to_thread(self._begin, self.tree.pod(uid, qos, quota_us=quota_us), quota_us)
+        return await self.harness.place(pod, uid)
+
+    def _begin(self, directory: str, quota_us: int | None) -> None:
+        assert self.tree is not None
+        self.tree.container(directory, "main", quota_us=quota_us)
+
+    async def finished(self, name: str) -> None:
+        """Place a pod that ended while the executor was down."""
+        pod = _pod(name, ["/bin/true"], "BE", {})
+        if self.tree is None:
+            leave_ended(self.harness.folder / "data/pods", await self.harness.place(pod))
+        else:
+            await self.harness.place(pod | {"status": {"phase": "Succeeded"}})
 
     def all_of(self, prefix: str, phase: str, count: int) -> bool:
         """Whether so many pods of this name are reported in this phase."""
@@ -145,7 +180,7 @@ class Measurement:
         idle = (self.group.seconds - before) / (time.monotonic() - began)
         before, began = self.group.seconds, time.monotonic()
         for number in range(STARTS):
-            await self.harness.place(_pod(f"start-{number}", ["/bin/sleep", "3600"], "BE", {}))
+            await self.place(_pod(f"start-{number}", ["/bin/sleep", "3600"], "BE", {}))
             await self.harness.running(f"start-{number}")
         used = self.group.seconds - before - idle * (time.monotonic() - began)
         print(f"executor.cpu.pod-start {1000 * used / STARTS:.1f} ms (goal 30)", flush=True)
@@ -153,31 +188,36 @@ class Measurement:
 
 async def measure(url: str) -> None:
     """Place the pods, wait, read. Nobody is evicted: the thresholds are out of reach, the window longer than the run."""
-    finished = int(sys.argv[1]) if len(sys.argv) > 1 else FINISHED
+    numbers = [int(each) for each in sys.argv[1:] if each.isdecimal()]
+    finished = numbers[0] if numbers else FINISHED
     harness = Harness(url)
     await harness.open()
     group = OwnGroup(f"{harness.base}-executor")
-    measured = Measurement(harness, group)
-    flags = ("--report-period", "15", GATES)
+    tree = None
+    if "kubelet" in sys.argv[1:]:
+        tree = KubeletTree(harness.base, Layout.SYSTEMD, "containerd", harness.folder / "containers")
+    measured = Measurement(harness, group, tree)
     try:
-        harness.start(*flags, prefix=group.prefix)
+        measured.start()
         suppressing = {"enable": True, "cpu_suppress_policy": "cfsQuota", "cpu_suppress_threshold_percent": 65}
         spec = msgspec.Raw(msgspec.json.encode(SPEC))
         await harness.node_slo(**suppressing, memory_collect_policy="usageWithHotPageCache", spec=spec)
         for number in range(BATCH + SERVICES):
-            await harness.place(sleeping_pod(number))
+            await measured.place(sleeping_pod(number), service=number < SERVICES)
         await harness.wait("all pods run", partial(measured.all_of, "pod-", "running", BATCH + SERVICES))
         await measured.settled("50-pods", 58, 4)
         await measured.starts()
         if finished:
             harness.kill()
             for number in range(finished):
-                uid = await harness.place(_pod(f"done-{number}", ["/bin/true"], "BE", {}))
-                leave_ended(harness.folder / "data/pods", uid)
-            harness.start(*flags, prefix=group.prefix)
+                await measured.finished(f"done-{number}")
+            measured.start()
             await harness.wait("they are reported", partial(measured.all_of, "done-", "succeeded", finished))
             await measured.settled(f"50-pods-and-{finished}-finished", 70, 5)
     finally:
+        if tree is not None:
+            harness.kill()
+            tree.close()
         await harness.close()
         group.remove()
 

@@ -13,7 +13,7 @@ AGGREGATION = "float samples aggregated by name: the service aggregates whole mi
 DEVICES = "usages of devices in reports"
 YARN_NODES = "YARN nodes that are nodes of a Kubernetes cluster"
 NUMA_USAGE = "memory of a control group by NUMA node (the executor reads it by node)"
-IDENTITY = "group identity of host applications, and the sysctls that Anolis' kernel needs for it"
+IDENTITY = "the sysctls that Anolis' kernel needs for group identity"
 MOUNTS = "paths from one root of all hierarchies (the executor takes each controller's mount from the kernel)"
 
 NOT_WIRED: dict[str, str] = {
@@ -22,7 +22,6 @@ NOT_WIRED: dict[str, str] = {
     "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
     "cotenant_node_executor.strategies.cpu.identity.group_identity.enabled_sysctls": IDENTITY,
-    "cotenant_node_executor.strategies.cpu.identity.group_identity.host_identity": IDENTITY,
     "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
     "cotenant_node_executor.targets.cgroup.paths.cgroup_file": MOUNTS,
     "cotenant_yarn_copilot.batch_source.batch_of_node": YARN_NODES,

@@ -226,7 +226,7 @@ def test_a_rivals_commit_folded_before_the_own_acknowledgement_stays_the_last_on
     one = proposed(first)
     outcome = bench.stream.append(one.writes())
     assert isinstance(outcome, Stored)
-    # The acknowledgement is still under way; the second has folded the batch and commits behind it.
+    # The acknowledgement is still in progress; the second has folded the batch and commits behind it.
     bench.store(metric("a", 9))
     bench.deliver(second)
     two = proposed(second, NOW + timedelta(seconds=3))
@@ -273,7 +273,7 @@ def test_the_next_batch_is_decided_while_the_last_one_is_stored() -> None:
     folded = bench.stream.last_sequence
     assert cycle.decide_next(first, NOW)
     assert not cycle.ready
-    assert cycle.propose(NOW) is None, "one batch is under way"
+    assert cycle.propose(NOW) is None, "one batch is in progress"
     assert bench.settle(cycle, first)
     bench.store(metric("c", 1))
     bench.deliver(cycle)

@@ -244,7 +244,7 @@ def test_the_rivals_commit_is_not_seen_again_when_it_is_delivered_again() -> Non
     cycle.decide_next(first, NOW)
     assert not cycle.ready
     bench.give(cycle, rival.prior)
-    assert not cycle.ready, "the batch under way is still assumed"
+    assert not cycle.ready, "the batch in progress is still assumed"
     assert bench.settle(cycle, first)
     assert answers(cycle) == {"a": 4}
 

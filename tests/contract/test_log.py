@@ -19,6 +19,7 @@ from cotenant.log.contract import (
     LOG,
     MAX_BATCH,
     USAGE,
+    LogSpace,
     LogUnavailableError,
     NoAnswer,
     Reader,
@@ -529,6 +530,17 @@ async def test_a_reader_whose_stream_lost_its_end_goes_on_where_it_ends_now(log:
     assert [event.subject for event in await read(reader, 1)] == ["usage.a"]
 
 
+async def test_from_the_start_of_usage_all_that_it_holds_of_each_node_comes_in_order(log: AnyLog) -> None:
+    for value in range(6):
+        for node in "ab":
+            said = msgspec.structs.replace(metric(node, value), subject=f"usage.{node}", stream=USAGE, id=f"{node}/{value}")
+            assert await log.publish(said) is not None
+    reader = await log.follow(USAGE, ["usage.*"], after=0)
+    reader.loaded()
+    held = [(event.subject, event.sequence) for event in await read(reader, 8)]
+    assert held == [(f"usage.{'ab'[sequence % 2 == 0]}", sequence) for sequence in range(5, 13)]
+
+
 async def test_a_reader_sees_what_reuses_the_sequences_of_a_lost_end(nats_server: NatsServer, tmp_path: Path) -> None:
     def usage(value: int) -> Event:
         return msgspec.structs.replace(metric("a", value), subject=f"usage.n{value}", stream=USAGE)
@@ -604,7 +616,7 @@ async def test_a_call_that_is_cancelled_as_its_answer_comes_is_cancelled(nats_se
     await log.declare()
 
     async def under_way_after(steps: int) -> bool:
-        """Cancel a call after some steps of the event loop; whether it was still under way."""
+        """Cancel a call after some steps of the event loop; whether it was still in progress."""
         call = asyncio.ensure_future(log._api.state(LOG))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -642,6 +654,42 @@ async def test_a_log_at_its_bound_refuses_a_batch_whole_and_drops_nothing(nats_s
     assert isinstance(stale, Refused)
     assert (stale.no_space, stale.wrong_sequence) == (False, True)
     assert await log.get(LOG, 1) is not None
+    await log.close()
+
+
+async def test_a_bound_that_is_not_enforced_is_remembered_and_refuses_once_it_is(nats_server: NatsServer) -> None:
+    log, other = await connect(nats_server.url, "test"), await connect(nats_server.url, "test")
+    await log.declare(sizes=SMALL)
+    await log.enforce(False)
+    assert await other.space() == LogSpace(0, SMALL.log, enforced=False)
+    for number in range(12):
+        await log.client.ask(f"objects.filler.{number}", b"", b"x" * 100_000, seconds=5.0)
+    assert await other.declare(sizes=SMALL) == []
+    before = await other.space()
+    assert before.used > before.limit == SMALL.log
+    await other.enforce(True)
+    await other.enforce(True)
+    assert await log.space() == msgspec.structs.replace(before, enforced=True)
+    outcome = await log.append([Write(event=resources("late", 1)), Write(event=resources("later", 1))])
+    assert isinstance(outcome, Refused)
+    assert outcome.no_space
+    assert await log.space() == msgspec.structs.replace(before, enforced=True)
+    await log.extend(2 << 20)
+    assert isinstance(await log.append([Write(event=resources("late", 1))]), Stored)
+    for made in (log, other):
+        await made.close()
+
+
+async def test_a_larger_bound_replaces_one_that_is_not_enforced_and_a_smaller_one_does_not(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare(sizes=SMALL)
+    await log.enforce(False)
+    smaller = msgspec.structs.replace(SMALL, log=SMALL.log // 2)
+    assert await log.declare(sizes=smaller) == ["= LOG: max_bytes stays 1 MiB, not 0.5 MiB"]
+    assert not (await log.space()).enforced
+    larger = msgspec.structs.replace(SMALL, log=SMALL.log * 2)
+    assert await log.declare(sizes=larger) == ["~ LOG: max_bytes 1 MiB -> 2 MiB"]
+    assert await log.space() == LogSpace(0, SMALL.log * 2)
     await log.close()
 
 

@@ -31,19 +31,17 @@ DISTANCES = " ".join(
 LAYOUTS = {
     "plain": {
         "NUMA_NODES": "1",
-        "SELECT": "not sandbox and not (kubelet_node and (cgroupfs or cri-o)) and not an_overload_ends and not page_cache",
+        "SELECT": "not sandbox and not (kubelet_node and (cgroupfs or cri-o)) and not under_systemd",
     },
     "systemd": {
         "SYSTEMD": "1",
         "GUEST_ARGS": f"-smp 4,sockets=2,cores=2,threads=1 {NUMA} {DISTANCES}",
         "NUMA_NODES": str(NUMA_NODES),
-        "SELECT": "not sandbox and not v2_strategies and not kubelet_node and not test_protection and not page_cache",
+        "SELECT": "not sandbox and not v2_strategies and not kubelet_node and not test_protection",
     },
 }
-"""`SELECT`: what the strategies do to a group does not depend on who made its parent, so one layout tells. An overload is
-measured in CPU time, of which a crowded host gives the guest too little to tell: that test needs a real machine. Files of the
-guest are in memory, so there is no page cache to take back."""
-DISK_BYTES = 64 << 20
+"""`SELECT`: what the strategies do to a group does not depend on who made its parent, so one layout tells."""
+DISK_BYTES = 128 << 20
 NO_RESULT, MISSING_TOOL = 125, 126
 BOOTS = 3
 

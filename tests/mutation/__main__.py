@@ -4,20 +4,25 @@ Prints one line a file (mutants, killed, equivalent, survived) and one a survivo
 status is 1 where a group has less than 90 % killed, or `equivalent.txt` has an entry that is wrong or matches nothing.
 With `--survivors FILE`, what an earlier run printed, only the mutants that survived there are judged; the others of the chosen
 files count as killed, or as equivalent where they are entered. So the earlier run must have gone to its end.
+`--sample N` judges N mutants of each group, drawn by `--seed`, and `--minutes M` as many as can be begun in M minutes after the
+start, in the order of that draw; what `equivalent.txt` names is not judged then, but believed. Groups with the same tests are
+judged together.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import random
 import re
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 
-from tests.mutation.groups import GROUPS, ROOT
-from tests.mutation.judging import UNREACHED, judge
+from tests.mutation.groups import GROUPS, ROOT, Group
+from tests.mutation.judging import UNJUDGED, UNREACHED, judge
 from tests.mutation.mutants import Mutant, mutants_of
 
 FLOOR_PERCENT = 90.0
@@ -47,27 +52,51 @@ def main() -> int:
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--list", action="store_true", help="name the mutants without judging them")
     parser.add_argument("--survivors", type=Path, help="the report of an earlier run: judge only what survived there")
+    parser.add_argument("--sample", type=int, help="judge so many mutants of each group")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="begin no mutant after that; groups with other tests have their own"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
     options = parser.parse_args()
     again = reported(options.survivors) if options.survivors else None
-    good = True
-    parts = [word for word in options.chosen if word not in {group.name for group in GROUPS}]
+    named = {group.name for group in GROUPS}
+    parts = [word for word in options.chosen if word not in named]
+    of_tests: dict[tuple[str, ...], list[tuple[Group, list[Path]]]] = {}
     for group in GROUPS:
         whole = not options.chosen or group.name in options.chosen
         files = [path for path in group.files() if whole or any(part in str(path) for part in parts)]
-        if not files:
-            continue
-        if options.list:
-            for path in files:
-                for mutant in mutants_of(path):
-                    print(mutant.key(ROOT))
-            continue
-        mutants = [mutant for path in files for mutant in mutants_of(path)]
-        chosen = [mutant for mutant in mutants if again is None or mutant.key(ROOT) in again]
-        with tempfile.TemporaryDirectory() as scratch:
-            results = list(judge(group, files, chosen, options.jobs, Path(scratch)))
-        results += [(mutant, _BEFORE) for mutant in mutants if again is not None and mutant.key(ROOT) not in again]
-        good = report(group.name, files, results, equivalents()) and good
-    return 0 if good else 1
+        if files and options.list:
+            print(*(mutant.key(ROOT) for path in files for mutant in mutants_of(path)), sep="\n")
+        elif files:
+            of_tests.setdefault(tuple(group.test_arguments()), []).append((group, files))
+    results = [run(groups, again, options) for groups in of_tests.values()]
+    return 0 if all(results) else 1
+
+
+def run(groups: list[tuple[Group, list[Path]]], again: set[str] | None, options: argparse.Namespace) -> bool:
+    """Judge and report groups that have the same tests, which so are measured once; return whether all are good enough."""
+    mutants = [[mutant for path in files for mutant in mutants_of(path)] for _, files in groups]
+    if options.sample or options.minutes < math.inf:
+        mutants = [drawn(of_group, options.seed, options.sample) for of_group in mutants]
+        mutants = [drawn([mutant for of_group in mutants for mutant in of_group], options.seed, None)]
+    chosen = [mutant for of_group in mutants for mutant in of_group if again is None or mutant.key(ROOT) in again]
+    with tempfile.TemporaryDirectory() as scratch:
+        paths = [path for _, files in groups for path in files]
+        judged = judge(groups[0][0], paths, chosen, options.jobs, Path(scratch), options.minutes)
+        results = [(mutant, result) for mutant, result in judged if result != UNJUDGED]
+    if again is not None:
+        results += [(mutant, _BEFORE) for of_group in mutants for mutant in of_group if mutant.key(ROOT) not in again]
+    good = True
+    for group, files in groups:
+        good = report(group.name, files, [pair for pair in results if pair[0].path in files], equivalents()) and good
+    return good
+
+
+def drawn(mutants: list[Mutant], seed: int, number: int | None) -> list[Mutant]:
+    """Return so many of the mutants that are not known as equivalent, all where None, in an order that the seed decides."""
+    known = equivalents()
+    judged = [mutant for mutant in mutants if mutant.key(ROOT) not in known]
+    return random.Random(seed).sample(judged, min(number or len(judged), len(judged)))
 
 
 def reported(report: Path) -> set[str]:
@@ -91,7 +120,7 @@ def report(name: str, files: list[Path], results: list[tuple[Mutant, str]], reas
         elif result not in _KILLED:
             survivors.append((mutant, result))
         counts[mutant.path, result] += 1
-    names = {mutant.key(ROOT) for mutant, _ in results}
+    names = {mutant.key(ROOT) for path in files for mutant in mutants_of(path)}
     for key in reasons:
         if any(key.startswith(f"{path.relative_to(ROOT)} ") for path in files) and key not in names:
             print(f"entry in {_EQUIVALENT.name} that names no mutant: {key}")

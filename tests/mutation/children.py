@@ -13,6 +13,8 @@ from typing import TypeVar
 
 _T = TypeVar("_T")
 _MEMORY_BYTES = 8 << 30
+_WAITING = 10
+_ALARMS = (signal.SIGALRM, signal.SIGPROF)
 
 
 class Outcome(Enum):
@@ -24,9 +26,13 @@ class Outcome(Enum):
 
 
 def alarm_in(seconds: float) -> None:
-    """End this process when so many seconds have passed; 0 takes the alarm back."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    """End this process when it has used so many seconds of CPU, or waited ten times as long; 0 takes the alarm back."""
+    for alarm, timer, after in (
+        (signal.SIGPROF, signal.ITIMER_PROF, seconds),
+        (signal.SIGALRM, signal.ITIMER_REAL, _WAITING * seconds),
+    ):
+        signal.signal(alarm, signal.SIG_DFL)
+        signal.setitimer(timer, after)
 
 
 def fork_each(
@@ -57,7 +63,7 @@ def _ended(running: dict[int, _T]) -> tuple[_T, Outcome]:
     _, status = os.waitpid(child, 0)
     if status == 0:
         return running.pop(child), Outcome.PASSED
-    rang = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
+    rang = os.WIFSIGNALED(status) and os.WTERMSIG(status) in _ALARMS
     return running.pop(child), Outcome.TIMED_OUT if rang else Outcome.FAILED
 
 

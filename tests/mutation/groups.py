@@ -42,6 +42,7 @@ _ARBITER = "services/descheduler-arbiter/cotenant_descheduler_arbiter"
 _METRICS = "services/metrics-ingest/cotenant_metrics_ingest"
 _SCHEDULER = "services/scheduler/cotenant_scheduler"
 
+_SCHEDULER_TESTS = ("unit/scheduler", "unit/shared/domain")
 _PROPERTIES = (
     *("test_scheduler_simulated", "framework/test_scheduler_evaluation", "framework/test_scheduler_series"),
     *("cycle/test_scheduler_being_stored", "cycle/test_scheduler_preemption_reference", "cycle/test_scheduler_reference"),
@@ -98,18 +99,18 @@ GROUPS = (
         tuple(f"{_METRICS}/{name}.py" for name in ("aggregation", "means", "windows/percentiles", "slots", "points")),
         ("unit/metrics_ingest",),
     ),
-    Group("scheduler-plugins", (f"{_SCHEDULER}/plugins/*.py",), ("unit/scheduler",), _SCHEDULER_SLOW),
-    Group("scheduler-cycle", (f"{_SCHEDULER}/cycle/*.py",), ("unit/scheduler",), _SCHEDULER_SLOW),
+    Group("scheduler-plugins", (f"{_SCHEDULER}/plugins/*.py",), _SCHEDULER_TESTS, _SCHEDULER_SLOW),
+    Group("scheduler-cycle", (f"{_SCHEDULER}/cycle/*.py",), _SCHEDULER_TESTS, _SCHEDULER_SLOW),
     Group(
         "scheduler-reservations",
         tuple(f"{_SCHEDULER}/{below}/*.py" for below in ("cycle/reservations", "plugins/reservation", "state/reservations")),
-        ("unit/scheduler",),
+        _SCHEDULER_TESTS,
         _SCHEDULER_SLOW,
     ),
     Group(
         "scheduler-jobs",
         (f"{_SCHEDULER}/cycle/ordering/*.py", f"{_SCHEDULER}/state/gangs.py", "shared/cotenant/domain/gangs.py"),
-        ("unit/scheduler", "unit/shared/domain"),
+        _SCHEDULER_TESTS,
         _SCHEDULER_SLOW,
     ),
     Group("descheduler-plugins", (f"{_ARBITER}/plugins/*.py",), ("unit/descheduler_arbiter",)),

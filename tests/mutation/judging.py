@@ -4,21 +4,26 @@ First every test runs once unchanged, which tells how long it takes and which li
 mutant is then judged by the tests that reach its line, the quickest first, until one fails. Nothing is written to the
 checkout: the code of the changed function is replaced in a child. Code that runs while modules are imported (class
 bodies, constants) cannot be replaced afterwards; for such a mutant a child imports everything anew, the changed file
-through an import hook.
+through an import hook, and runs the test files that reach the changed file first. Times are CPU times: other work on the
+machine makes no test look endless.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
+import itertools
 import json
+import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -30,6 +35,10 @@ from tests.mutation.mutants import Mutant, bodies_of, mutated
 
 AT_IMPORT = "at import"
 UNREACHED = "no test reaches it"
+UNJUDGED = "not judged"
+_T = TypeVar("_T")
+_OPTIONS = ("-q", "--no-header", "-p", "no:warnings", "-p", "no:timeout", "-p", "no:cacheprovider")
+_INSTALLED = "/site-packages/"
 _IMPORT_SECONDS = 60.0
 _EXAMPLES = 40
 """Of one property at most: a survivor is judged by every test that reaches its line."""
@@ -38,37 +47,41 @@ _OWN_SETTINGS = "_hypothesis_internal_use_settings"
 
 
 def judge(
-    group: Group, files: Sequence[Path], mutants: Sequence[Mutant], at_once: int, scratch: Path
+    group: Group, files: Sequence[Path], mutants: Sequence[Mutant], at_once: int, scratch: Path, minutes: float = math.inf
 ) -> Iterator[tuple[Mutant, str]]:
-    """Yield each of these mutants of the files with "survived", "killed", "timed out" or UNREACHED."""
+    """Yield each of these mutants of the files with "survived", "killed", "timed out" or UNREACHED.
+
+    After so many minutes no mutant is begun: the rest of them, in their order, is UNJUDGED.
+    """
+    deadline = time.monotonic() + 60.0 * minutes
     answer = scratch / f"{group.name}.json"
     answer.unlink(missing_ok=True)
-    arguments = [
-        *group.test_arguments(),
-        "-q",
-        "-p",
-        "no:warnings",
-        "-p",
-        "no:timeout",
-        "-p",
-        "no:cacheprovider",
-        "--no-header",
-    ]
-    judging = _Judging(files, mutants, at_once, answer, os.dup(2))
+    arguments = [*group.test_arguments(), *_OPTIONS]
+    judging = _Judging(files, mutants, at_once, answer, os.dup(2), deadline)
     for _ in fork_each([(None, lambda: pytest.main(arguments, [judging]) == 0)], show=True):
         pass
     if not answer.exists():
         raise RuntimeError(f"group {group.name}: its tests do not pass unchanged")
-    seconds, results = json.loads(answer.read_text())
+    seconds, results, reaching, modules = json.loads(answer.read_text())
     yield from ((mutant, result) for mutant, result in zip(mutants, results, strict=True) if result != AT_IMPORT)
-    jobs = [
-        (mutant, _importing(mutant, arguments, seconds))
-        for mutant, result in zip(mutants, results, strict=True)
-        if result == AT_IMPORT
-    ]
-    for mutant, outcome in fork_each(jobs, at_once):
+    importing = [mutant for mutant, result in zip(mutants, results, strict=True) if result == AT_IMPORT]
+    if importing:
+        for module in modules:
+            with contextlib.suppress(Exception):  # it saves time only
+                importlib.import_module(module)
+    parts = 2 if minutes == math.inf else 1  # without a bound of time, a survivor is judged by all tests
+    jobs = [(mutant, _importing(mutant, reaching[str(mutant.path)], arguments, seconds, parts)) for mutant in importing]
+    begun = set()
+    for mutant, outcome in fork_each(until(deadline, jobs), at_once):
+        begun.add(mutant.number)
         _tell(2, mutant, outcome)
         yield mutant, _WORDS[outcome]
+    yield from ((mutant, UNJUDGED) for mutant, _ in jobs if mutant.number not in begun)
+
+
+def until(deadline: float, jobs: Iterable[_T]) -> Iterator[_T]:
+    """Yield the jobs that are asked for before this moment of the monotonic clock."""
+    return itertools.takewhile(lambda _: time.monotonic() < deadline, jobs)
 
 
 def _tell(terminal: int, mutant: Mutant, outcome: Outcome) -> None:
@@ -105,9 +118,12 @@ class _Examples:
 class _Judging(_Examples):
     """The pytest plugin of the process that collects the tests."""
 
-    def __init__(self, files: Sequence[Path], mutants: Sequence[Mutant], at_once: int, answer: Path, terminal: int) -> None:
+    def __init__(
+        self, files: Sequence[Path], mutants: Sequence[Mutant], at_once: int, answer: Path, terminal: int, deadline: float
+    ) -> None:
         """`terminal` is a file descriptor that pytest does not capture."""
         self._terminal = terminal
+        self._deadline = deadline
         self._files = [str(path) for path in files]
         self._mutants = mutants
         self._at_once = at_once
@@ -144,11 +160,21 @@ class _Judging(_Examples):
             results[-1] = UNREACHED
             if items:
                 jobs.append((len(results) - 1, _replacing(mutant, functions, items, seconds)))
-        for number, outcome in fork_each(jobs, self._at_once):
+        for number, _ in jobs:
+            results[number] = UNJUDGED
+        for number, outcome in fork_each(until(self._deadline, jobs), self._at_once):
             results[number] = _WORDS[outcome]
             _tell(self._terminal, self._mutants[number], outcome)
-        self._answer.write_text(json.dumps([seconds, results]))
+        modules = [name for name, module in sys.modules.items() if _INSTALLED in str(getattr(module, "__file__", ""))]
+        self._answer.write_text(json.dumps([seconds, results, self._reaching(session.items, reached), modules]))
         return True
+
+    def _reaching(self, items: Sequence[pytest.Item], reached: Mapping[str, Sequence[int]]) -> dict[str, list[str]]:
+        """Return the test files that reach each of the mutated files, by running a line of it."""
+        found: dict[str, set[str]] = {path: set() for path in self._files}
+        for place, tests in reached.items():
+            found[place.rpartition(":")[0]].update(str(items[test].path) for test in tests)
+        return {path: sorted(tests) for path, tests in found.items()}
 
     def _measure(self, items: Sequence[pytest.Item], measured: Path) -> bool:
         """Run every test unchanged and write how long each takes and which tests reach each line."""
@@ -157,14 +183,14 @@ class _Judging(_Examples):
         reached: dict[str, list[int]] = {}
         for place, item in enumerate(items):
             lines: set[tuple[str, int]] = set()
-            began = time.monotonic()
+            began = time.process_time()
             sys.settrace(_tracer(files, lines))
             passed = _passes(item, items[place + 1] if place + 1 < len(items) else None)
             sys.settrace(None)
             if not passed:
                 os.write(self._terminal, f"fails unchanged: {item.nodeid}\n".encode())
                 return False
-            seconds[item.nodeid] = time.monotonic() - began
+            seconds[item.nodeid] = time.process_time() - began
             for path, line in lines:
                 reached.setdefault(f"{path}:{line}", []).append(place)
         measured.write_text(json.dumps([seconds, reached]))
@@ -172,7 +198,7 @@ class _Judging(_Examples):
 
 
 def _limit(seconds: float) -> float:
-    """Return how long a test may take that takes so many seconds unchanged and traced."""
+    """Return how many CPU seconds a test may take that takes so many unchanged and traced."""
     return 3 + 3 * seconds
 
 
@@ -219,8 +245,12 @@ def _replacing(
     return job
 
 
-def _importing(mutant: Mutant, arguments: Sequence[str], seconds: Mapping[str, float]) -> Callable[[], bool]:
-    """Return a job that runs all tests, the quickest first, with the changed file in place of the original."""
+def _importing(
+    mutant: Mutant, reaching: Sequence[str], arguments: Sequence[str], seconds: Mapping[str, float], parts: int
+) -> Callable[[], bool]:
+    """Return a job that runs the tests with the changed file in place of the original: first the test files that reach it,
+    then, with two `parts`, the others, whose tests may still see a constant of it.
+    """
     original = SourceFileLoader.get_code
 
     def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
@@ -229,9 +259,16 @@ def _importing(mutant: Mutant, arguments: Sequence[str], seconds: Mapping[str, f
         return original(loader, name)
 
     def job() -> bool:
-        alarm_in(_IMPORT_SECONDS)
         SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]  # this process runs the tests once and ends
-        return pytest.main([*arguments, "-x"], [_QuickestFirst(seconds)]) == 0
+        others = [*arguments, *(f"--ignore={test}" for test in reaching)]
+        for tests in ([*reaching, *_OPTIONS], others)[:parts] if reaching else (arguments,):
+            alarm_in(_IMPORT_SECONDS)
+            if pytest.main([*tests, "-x"], [_QuickestFirst(seconds)]) not in (
+                pytest.ExitCode.OK,
+                pytest.ExitCode.NO_TESTS_COLLECTED,
+            ):
+                return False
+        return True
 
     return job
 

@@ -39,7 +39,7 @@ from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant.model.subjects import object_subject, resources_subject, slo_subject, tokens
 from cotenant_batch_resource_calculator.config.in_force import Configuration, load_configuration
 from cotenant_batch_resource_calculator.counts import Counts
-from cotenant_batch_resource_calculator.deciding import is_due_now, lent_under, next_look, resources_of
+from cotenant_batch_resource_calculator.deciding import is_due_now, next_look, offered_under, resources_of
 from cotenant_batch_resource_calculator.formulas.devices import DeviceTotals
 from cotenant_batch_resource_calculator.node_state import NodeState
 from cotenant_batch_resource_calculator.placed_pods import PlacedPod
@@ -252,14 +252,14 @@ class BatchResourceCalculator:
         """Return the names of the nodes that have an object, sorted."""
         return sorted(name for name, state in self._nodes.items() if state.node is not None)
 
-    def lent(self, name: str, configuration: Configuration | None, now: datetime) -> dict[str, int] | None:
-        """Return what a node would lend, by resource name; None: the node is gone. `configuration` None: the one in force."""
+    def offered(self, name: str, configuration: Configuration | None, now: datetime) -> dict[str, int] | None:
+        """Return what a node would offer, by resource name; None: the node is gone. `configuration` None: the one in force."""
         state = self._nodes.get(name)
         if state is None or state.node is None:
             return None
         if configuration is None:
             return overcommitted_amounts(resources_of(state, self._configuration, self._pools, now).payload)
-        return lent_under(state, configuration, self._pools, now)
+        return offered_under(state, configuration, self._pools, now)
 
     def published(self) -> list[NodeResources]:
         """Return the last resources event of each node."""

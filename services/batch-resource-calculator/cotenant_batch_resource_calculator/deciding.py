@@ -12,8 +12,8 @@ The first rule that matches applies:
 
 A rejected section keeps what the node's last event has (the strategy, the ratios; the built-in defaults where it has none), and
 a foreign share that cannot be read and a ratio that cannot be found keep the last one; each is named in `message`, and a
-rejection in the code too. CPU normalisation, amplification and device totals are decided whether the node lends or not: each
-has a switch of its own (Koordinator stops all of them with colocation).
+rejection in the code too. CPU normalisation, amplification and device totals are decided whether or not the node offers
+anything: each has a switch of its own (Koordinator stops all of them with colocation).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def resources_of(state: NodeState, configuration: Configuration, pools: RiskPool
     """Return the node's desired event, and whether it is worth publishing."""
     standing = state.standing
     if standing is None or standing.chooses or standing.withdrawal != _withdrawn_by_time(state, standing.strategy, now):
-        standing = state.standing = _standing(state, configuration, pools, now)
+        standing = state.standing = _effective(state, configuration, pools, now)
         if standing.chooses:
             state.evaluation = None
     return standing
@@ -90,7 +90,7 @@ def _withdrawn_by_time(state: NodeState, strategy: ColocationStrategy, now: date
     return withdrawal(state.metric.update_time if state.metric is not None else None, strategy, now)[0]
 
 
-def _standing(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> Standing:
+def _effective(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> Standing:
     if state.situation is None:
         state.situation = situation_of(state, configuration)
     situation = state.situation
@@ -110,7 +110,7 @@ def _standing(state: NodeState, configuration: Configuration, pools: RiskPools, 
 
 
 class _Withdrawn(msgspec.Struct, frozen=True):
-    """The node lends nothing: the code, and why in words."""
+    """The node offers nothing: the code, and the reason in words."""
 
     reason: str
     message: str
@@ -118,13 +118,13 @@ class _Withdrawn(msgspec.Struct, frozen=True):
 
 
 class _Unknown(msgspec.Struct, frozen=True):
-    """Nothing is heard from the node: its last figures are held."""
+    """The node is silent: its last figures are kept."""
 
     last: NodeResources
     since: datetime
 
 
-class _Lent(msgspec.Struct, frozen=True):
+class _Offered(msgspec.Struct, frozen=True):
     """What the formula makes of the node."""
 
     node: NodeAmounts
@@ -135,7 +135,7 @@ class _Lent(msgspec.Struct, frozen=True):
 
 def _judged(
     state: NodeState, situation: Situation, evaluation: Evaluation | None, pools: RiskPools, now: datetime
-) -> _Withdrawn | _Unknown | _Lent:
+) -> _Withdrawn | _Unknown | _Offered:
     """Return what becomes of the node by the first rule that matches. `evaluation`: the formula's, where it is known."""
     strategy = situation.strategy
     if not colocation.is_enabled(situation.cluster_enable, strategy):
@@ -158,14 +158,14 @@ def _judged(
         return _Unknown(last, unknown_since)
     demand = state.demand()
     assert demand is not None
-    risk = risk_of(state, situation, pools, of_mapping(node.capacity).cpu, lends=True)
+    risk = risk_of(state, situation, pools, of_mapping(node.capacity).cpu, offers=True)
     if evaluation is None:
         evaluation = calculate(
             node, demand, strategy, tuple(state.zones().values()), risk.data.percent if risk is not None else None
         )
     assert evaluation.terms is not None
     taken = {BATCH_CPU: situation.foreign.cpu, BATCH_MEMORY: situation.foreign.memory}
-    return _Lent(node, evaluation, offer(evaluation.terms.batch, situation.ratio, taken), risk)
+    return _Offered(node, evaluation, offer(evaluation.terms.batch, situation.ratio, taken), risk)
 
 
 def _payload(
@@ -175,12 +175,12 @@ def _payload(
     chosen for it."""
     match _judged(state, situation, state.evaluation, pools, now):
         case _Withdrawn(reason, message, degraded):
-            risk = risk_of(state, situation, pools, _capacity_milli(state), lends=False)
+            risk = risk_of(state, situation, pools, _capacity_milli(state), offers=False)
             withdrawn = compose_withdrawn(state, _because(situation, reason, degraded=degraded), message, risk)
             return withdrawn, None, risk is not None and risk.chooses
         case _Unknown(last, since):
             return _held(last, _because(situation, METRIC_UNKNOWN), since), None, False
-        case _Lent(node, found, offered, risk):
+        case _Offered(node, found, offered, risk):
             return compose(state, node, found, offered, situation, risk), found, risk is not None and risk.chooses
 
 
@@ -191,11 +191,11 @@ def _capacity_milli(state: NodeState) -> int:
         return 0
 
 
-def lent_under(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> dict[str, int]:
-    """Return what the node would lend under a configuration, by resource name; the state's own caches are left alone."""
+def offered_under(state: NodeState, configuration: Configuration, pools: RiskPools, now: datetime) -> dict[str, int]:
+    """Return what the node would offer under a configuration, by resource name; the state's own caches are left alone."""
     situation = situation_of(state, configuration)
     match _judged(state, situation, None, pools, now):
-        case _Lent(_, evaluation, offered, _):
+        case _Offered(_, evaluation, offered, _):
             batch, mid = offered.offered or ZERO, evaluation.mid.mid
             amounts_lent = (batch.cpu, batch.memory, mid.cpu, mid.memory)
             return {name: max(saturated(amount), 0) for name, amount in zip(OVERCOMMITTED, amounts_lent, strict=True)}

@@ -14,7 +14,7 @@ from cotenant_batch_resource_calculator.trial import effect_of
 PACE = timedelta(seconds=1)
 """Starting pods change a node's figures many times a second, while consumers act within seconds."""
 HURRIED = ("metrics.*",)
-"""What a metric changes is to be stored within 20 ms; nobody waits for what anything else changes (PACE)."""
+"""Changes caused by a metric are stored within 20 ms; all others are not urgent (PACE)."""
 
 
 def is_urgent(event: Event) -> bool:

@@ -1,8 +1,8 @@
 """The metrics of Koordinator's slo-controller, by its names: dashboards made for it read this service.
 
 In: the core. Out: values with their labels. Counters start at 0 with each load; they keep Koordinator's names, which do not end
-in `_total`. `nodemetric_reconcile_count` is not among them: NodeMetrics are metrics-ingest's. Amounts are
-shown by node, of the first MOST_NODES by name; those of all others are summed under one more value of the label.
+in `_total`. `nodemetric_reconcile_count` is metrics-ingest's, which writes NodeMetrics. Amounts are shown by node, of the first
+MOST_NODES by name; those of all others are summed under one more value of the label.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ In: what the node has published, its newest metric, the budget, the hours of the
               above it as the node's 99th percentile is above the node's mean (batch work that varies counts as services there)
     needed    real - assumed, once for each metric
 
-A metric that the last event was made from, a silent node and a node that lends nothing add nothing: no promise was tested. The
+A metric that the last event was made from, a silent node and a node that offers nothing add nothing: no promise was tested. The
 history is a field of the event and changes it at once when an hour begins or needs more than it did, so a restart goes on where
 it was.
 
@@ -113,8 +113,8 @@ def history_of(risk: NodeRisk) -> RiskHistory:
     return RiskHistory(risk.hour, min(risk.worst, STEPS - 1), padded)
 
 
-def risk_of(state: NodeState, situation: Situation, pools: RiskPools, capacity_milli: int, *, lends: bool) -> Risk | None:
-    """Return the node's part in its budget, None without one. `lends`: the formula counts, so a promise is tested."""
+def risk_of(state: NodeState, situation: Situation, pools: RiskPools, capacity_milli: int, *, offers: bool) -> Risk | None:
+    """Return the node's part in its budget, None without one. `offers`: the formula counts, so a promise is tested."""
     budget = situation.budget
     if budget is None:
         return None
@@ -124,7 +124,7 @@ def risk_of(state: NodeState, situation: Situation, pools: RiskPools, capacity_m
     demand = state.demand()
     unit = unit_of(capacity_milli, demand.need.request.cpu if demand is not None else 0)
     assumed = real = None
-    if lends and published is not None and state.metric is not None and state.metric.update_time is not None:
+    if offers and published is not None and state.metric is not None and state.metric.update_time is not None:
         if published.update_time != state.metric.update_time:
             assumed, real = assumed_milli(published), services_milli(state.metric)
         if assumed is not None and real is not None:
@@ -173,7 +173,7 @@ def budget_text(risk: NodeRisk) -> str:
 
 
 def assumed_milli(published: NodeResources) -> int | None:
-    """Return the CPU that a published loan left to services and the system by its terms; None where nothing was lent."""
+    """Return the CPU that a published offer left to services and the system by its terms; None where nothing was lent."""
     if published.withdrawn:
         return None
     cpu = {term.name: term.cpu_milli for term in published.terms}

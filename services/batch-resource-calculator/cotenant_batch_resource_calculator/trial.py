@@ -1,10 +1,10 @@
 """What another configuration would change: the answer to `CONFIG_DRY_RUN`.
 
-In: a core, the time, the JSON of a ConfigMap's `data`. Out: how many nodes would lend something else, and by how many percent
-the sum of each resource over all nodes would change; or why that cannot be said. Both sides are computed now by the rules of
+In: a core, the time, the JSON of a ConfigMap's `data`. Out: how many nodes' offers would change, and by how many percent
+the sum of each resource over all nodes; or why that is unknown. Both sides are computed now by the rules of
 `deciding`, so that the difference is the configuration's alone. The core's state does not change.
 
-Nodes are looked at SLICE at a time; between slices the service goes on, and a node that ends meanwhile is left out.
+Nodes are looked at SLICE at a time; between slices the service does other work, and a node that ends meanwhile is left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 
 SLICE = 50
 NEW_PERCENT = 100.0
-"""The change of a resource of which nothing is lent now."""
+"""The change of a resource of which nothing is offered now."""
 
 _DATA = msgspec.json.Decoder(dict[str, str])
 
@@ -42,13 +42,13 @@ def effect_of(core: BatchResourceCalculator, now: datetime, data: bytes) -> Iter
     for count, name in enumerate(core.nodes()):
         if count and count % SLICE == 0:
             yield None
-        now_lent, would_lend = core.lent(name, None, now), core.lent(name, configuration, now)
-        if now_lent is None or would_lend is None:
+        now_offered, would_offer = core.offered(name, None, now), core.offered(name, configuration, now)
+        if now_offered is None or would_offer is None:
             continue
-        changed += now_lent != would_lend
+        changed += now_offered != would_offer
         for resource in OVERCOMMITTED:
-            before[resource] += now_lent[resource]
-            after[resource] += would_lend[resource]
+            before[resource] += now_offered[resource]
+            after[resource] += would_offer[resource]
     changes = {
         resource.rpartition("/")[2]: _percent(before[resource], after[resource])
         for resource in OVERCOMMITTED

@@ -21,7 +21,7 @@ An empty decision is not computed again until an event arrives or time changes t
 metric expires, a job is unfinished or due for removal, a zone's rate allows the next taint, a pod's toleration ends. Events of
 pods are ignored while the decision does not depend on pods: no NoExecute taint is in force, no node is hot, and no pod is
 nominated. Conditions and jobs are evaluated only for nodes and jobs with an event folded since they last had nothing to
-publish. A job on a node whose condition changes in the same decision waits for the next one, which knows the condition.
+publish. A job on a node whose condition changes in the same decision waits for the next one, which includes the condition.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class DeschedulerArbiterCore:
 
     @property
     def _version(self) -> int:
-        """The version of what was looked at to find that nothing follows."""
+        """The version of the state for which nothing is due."""
         return self.fold.version + self.fold.pods.version if self._pods_matter else self.fold.version
 
     def requests(self, now: datetime) -> Sequence[Request]:
@@ -124,7 +124,7 @@ class DeschedulerArbiterCore:
         yield from ([event] for event in end_removed_profiles(self.fold, self.policy))
         cycle = Descheduling(self.fold, self.policy, filters, now).decide()
         if cycle:
-            # LowNodeLoad shares the limits of the cycle: it waits for the next decision, which knows these jobs.
+            # LowNodeLoad shares the limits of the cycle: it waits for the next decision, which includes these jobs.
             yield cycle
             return
         args = self.policy.low_node_load

@@ -31,6 +31,7 @@ from cotenant_gateway.http.clients.limits import Limits, within_open_files
 from cotenant_gateway.http.clients.metrics import register_clients
 from cotenant_gateway.http.clients.streams import OpenStreams
 from cotenant_gateway.http.facts.handlers import FactHandlers
+from cotenant_gateway.http.facts.node_actions import NodeActions
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
 from cotenant_gateway.http.resources.handlers import ResourceHandlers
 from cotenant_gateway.http.serving import ListenError, Listening
@@ -119,6 +120,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         credentials.reviews,
         credentials.accounts,
         root_pods=arguments.allow_root_pods,
+        actions=NodeActions(host.log),
     )
     facts = FactHandlers(gateway, host.log, ask, streams, host.stopping)
     audit = Audit(host.log, identity, clock_of(settings))
@@ -177,7 +179,7 @@ def main() -> None:
     for flag, help_text in (
         ("--tls-cert-file", "the server's certificate, followed by intermediate certificates (PEM)"),
         ("--tls-private-key-file", "its key (PEM)"),
-        ("--client-ca-file", "who signs client certificates (PEM): CN is the user, O its groups"),
+        ("--client-ca-file", "CA of client certificates (PEM): CN is the user, O its groups"),
         ("--unix-socket", "serve plain HTTP on this socket; the process at its other end is the user"),
     ):
         made.add_argument(flag, type=Path, metavar="FILE", help=help_text)
@@ -203,14 +205,14 @@ def main() -> None:
         const="true",
         default="false",
         choices=("true", "false"),
-        help="node entries of a section of the node configuration must have names, each its own",
+        help="node entries of a section of the node configuration must have unique names",
     )
     made.add_argument(
         "--requests-per-second",
         type=float,
         default=OF_USERS.per_second,
         metavar="N",
-        help="of one user, on average; five times as many at once; 0: no limit. system:masters is not limited",
+        help="limit per user, on average; bursts of five times as many; 0: no limit. system:masters is not limited",
     )
     run_program(NAME, made, serve, own_http=True)
 

@@ -78,7 +78,6 @@ TRAINED_AT_ONCE = 256
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
 
-
 _SAMPLE = msgspec.json.Decoder(UsageSample)
 _NOTHING = UsageSample(node="")
 
@@ -92,6 +91,8 @@ class MetricsIngestCore:
         self._predictions = PredictionStore(self.config.prediction_safety_margin_percent)
         self.refusals: dict[str, int] = {}
         """Messages refused since the start, by reason."""
+        self.stored = {"succeeded": 0, "failed": 0}
+        """NodeMetrics stored since the load, by whether anything was heard of the node."""
         self._sequences = LastSequences()
         self._nodes: dict[str, NodeState] = {}
         self._loaded = False
@@ -101,6 +102,8 @@ class MetricsIngestCore:
         self._behind: list[Training] = []
         """What restored models have to catch up with."""
         self._log_time: datetime | None = None
+        self._log_ms = 0
+        """The log's time, in milliseconds since the epoch; 0 while it is not known."""
         self._listening_since: datetime | None = None
         self._over: list[NodePrediction] = []
         """Those with an interval to be trained with."""
@@ -168,8 +171,8 @@ class MetricsIngestCore:
     def _own(self, event: Event, name: str) -> None:
         node = self._node_of(name)
         self._agenda.mark(name)
-        if event.time is not None and (self._log_time is None or event.time > self._log_time):
-            self._log_time = event.time
+        if event.time is not None:
+            self._see(event.time)
         if event.tombstone or not isinstance(event.data, NodeMetricComputed):
             node.published = node.published_at = None
             node.to_restore = False
@@ -183,7 +186,9 @@ class MetricsIngestCore:
             node.to_restore = True
             node.refused, node.refused_reason = metric.refused_samples, metric.refused_reason
             node.heard = metric.update_time
-        elif metric.unknown_since is None and (
+            return
+        self.stored["succeeded" if metric.unknown_since is None else "failed"] += 1
+        if metric.unknown_since is None and (
             node.windows is None or metric.digest is None or metric.digest.last_ms >= node.windows.last_ms
         ):
             node.news = node.refused != metric.refused_samples
@@ -227,12 +232,11 @@ class MetricsIngestCore:
         self._restore(node)
         policy = self._decisions.policy(node)
         windows = node.windows = self._windows(node, policy)
-        log_ms = int(self._log_time.timestamp() * 1000) if self._log_time is not None else 0
         end_ms = int(event.time.timestamp() * 1000)
         first = windows.first_new(sample, end_ms)
         measured = counted(sample, policy.memory)
         samples = samples_of(measured)
-        refused = windows.take(measured, samples, end_ms, log_ms)
+        refused = windows.take(measured, samples, end_ms, self._log_ms)
         if refused is None:
             node.accepted(event, self._log_time)
             # Prediction counts the working set under every policy.
@@ -320,9 +324,14 @@ class MetricsIngestCore:
         over, self._over = self._over, []
         train(over, self._predictions)
 
+    def _see(self, time: datetime) -> None:
+        """The log's time is at least this one."""
+        if self._log_time is None or time > self._log_time:
+            self._log_time, self._log_ms = time, int(time.timestamp() * 1000)
+
     def _begin(self, now: datetime) -> None:
         """End the load with the first decision, and take queued samples, some with each."""
-        self._log_time = max(self._log_time or now, now)
+        self._see(now)
         self._listening_since = self._listening_since or now
         if not self._loaded:
             self._loaded = True

@@ -15,6 +15,11 @@ GAUGES = (
         lambda core: [(core.refusals.get(reason, 0), {"reason": reason}) for reason in REASONS],
         counts=True,
     ),
+    Gauge(
+        "slo_controller_nodemetric_reconcile_count",
+        "NodeMetrics stored, by Koordinator's name",
+        lambda core: [(count, {"status": status}) for status, count in core.stored.items()],
+    ),
 )
 
 DEFINITION = Definition(

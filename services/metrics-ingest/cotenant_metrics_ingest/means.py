@@ -84,11 +84,9 @@ class MeanSlots:
         self._open_slot = slot
         self._open = np.zeros((3, len(self.rows)), dtype=np.int64)
 
-    def add(self, rows: Rows, count: int, sums: Table) -> None:
-        """Add samples to distinct rows of the open slot. `count`: of each; `sums`: int64 (2, rows), milli-cores and bytes."""
-        table = self._open
-        table[0, rows] += count
-        table[1:, rows] += sums
+    def add(self, rows: Rows, counts_and_sums: Table) -> None:
+        """Add samples to distinct rows of the open slot: their number, milli-cores and bytes, int64 (3, rows)."""
+        self._open[:, rows] += counts_and_sums
         self._adds += 1
         if self._adds % ADDS_WITHOUT_OVERFLOW == 0:
             self._bounded()

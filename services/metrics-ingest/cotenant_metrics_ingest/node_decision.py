@@ -102,7 +102,7 @@ class NodeDecisions:
             return None
         if now - max(since, listening_since or now) < self.silent_after(node):
             return None
-        last = published.metric() if published is not None else self._never_heard(name, node)
+        last = published.metric() if published is not None else self._never_reported(name, node)
         if published is not None and published.measured and last.digest is None and windows is not None:
             last = with_digest(last, windows)
         metric = msgspec.structs.replace(
@@ -110,7 +110,7 @@ class NodeDecisions:
         )
         return metric_event(name, node, metric)
 
-    def _never_heard(self, name: str, node: NodeState) -> NodeMetricComputed:
+    def _never_reported(self, name: str, node: NodeState) -> NodeMetricComputed:
         policy = self.policy(node)
         return NodeMetricComputed(
             node=name,

@@ -107,6 +107,7 @@ def _report(
 ) -> NodeMetricComputed:
     windows, sizes = wanted.windows, wanted.windows.sizes
     means = windows.means.means(windows.last_ms, sizes.aggregate_ms, windows.reported_rows)
+    mean, held_up = means.get, wanted.contention.get
     warm = [(window.duration_ms, figures) for window, figures in own if figures is not None]
     return NodeMetricComputed(
         node=wanted.node,
@@ -125,11 +126,11 @@ def _report(
                 uid=pod.key,
                 priority=pod.priority,
                 qos=pod.qos,
-                usage=means[pod.key],
-                contention=wanted.contention.get(pod.key, NOTHING),
+                usage=usage,
+                contention=held_up(pod.key, NOTHING),
             )
             for pod in windows.pods
-            if pod.key in means
+            if (usage := mean(pod.key)) is not None
         ),
         host_applications=tuple(
             HostApplicationMetric(name=host.name, priority=host.priority, qos=host.qos, usage=means[host.key])

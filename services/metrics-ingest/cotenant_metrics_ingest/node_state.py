@@ -286,7 +286,7 @@ class NodeState(msgspec.Struct):
 
     @property
     def forgotten(self) -> bool:
-        """Whether nothing of the node is left."""
+        """Whether no part of the node is left."""
         parts = (self.declared, self.published, self.placed, self.reported_amounts, self.stored_at)
         return not any(parts) and self.strategy is NO_STRATEGY
 

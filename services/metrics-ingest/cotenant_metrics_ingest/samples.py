@@ -33,13 +33,24 @@ class Samples(msgspec.Struct, frozen=True, gc=False):
         """int64 (2, series, size)."""
         return np.frombuffer(self.data, dtype=np.int64).reshape(2, -1, self.size)
 
-    def sums(self, start: int, stop: int) -> Table:
-        """The sums of each series' samples from `start` to before `stop`, int64 (2, series)."""
-        if stop - start < self.size:
-            sums: Table = self.table()[:, :, start:stop].sum(axis=2)
-            return sums
+    def node_and_system(self, start: int, stop: int) -> tuple[bytes, bytes, bytes, bytes]:
+        """The samples from `start` to before `stop`, int64: milli-cores and bytes of the node, then those of the system."""
+        data, row, low, high = self.data, 8 * self.size, 8 * start, 8 * stop
+        half = len(data) // 2
+        of_node, of_system = half + low, half + row + low
+        more = high - low
+        return data[low:high], data[of_node : of_node + more], data[row + low : row + high], data[of_system : of_system + more]
+
+    def counts_and_sums(self, start: int, stop: int) -> Table:
+        """How many samples of each series are from `start` to before `stop`, and their sums, int64 (3, series)."""
         values = np.frombuffer(self.data, dtype=np.int64)
-        return np.add.reduceat(values, _begins(len(values), self.size)).reshape(2, -1)
+        found = np.empty((3, len(values) // (2 * self.size)), dtype=np.int64)
+        found[0] = stop - start
+        if stop - start < self.size:
+            values.reshape(2, -1, self.size)[:, :, start:stop].sum(axis=2, out=found[1:])
+        else:
+            np.add.reduceat(values, _begins(len(values), self.size), out=found[1:].reshape(-1))
+        return found
 
 
 @lru_cache(maxsize=4096)
@@ -50,12 +61,12 @@ def _begins(values: int, size: int) -> Table:
 def samples_of(sample: UsageSample) -> Samples | None:
     """The samples of a regular message; None for another."""
     size = len(sample.offsets_ms)
-    series = [sample.node_usage, sample.system_usage]
-    series += [pod.series for pod in sample.pods]
-    series += [host.series for host in sample.host_applications]
+    series = [sample.node_usage, sample.system_usage, *[pod.series for pod in sample.pods]]
+    if sample.host_applications:
+        series += [host.series for host in sample.host_applications]
     parts = [each.cpu_milli for each in series]
     parts += [each.memory_bytes for each in series]
-    if not size or list(map(len, parts)) != [size] * len(parts):
+    if not size or {*map(len, parts)} != {size}:
         return None
     try:
         data = packed(parts)

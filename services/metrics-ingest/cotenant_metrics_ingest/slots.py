@@ -69,14 +69,14 @@ class PercentileSlots:
         self._encoded: dict[int, bytes | None] = {}
         """Encoded closed slots by number, oldest first; None until a digest needs them."""
 
-    def add(self, slot: int, first_ms: int, last_ms: int, series: Sequence[Sequence[int]]) -> None:
-        """Queue samples of one slot, which is not before the present one; `series`: the four series in order."""
+    def add(self, slot: int, first_ms: int, last_ms: int, series: Sequence[bytes]) -> None:
+        """Queue samples of one slot, which is not before the present one; `series`: the four series in order, int64."""
         samples = self._open
         if samples is None or slot != samples.number:
             samples = self._open = self._next(slot, first_ms)
         samples.last_ms = last_ms
         for kept, new in zip(samples.series, series, strict=True):
-            kept.extend(new)
+            kept.frombytes(new)
         if len(samples.series[0]) > MAX_OPEN:
             for kept in samples.series:
                 del kept[::2]

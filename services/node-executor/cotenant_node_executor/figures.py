@@ -1,6 +1,6 @@
 """An executor's own metrics, summed over the nodes of its process: what is suppressed, what the kernel refused, what waits.
 
-In: the nodes' shells. Out: metrics, computed when somebody asks. Bound: none has a label of a node.
+In: the nodes' shells. Out: metrics, computed when they are read. Bound: none has a label of a node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def register(meter: Meter, figures: Figures, shells: Sequence[ExecutorShell]) ->
     )
     summed(
         "cotenant_executor_refused_values",
-        "Values that the kernel refused; one that it goes on refusing counts once",
+        "Values that the kernel refused; repeated refusals of one value count once",
         lambda shell: shell.refused_values,
         counter=True,
     )

@@ -1,8 +1,8 @@
 """Which LOG a node followed last, in a file of its data folder.
 
 An executor ends pods that have no placement. On an empty LOG, on that of another cell, and on one that was restored from an old
-backup, pods that should run have none. So the executor remembers when its LOG was created and how far it went; where LOG is
-another one, or ends earlier, and pods run here, it keeps them until a person adopts LOG (`cotenant admin adopt`).
+backup, pods that should run have none. So the executor stores when its LOG was created and how far it was read; where LOG is
+another one, or ends earlier, and pods run here, it keeps them until an operator adopts LOG (`cotenant admin adopt`).
 
 In: the identity of LOG. Out: why it is not the one that is known, or nothing.
 """

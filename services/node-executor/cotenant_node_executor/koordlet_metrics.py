@@ -1,6 +1,6 @@
 """The metrics of koordlet, by its names and labels: dashboards made for it read this executor.
 
-In: the core of one node. Out: values with their labels, computed when somebody asks. Counters start at 0 with each load and
+In: the core of one node. Out: values with their labels, computed when they are read. Counters start at 0 with each load and
 keep koordlet's names, which do not end in `_total`. A container has no id here, so `container_id` is `<pod uid>/<container>`.
 Source: koordlet's metrics (v1.8).
 
@@ -55,7 +55,7 @@ def _of_node(shell: ExecutorShell, read: OfCore) -> Iterable[Value]:
     for _ in range(TRIES):
         try:
             return [(value, node | labels) for value, labels in read(shell.node.core)]
-        except RuntimeError:  # a table grew meanwhile: another thread asks than the one that runs the cycles
+        except RuntimeError:  # a table grew meanwhile: another thread reads than the one that runs the cycles
             continue
     return []
 

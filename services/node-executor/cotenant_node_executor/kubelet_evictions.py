@@ -1,10 +1,10 @@
-"""Asks the gateway to evict pods that strategies evict, on a node whose pods kubelet runs: nobody else may end them.
+"""Asks the gateway to evict pods that strategies evict, on a node whose pods kubelet runs, as only kubelet may end them.
 
 In: the evictions that are ordered. Out: requests to the gateway, repeated with a growing pause while they stand
 (`cotenant.runtime.requests`): a budget that has no disruption left now may have one later. The gateway deletes the pod, kubelet
 ends it, and the report says so (`core.kubelet_pods`).
 
-Bound: the pods of the node; as many requests under way as `cotenant.runtime.requests` allows.
+Bound: the pods of the node; as many requests in progress as `cotenant.runtime.requests` allows.
 """
 
 from __future__ import annotations

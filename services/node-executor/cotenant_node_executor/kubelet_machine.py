@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from cotenant_node_executor.core.kubelet_pods import KUBELETS_END
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.kernel_machine import KernelMachine
 from cotenant_node_executor.runtime.interface import AskEviction, PodToRun, Runtime
@@ -25,6 +26,7 @@ from cotenant_node_executor.targets.cgroup.paths import Layout
 from cotenant_node_executor.targets.interface import THREADS, Capabilities, CgroupDriver, Knob, KnobSupport
 from cotenant_node_executor.targets.kubelet.binding import (
     NOTHING_BOUND,
+    Bound,
     KubeletPod,
     bind,
     container_number,
@@ -68,6 +70,9 @@ class KubeletMachine(KernelMachine):
         self._runtimes: tuple[str, ...] = ()
         self._unmatched: dict[str, int] = {}
         """What does not match, and since when."""
+        self._kata: tuple[str, ...] = ()
+        self._matched: tuple[Bound, Mapping[str, PodToRun]] = (NOTHING_BOUND, {})
+        """What both were found from."""
         self._restores_from_ns: int | None = None
         super().__init__(driver, capabilities, state, given=given, slow=slow)
 
@@ -134,37 +139,48 @@ class KubeletMachine(KernelMachine):
 
     def _strangers(self, now_ns: int) -> tuple[str, ...]:
         """What does not match for a while already."""
-        bound = self._kubelet.bound
+        bound, pods = self._kubelet.bound, self._pods.pods
+        if bound is not self._matched[0] or pods is not self._matched[1]:
+            self._matched = (bound, pods)
+            self._unmatched = {text: self._unmatched.get(text, now_ns) for text in self._without_match()}
+            self._kata = tuple([f"pod {self._name_of(uid)}: a Kata pod, its containers are left alone" for uid in bound.kata])
+        long = [text for text, since in self._unmatched.items() if now_ns - since >= UNMATCHED_NS]
+        return (*self._kubepods.problems, *self._kata, *long)
+
+    def _without_match(self) -> list[str]:
+        """Directories without a pod, pods without one, and pods with unknown containers. kubelet removes the control
+        group of a pod that has ended."""
+        bound, pods = self._kubelet.bound, self._pods.pods
         unmatched = [f"{directory}: a group without a pod on LOG, left alone" for directory in bound.strangers]
-        for uid in bound.missing:
-            unmatched.append(f"pod {self._name_of(uid)}: no control group{self._expected(uid)}")
-        for uid, pod in self._pods.pods.items():
-            there = [each.name for each in pod.pod.spec.containers if f"{pod.group}/{each.name}" not in bound.ids]
-            directory = bound.directories.get(pod.group)
-            others = [path for path in bound.unnamed if directory is not None and path.startswith(f"{directory}/")]
-            if there and len(others) > 1:
+        missing = [pods[uid] for uid in bound.missing if uid in pods and pods[uid].pod.status.phase not in KUBELETS_END]
+        for pod in kubelet_pods(missing).values():
+            unmatched.append(f"pod {self._name_of(pod.uid)}: no control group{self._expected(pod)}")
+        for uid, to_run in pods.items():
+            directory = bound.directories.get(to_run.group)
+            if directory is None:
+                continue
+            there = [each.name for each in to_run.pod.spec.containers if f"{to_run.group}/{each.name}" not in bound.ids]
+            others = [path for path in bound.unnamed if path.startswith(f"{directory}/")] if there else []
+            if len(others) > 1:
                 unmatched.append(
                     f"pod {self._name_of(uid)}: none of {len(others)} groups is known as container {', '.join(there)}: neither "
                     "its status nor a link in the folder of container logs names it"
                 )
-        self._unmatched = {text: self._unmatched.get(text, now_ns) for text in unmatched}
-        long = [text for text, since in self._unmatched.items() if now_ns - since >= UNMATCHED_NS]
-        kata = [f"pod {self._name_of(uid)}: a Kata pod, its containers are left alone" for uid in bound.kata]
-        return (*self._kubepods.problems, *kata, *long)
+        return unmatched
 
     def _name_of(self, uid: str) -> str:
         pod = self._pods.pods.get(uid)
         return f"{pod.pod.metadata.namespace}/{pod.pod.metadata.name}" if pod is not None else f"uid {uid}"
 
-    def _expected(self, uid: str) -> str:
-        """Where a pod's control group would be, with a space before it; "" where nobody knows."""
-        pod, layout = kubelet_pods(self._pods.pods.values()).get(uid), self._kubepods.layout
-        return "" if pod is None or layout is None else f" {expected_directory(layout, pod)}"
+    def _expected(self, pod: KubeletPod) -> str:
+        """Where a pod's control group would be, with a space before it; "" where unknown."""
+        layout = self._kubepods.layout
+        return "" if layout is None else f" {expected_directory(layout, pod)}"
 
     # -- restoring -----------------------------------------------------------------------------------------------------
 
     def _wanted_values(self) -> Mapping[tuple[str, Knob], str]:
-        """What strategies desire, and what files held before that nobody desires a value for any more."""
+        """Desired values of strategies, and the original values of files without a desired value."""
         now_ns = time.monotonic_ns()
         if self._restores_from_ns is None:
             self._restores_from_ns = now_ns + RESTORE_AFTER_NS if len(self._kubelet.held) else now_ns

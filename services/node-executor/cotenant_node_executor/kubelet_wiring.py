@@ -89,13 +89,13 @@ def add_options(made: argparse.ArgumentParser) -> None:
         "--pods",
         choices=(PODS_BY_EXECUTOR, PODS_BY_KUBELET),
         default=PODS_BY_EXECUTOR,
-        help="who runs the pods here; with kubelet no process is started, and strategies write to kubelet's control groups",
+        help="what runs the pods here; with kubelet no process is started, and strategies write to kubelet's control groups",
     )
     made.add_argument(
         "--cgroup-driver",
         choices=("auto", *(layout.value for layout in Layout)),
         default="auto",
-        help="with --pods kubelet: how its control groups are laid out; by default what is there tells",
+        help="with --pods kubelet: layout of its control groups; detected by default",
     )
     made.add_argument(
         "--kubelet-cgroup-root",

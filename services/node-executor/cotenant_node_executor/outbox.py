@@ -36,7 +36,7 @@ PUBLISH_PAUSE_SECONDS = 0.5
 
 
 class Outbox:
-    """One node's events under way. `node` returns the node, which a reload replaces."""
+    """One node's events in progress. `node` returns the node, which a reload replaces."""
 
     def __init__(self, log: Log, cell: str, node: Callable[[], ExecutorNode], tracing: NodeTracing | None) -> None:
         self._log = log
@@ -112,6 +112,8 @@ class Outbox:
             if stored.stream == USAGE:
                 node.usage_stored(stored.ref)
                 node.note(stored)
+            else:
+                node.execution_stored(stored)
             if self._tracing is not None:
                 self._tracing.published(stored, began_ns, ended_ns)
 

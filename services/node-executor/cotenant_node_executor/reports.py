@@ -1,8 +1,8 @@
-"""Stores a node's reports on LOG, in rounds: what is decided while one is under way waits for the next.
+"""Stores a node's reports on LOG, in rounds: what is decided while one is in progress waits for the next.
 
 In: the reports of a cycle. Out: what was stored is folded by the node at once; of a refused report it takes over the sequence
-that LOG has, and the next cycle decides again. However many pods begin and end, a node has one round at the server, so that
-others are not kept waiting behind it; the slower the server, the larger the rounds.
+that LOG has, and the next cycle decides again. However many pods start and end, a node has one round at the server, so that
+it does not delay others; the slower the server, the larger the rounds.
 
 The end of a report waits for END_AFTER_SECONDS: by then a gateway has stored it, together with other ends, which costs the
 server less than one message at a time. Where no gateway runs, the node ends it.
@@ -35,7 +35,7 @@ END_AFTER_SECONDS = 5.0
 
 
 class Reports:
-    """One node's reports under way."""
+    """One node's reports in progress."""
 
     def __init__(
         self, log: Log, cell: str, wake: Callable[[], None], on_stored: Callable[[Event, int], None] | None = None
@@ -47,7 +47,7 @@ class Reports:
         self._wake = wake
         self._on_stored = on_stored
         self._waited = False
-        """Something was decided while the round was under way."""
+        """Something was decided while the round was in progress."""
         self._round: asyncio.Task[None] | None = None
         self._room_pause = RoomPause()
         self._ends: dict[str, float] = {}
@@ -59,7 +59,7 @@ class Reports:
         return self._round is not None and not self._round.done()
 
     def post(self, node: ExecutorNode, reports: Sequence[Event]) -> None:
-        """Begin a round with what a cycle has decided; where one is under way, the cycle behind it decides again."""
+        """Begin a round with what a cycle has decided; where one is in progress, the cycle behind it decides again."""
         now = asyncio.get_running_loop().time()
         reports = self._without_young_ends(reports, now)
         if not reports or self._room_pause.waits(now):
@@ -85,7 +85,7 @@ class Reports:
         return due
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Give up what is in progress."""
         if self._round is not None:
             self._round.cancel()
             await asyncio.gather(self._round, return_exceptions=True)

@@ -4,8 +4,8 @@ In: a log, a node. It ends when `stopping` is set. `cotenant.runtime.follower` r
 storing run in tasks of their own, so that cycles continue while the server is unreachable: suppression keeps working and
 processes stay supervised. A message that the core cannot fold becomes a dead letter.
 
-Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports under way (`reports`); usage and execution events
-wait in the `outbox`.
+Bounds: QUEUE_PULLS pulls wait between reader and cycle; one round of reports in progress (`reports`); usage and execution
+events wait in the `outbox`.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ class ExecutorShell:
         self.node.take_log(why)
 
     def adopt(self) -> Adopted:
-        """Take LOG for the node's own, on a person's word; it is loaded again, and pods without a placement are stopped."""
+        """Accept LOG as the node's own, by an operator's request; it is loaded again, and pods without a placement are
+        stopped."""
         if not self._why_unknown:
             return Adopted(node=self.node.name, was_unknown=False)
         self._adopting = True
@@ -208,7 +209,7 @@ class ExecutorShell:
                 wakes.arm(self.node.machine)
 
     def _pause(self, until_sample: float) -> float:
-        """Return how long to wait for deliveries before the next cycle. What orders have done is looked at before the next
+        """Return how long to wait for deliveries before the next cycle. The effect of orders is checked before the next
         sample: after FOLLOW_UP_SECONDS, then twice as long each time, as long as the orders stay the same."""
         if self.node.core.holds_reports:
             return 0.0
@@ -257,7 +258,7 @@ class ExecutorShell:
 
 
 def adopt_handler(shell: ExecutorShell) -> Callable[[bytes], Awaitable[bytes]]:
-    """Return the endpoint by which a person has one node adopt LOG."""
+    """Return the endpoint by which an operator makes one node adopt LOG."""
 
     async def answer(_: bytes) -> bytes:
         return msgspec.json.encode(shell.adopt())

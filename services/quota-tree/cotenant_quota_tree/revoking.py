@@ -1,4 +1,4 @@
-"""The evictions of over-use as requests to the gateway: each pod of a wave is asked for once.
+"""The evictions of over-use as requests to the gateway: each pod of a wave is requested once.
 
 In: the quotas' last events, the pods, the gateway's answers. Out: one request per pod of a wave that still runs and has no
 answer since that event; the next event of the quota does not name those any more. The gateway asks the disruption budgets; a

@@ -2,5 +2,5 @@
 
 import os
 
-# Nothing here multiplies matrices, but numpy starts a thread for that on every core, which spins while it waits for work.
+# The scheduler multiplies no matrices, but numpy's BLAS starts a thread per core, which spins while idle.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

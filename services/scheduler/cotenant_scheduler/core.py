@@ -5,7 +5,7 @@ Folds the subjects of FILTERS (`cycle.folding`). Decides, in this order:
 1. bound: pods of the queue, in queue order (`cycle.placing`);
 2. what follows from changed pods (`cycle.endings`): placements terminating, gone, stored again with a new manifest, pods
    whose node the user has named, waiting events that are over;
-3. how far PodGroups are (`cycle.pod_groups`);
+3. the status of PodGroups (`cycle.pod_groups`);
 4. waiting: why the others are not placed (`cycle.waiting`).
 
 What a decision changes in the state before it is stored is assumed (`cycle.assumed`). Results kept per shape are caches: rows
@@ -67,14 +67,14 @@ class SchedulerCore:
     """Pure; see the module."""
 
     def __init__(self, config: SchedulerConfig | None = None, profile: Profile | None = None) -> None:
-        """`profile`: plugins in place of the default ones; they keep state, so it is this core's alone."""
+        """`profile`: plugins instead of the default ones; they hold state, so it belongs to this core alone."""
         self.config = config or SchedulerConfig()
         self.profile = profile or default_profile(self.config)
         args = self.config.load_aware.defaulted()
         self._changed: dict[PodKey, PodRecord] = {}
         """Pods that changed since the last decision."""
         self.refused: dict[str, str] = {}
-        """Subject to why its message is not used."""
+        """By subject, why its message is not used."""
         self._sequences = LastSequences()
         self.nodes = NodeTable(args, self.profile.counters)
         rules = self.config.quota_rules()
@@ -162,7 +162,7 @@ class SchedulerCore:
             if self.refused:
                 self.refused.pop(event.subject, None)
         except (msgspec.DecodeError, QuantityError) as error:
-            # The gateway refuses such an object; one that came another way must not stop the others.
+            # The gateway refuses such an object; one from another writer must not affect the others.
             self.refused[event.subject] = f"{event.subject} at {event.ref} is not used: {error}"
 
     def _look_at_pods_of(self, node: str) -> None:
@@ -175,15 +175,15 @@ class SchedulerCore:
         return min(placed.data.uid for placed in record.placements.values()) if record.placements else ""
 
     def _note_changed(self, record: PodRecord) -> None:
-        """Leave the rest to the next decision: a load folds most pods twice."""
+        """Defer the rest to the next decision: a load folds most pods twice."""
         known = self._changed.setdefault(record.key, record)
         if known is not record:
-            # That one is forgotten by now, another pod of its name has come: it must not stay in the queue.
+            # That record was dropped meanwhile, and another pod has its name: it must not stay in the queue.
             self._pod_changed(known)
             self._changed[record.key] = record
 
     def _pod_changed(self, record: PodRecord) -> None:
-        """Count the pod in its quota, put it into the queue or take it out, and have it looked at."""
+        """Count the pod in its quota, put it into the queue or remove it, and have it inspected."""
         if self._demands.counting:
             self._demands.note(record)
         facts = record.facts
@@ -200,7 +200,7 @@ class SchedulerCore:
         self._endings.pod_changed(record)
 
     def _note_gangs(self) -> None:
-        """Have the gangs know of pods that changed; only those that are in one, or were, have anything to do with them."""
+        """Update the gangs of changed pods; this concerns only pods that are or were in one."""
         members = self.gangs.of_pod
         for record in self._changed.values():
             facts = record.facts
@@ -237,13 +237,13 @@ class SchedulerCore:
         self._assumed.stored(first)
 
     def withdraw(self) -> None:
-        """They are not stored, and neither is what was decided behind them."""
+        """They are not stored, and neither is the batch decided behind them."""
         self._assumed.refused(self._state)
 
     # -- deciding ------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Finish folding: what many messages share is done once."""
+        """Finish folding: work that many messages share is done once."""
         if not self.queue.classes:
             self._owners_version = self.reservations.index.version
         self.pods.forget_selectors()
@@ -252,7 +252,7 @@ class SchedulerCore:
             self._demands.begin(self.pods.records.values())
         self._note_gangs()
         for key in self.gangs.settle():
-            # Its group is another one, or has other rules: what was found out about it no longer holds.
+            # Its group or its rules changed: cached results no longer hold.
             self.queue.take(self.pods.records[key])
             self._changed.setdefault(key, self.pods.records[key])
         if self._changed:
@@ -281,14 +281,14 @@ class SchedulerCore:
         return [*bound, *endings, *statuses, *waiting]
 
     def runtimes(self, now: datetime) -> dict[Membership, dict[str, int]]:
-        """Return what each quota may use, as of what is folded: what a decision at this moment rests on."""
+        """Return the runtime of each quota in the folded state: the basis of a decision at this moment."""
         self.settle()
         self._demands.expire(now)
         forest = self.ledger.demands.forest
         return {Membership(name, tree): forest.runtime(name) for name, tree in sorted(forest.tree_ids.items())}
 
     def take_back(self) -> None:
-        """Undo what the last decision assumed and what was not stored since."""
+        """Undo what the last decision assumed and that was not stored since."""
         self._assumed.rollback()
 
     def _states(self) -> States:
@@ -300,7 +300,7 @@ class SchedulerCore:
         return States(quotas, nodes)
 
     def _regroup_pods(self) -> None:
-        """Which quota a pod belongs to, or which reservations mean it, may have changed."""
+        """The quota that a pod belongs to, or the reservations that match it, may have changed."""
         self._quotas.regroup = False
         self._owners_version = self.reservations.index.version
         for alike in list(self.queue.classes.values()):

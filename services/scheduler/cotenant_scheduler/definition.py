@@ -16,7 +16,7 @@ PACE = timedelta(milliseconds=100)
 
 
 def urgent(event: Event) -> bool:
-    """Return whether another service waits for an event: a node does for a placement. Endings and waiting reasons go with the
+    """Return whether an event is urgent: a node waits for a placement. Endings and waiting reasons go with the
     next placement, or a little later."""
     return isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND
 

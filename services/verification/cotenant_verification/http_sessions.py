@@ -15,6 +15,6 @@ from cotenant_console.api.credentials import Credentials
 def http_session(
     credentials: Credentials, base_url: str | None = None, *, connections: int = 100, **options: Any
 ) -> aiohttp.ClientSession:
-    """Return a session of so many connections at most, to be used as a context."""
+    """Return a session with at most this many connections, to be used as a context."""
     connector = aiohttp.TCPConnector(limit=connections, ssl=credentials.context())
     return aiohttp.ClientSession(base_url, connector=connector, headers=credentials.headers, **options)

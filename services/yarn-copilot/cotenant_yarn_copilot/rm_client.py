@@ -71,7 +71,7 @@ class ResourceManagerClient:
         raise ResourceManagerError("no ResourceManager is ACTIVE: " + "; ".join(answers or ["none is configured"]))
 
     async def nodes(self) -> tuple[RmNode, ...]:
-        """Return the NodeManagers that the active ResourceManager knows, in every state."""
+        """Return the NodeManagers that the active ResourceManager lists, in every state."""
         return read_nodes(await self._ask(f"/ws/v1/cluster/nodes?states={NODE_STATES}"))
 
     async def node(self, node_id: str) -> RmNode:

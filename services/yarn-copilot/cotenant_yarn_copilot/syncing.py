@@ -242,7 +242,8 @@ class Syncing:
             logger.warning("%s was not stored: %s", event.subject, outcome.reason, extra=about(stamped))
             if isinstance(outcome, Refused) and outcome.wrong_sequence:
                 head = await self.log.head(event.subject)
-                # What another copilot wrote is folded before the next sync; of a subject that ended long ago LOG alone knows.
+                # Another copilot's write is folded before the next sync; the sequence of a subject that ended long ago is read
+                # from LOG.
                 if head is None or head.tombstone:
                     self.copilot.correct_head(event.subject, head.sequence if head is not None else 0)
         return stored

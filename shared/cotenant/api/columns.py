@@ -28,7 +28,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """Columns of a kind and how their cells are filled. `cells` may raise msgspec.ValidationError."""
+    """Columns of a kind and the function that fills their cells. `cells` may raise msgspec.ValidationError."""
 
     columns: tuple[Column, ...]
     cells: Callable[[Snapshot, datetime], Sequence[Cell]]
@@ -56,4 +56,4 @@ def _name_and_age(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
 
 
 PLAIN = Layout((NAME, AGE), _name_and_age)
-"""The columns of a kind that says nothing about them: name and age."""
+"""The default columns of a kind: name and age."""

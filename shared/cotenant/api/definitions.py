@@ -1,4 +1,5 @@
-"""What the API knows of a kind: schema, columns, validation, defaulting, composition, status; and the registry of kinds.
+"""The definition of a kind for the API: schema, columns, validation, defaulting, composition, status; and the registry of
+kinds.
 
 A kind is one file of `cotenant.kinds` that ends with its `Definition`. The registry finds definitions by (group, plural), so
 that two groups may use one plural, and by (apiVersion, kind). Rules that look at other objects than the one that is written
@@ -48,7 +49,7 @@ def _as_given(document: msgspec.Raw) -> msgspec.Raw:
 
 
 class Subresource(msgspec.Struct, frozen=True):
-    """A path below an object that is no object of its own, as discovery lists it."""
+    """A path below an object that is not an object itself, as discovery lists it."""
 
     name: str
     kind: str
@@ -58,7 +59,7 @@ class Subresource(msgspec.Struct, frozen=True):
 
 
 class Definition(msgspec.Struct, frozen=True, eq=False):
-    """One kind as the API serves it. What is left out has the meaning of a document that is stored and shown as it is."""
+    """One kind as the API serves it. Without optional members a document is stored and shown unchanged."""
 
     kind: Kind
     decode: Callable[[msgspec.Raw], Headed] = msgspec.json.Decoder(AnyObject).decode
@@ -66,7 +67,7 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     decode_when_folded: bool = False
     """Decode the whole document when it arrives, not its metadata alone: for kinds whose every reader needs the view."""
     default: Callable[[msgspec.Raw], msgspec.Raw] = _as_given
-    """Members that a new object gets where its document leaves them out. Runs before admission. Must return the same Raw where
+    """Default members of a new object. Runs before admission. Must return the same Raw where
     nothing is added."""
     errors: Callable[[Any, Callable[[], Any]], list[FieldError]] = _no_errors
     """Validation of the view by itself; the function that it gets returns the view as stored, None for a creation."""
@@ -77,11 +78,11 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     parts: Mapping[type, PartKey] = {}
     """The payloads of those facts, and whose part each is."""
     made_by: frozenset[type] = frozenset()
-    """Of a composed kind: the payloads that make an object where there is no document; empty: any of its parts."""
+    """Of a composed kind: the payloads that create an object without a document; empty: any of its parts."""
     parts_carry_uid: bool = False
     """The facts name the incarnation that they are about: those of another uid are left out."""
     stable_uid: bool = False
-    """The uid follows from the name, so an object that returns is the same one to watches."""
+    """The uid follows from the name, so a recreated object is the same one to watches."""
     layout: Layout = PLAIN
     """The columns of `kubectl get`."""
     field_labels: frozenset[str] = frozenset()
@@ -93,12 +94,12 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     read_only: bool = False
     """Made of other services' facts alone: no verb writes it."""
     declarable: bool = False
-    """Made of other services' facts, and who writes it gives it a document: what is declared there is shown with what the facts
-    say, which win."""
+    """Made of other services' facts; a write gives it a document, whose members are shown together with the facts,
+    which win."""
     ends_with_node: bool = False
-    """A document of it is named as a node, and ends with it."""
+    """Its document has the name of a node, and ends with the node."""
     create_only: bool = False
-    """A question that is answered at once: there is nothing to get, list or change."""
+    """A review that is answered at once: it cannot be read, listed or changed."""
     categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Edits of `metadata` that the gateway itself makes; every other byte of the document stays as it was given."""
+"""Edits of `metadata` that the gateway itself makes; every other byte of the document is unchanged."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def with_status(document: msgspec.Raw, changes: Mapping[str, object | None]) -> 
 
 
 def marked_for_deletion(document: msgspec.Raw, now: datetime, grace_seconds: int) -> msgspec.Raw:
-    """Return the document with deletionTimestamp (when the grace is over, as Kubernetes says it) and the grace period."""
+    """Return the document with deletionTimestamp (the end of the grace period, as in Kubernetes) and the grace period."""
     until = rfc3339(now + timedelta(seconds=saturated_seconds(grace_seconds)))
     return with_metadata(document, {"deletionTimestamp": until, "deletionGracePeriodSeconds": grace_seconds})
 
 
 def same_json(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
-    """Return whether two documents hold the same: white space, the order of members and how numbers are written do not
+    """Return whether two documents are equal; white space, the order of members and the spelling of numbers do not
     count."""
     first, second = bytes(one), bytes(other)
     if first == second:
@@ -67,7 +67,7 @@ def same_json(one: bytes | msgspec.Raw, other: bytes | msgspec.Raw) -> bool:
 
 
 def _same_types(left: object, right: object) -> bool:
-    """Tell true from 1 in values that Python holds for equal."""
+    """Distinguish true from 1, which are equal in Python."""
     if isinstance(left, dict) and isinstance(right, dict):
         return all(_same_types(value, right[name]) for name, value in left.items())
     if isinstance(left, list) and isinstance(right, list):
@@ -76,6 +76,6 @@ def _same_types(left: object, right: object) -> bool:
 
 
 def spec_of(document: msgspec.Raw) -> bytes:
-    """Return what `generation` counts changes of: everything but metadata and status."""
+    """Return the part of which `generation` counts changes: everything but metadata and status."""
     top: Members = members(document)
     return msgspec.json.encode({name: value for name, value in top.items() if name not in ("metadata", "status")})

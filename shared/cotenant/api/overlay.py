@@ -1,4 +1,4 @@
-"""What other services' facts add to an object's document, and how it is laid over it and taken off again.
+"""What other services' facts add to an object's document, and how it is overlaid and removed again.
 
 In: the document and an `Overlay`. Out: the composed JSON with its resourceVersion; or, for a write by someone who
 read the composed object, the document without what the overlay had added (so that a `get`, edit, `replace` does not

@@ -1,4 +1,4 @@
-"""What the read model is made of: stored documents, the parts that other services add, and snapshots of API objects.
+"""The elements of the read model: stored documents, the parts that other services add, and snapshots of API objects.
 
 A `Snapshot` is one API object at one moment: immutable, so that watch events and answers can hold it without copying.
 Its JSON is composed when it is first read, not when the fact arrives.
@@ -19,7 +19,7 @@ from cotenant.events.envelope import Event
 
 SNAPSHOT_BYTES = 512
 PART_BYTES = 256
-"""A part is mostly shared with the snapshots before and after."""
+"""Parts are mostly shared with the snapshots before and after."""
 _HEAD = msgspec.json.Decoder(AnyObject)
 
 
@@ -88,7 +88,7 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
 
     @property
     def weight_bytes(self) -> int:
-        """Memory that it holds, about: its document as stored and as composed, and manifests that parts carry."""
+        """Approximate memory: its document as stored and as composed, and manifests that parts carry."""
         stored = self.stored
         weight = SNAPSHOT_BYTES + PART_BYTES * len(self.parts)
         if stored is not None:

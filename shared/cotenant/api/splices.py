@@ -89,7 +89,7 @@ def member_object(parent: Mapping[str, msgspec.Raw], name: str) -> Members:
 
 
 def put_or_drop(target: Members, name: str, value: Members) -> None:
-    """Set an object-valued member, or remove it where nothing is in it."""
+    """Set an object-valued member, or remove it if it is empty."""
     if value:
         target[name] = raw(value)
     else:

@@ -40,7 +40,7 @@ def whole_seconds(text: str) -> int | None:
 
 
 def derived_uid(*parts: str) -> str:
-    """Return a stable uid for an object that has no document: a digest of what it is."""
+    """Return a stable uid for an object that has no document: a digest of its identity."""
     return str(UUID(bytes=blake2b("/".join(parts).encode(), digest_size=16).digest(), version=4))
 
 

@@ -7,9 +7,9 @@ In: a node's annotations and amounts, the ratios by resource. Out: amplified or 
 
     amplified = trunc(double(milli(raw)) * ratio) in thousandths, for cpu and memory whose ratio is above 1; never the capacity
 
-A client that writes an allocatable back writes what it was shown: an amount that equals the one shown is the amplified one, any
-other is a new raw amount. Each resource is looked at by itself, so that a writer of memory alone does not make amplified cpu
-count as raw (Koordinator looks at both together). Source: Koordinator's node status webhook and `apis/extension`.
+A client may write an allocatable back as displayed: an amount equal to the displayed one is the amplified one, any
+other is a new raw amount. Each resource is compared separately, so that a writer of memory alone does not make amplified cpu
+count as raw (Koordinator compares both together). Source: Koordinator's node status webhook and `apis/extension`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def amplified_milli(milli: int, ratio: float) -> int:
 
 
 def amplified(amounts: Mapping[str, int], ratios: Mapping[str, float]) -> dict[str, int]:
-    """Return what ratios make of the cpu (milli-CPUs) and the memory (bytes, rounded up) among the amounts: only those two, and
+    """Return the amplified cpu (milli-CPUs) and memory (bytes, rounded up) of the amounts: only these two, and
     only where a ratio above 1 changes them."""
     found: dict[str, int] = {}
     for name in AMPLIFIED:

@@ -1,4 +1,4 @@
-"""Which QoS and priority classes may go together on a pod, and what may not change on a live one.
+"""Which QoS and priority classes may be combined on a pod, and what may not change on a live one.
 
 In: the pod as it would be stored, and for an update as it is. Out: every violation. The table (raw values, from label
 and `spec.priority`):
@@ -32,7 +32,7 @@ _FORBIDDEN: dict[QoSClass, frozenset[PriorityClass]] = {
 
 
 def cannot_be_combined(qos: QoSClass, priority: PriorityClass) -> bool:
-    """Tell whether a pod may not have both."""
+    """Return whether a pod may not have both."""
     return priority in _FORBIDDEN.get(qos, ())
 
 

@@ -1,8 +1,8 @@
 """Rules for ClusterColocationProfiles.
 
-In: the typed view as it would be stored. Out: field errors. Koordinator accepts any profile and meets what is wrong in it when
-a pod is created: a selector that cannot be read then selects every pod, a wrong probability or a pair of classes that exclude
-each other rejects them. Such a profile is refused here instead. Whether the patch fits a pod is tried by who applies it.
+In: the typed view as it would be stored. Out: field errors. Koordinator accepts any profile, and its errors take effect when
+a pod is created: an invalid selector then selects every pod, a wrong probability or a pair of classes that exclude
+each other rejects them. Such a profile is refused here instead. Whether the patch fits a pod is checked when it is applied.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QOS_CLASSES = tuple(qos.value for qos in QoSClass if qos)
 
 
 def colocation_profile_errors(profile: ClusterColocationProfile) -> list[FieldError]:
-    """Selectors that can be read, names that are names, and classes that go together."""
+    """Check for valid selectors, valid names, and compatible classes."""
     spec = profile.spec
     return [
         *selector_errors("spec.namespaceSelector", spec.namespace_selector),

@@ -1,4 +1,4 @@
-"""Which CPUs are taken where an amount of them is asked for: kubelet's packed allocation.
+"""Chooses CPUs for a requested number: kubelet's packed allocation.
 
 In: the machine's CPUs, those that are free, how many. Out: the CPUs taken. Rule (kubelet's `takeByTopologyNUMAPacked`): whole
 free sockets while they fit, then whole free NUMA nodes, whole free cores, single CPUs. Candidates are ordered by how many of

@@ -1,11 +1,11 @@
-"""CPUs that pods share, and those that somebody holds: the pools, the node's reservation, what a kubelet gave away.
+"""CPUs that pods share, and exclusive ones: the pools, the node's reservation, a kubelet's assignments.
 
 In: a machine's CPUs, its pods' CPUs, the texts of annotations and of the kubelet's files. Out: pools by NUMA node, CPU lists.
 Source: koordlet's NodeResourceTopology reporter.
 
-Pools: all CPUs without those that a kubelet gave away and those of pods; the best-effort pool loses of the latter only what LSE
-pods hold. Then the node's reservation leaves both, and system pods' CPUs where they are exclusive. A kubelet's own reserved
-CPUs stay: bursting pods need somewhere to run.
+Pools: all CPUs without those that a kubelet assigned and those of pods; from the best-effort pool only LSE pods' CPUs
+are removed. Then the node's reservation is removed from both, and system pods' CPUs where they are exclusive. A kubelet's own
+reserved CPUs stay: bursting pods need somewhere to run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SystemQoS(msgspec.Struct, frozen=True, rename={"exclusive": "cpusetExclusi
 
 
 class NodeReserved(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the node's reservation annotation comes to, as NodeResourceTopology shows it."""
+    """The result of the node's reservation annotation, as NodeResourceTopology shows it."""
 
     reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
     resources: dict[str, Scalar] | None = None
@@ -50,7 +50,7 @@ class NodeReserved(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KubeletConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """What of a kubelet's configuration concerns CPUs."""
+    """The part of a kubelet's configuration that concerns CPUs."""
 
     cpu_manager_policy: str = ""
     cpu_manager_policy_options: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets as services read them: whom a budget covers, what it demands, what its status last reported.
+"""PodDisruptionBudgets as services read them: the pods that a budget covers, its bounds, its last status.
 
 In: the budget's document. Out: a `DisruptionBudget`; one that cannot be decoded is a msgspec.MsgspecError. The status is
 written by the gateway, with every eviction that it allows; its figures are -1 where it has never been written. Readers

@@ -37,7 +37,7 @@ DEFAULT_WAIT = timedelta(seconds=600)
 MAX_MEMBERS = 2**31 - 1
 MAX_GANGS_IN_GROUP = 256
 OLD_AFTER = timedelta(hours=48)
-"""A PodGroup that is placed and has run nothing for so long is not looked at any more."""
+"""A PodGroup that is placed and has had nothing running for this long is no longer updated."""
 
 
 class GangError(ValueError):
@@ -133,7 +133,7 @@ def of_pod(
     default_wait: timedelta = DEFAULT_WAIT,
     default_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED,
 ) -> GangSpec:
-    """Return what a pod states of its gang. Raises GangError where its minimum cannot be read."""
+    """Return a pod's statements about its gang. Raises GangError where its minimum cannot be read."""
     least = min_member(labels, annotations)
     try:
         wait = parse_duration(annotations.get(ANNOTATION_GANG_WAITING_TIME, ""))
@@ -278,5 +278,5 @@ def _is_old(last: PodGroupState, least: int, created: datetime | None) -> bool:
 
 
 def occupied_by(namespace: str, owners: Iterable[str]) -> str:
-    """Return what a PodGroup is occupied by: the owners of its first pod."""
+    """Return a PodGroup's occupiedBy: the owners of its first pod."""
     return ",".join(sorted(gang_id(namespace, owner) for owner in owners))

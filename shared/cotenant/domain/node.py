@@ -4,7 +4,7 @@ In: the Node object and the last executor report, resources and condition events
 
     offered     = the object's allocatable (its capacity where it declares none), overlaid by the executor's report, overlaid by
                   the totals of the node's devices, by batch and mid resources; cpu and memory amplified by the calculator's
-                  ratios; deprecated names read as the new ones; 110 pods where nobody says how many
+                  ratios; deprecated names read as the new ones; 110 pods where no number is stated
     raw         = cpu and memory of that before the calculator amplifies them: what the machine has
     allocatable = offered less the reservation annotation: what pods may be placed on
     capacity for load = allocatable with the raw amounts in the place of amplified ones: of the calculator's amplification, else
@@ -14,8 +14,8 @@ In: the Node object and the last executor report, resources and condition events
 
 A node exists once its object is there: without one it has no labels, no taints and offers nothing, whatever else is known.
 Amounts are integers: cpu, batch-cpu and mid-cpu in milli-CPUs, memory in bytes, everything else in pieces. The gateway shows
-`offered` (an API client that writes an allocatable back must not subtract the reservation twice); who places pods or
-compares load reads `allocatable`. Sources: kubelet defaults of a node's status; Koordinator node reservation and amplification.
+`offered` (an API client that writes an allocatable back must not subtract the reservation twice); services that place pods or
+compare load read `allocatable`. Sources: kubelet defaults of a node's status; Koordinator node reservation and amplification.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class NodeSources(msgspec.Struct, frozen=True):
         return self._machine(raw=self.amplifies)
 
     def unamplified(self) -> dict[str, int]:
-        """Return what the machine offers by itself, whoever amplifies it. Raises QuantityError."""
+        """Return the machine's own offer, without any amplification. Raises QuantityError."""
         return self._machine(raw=True)
 
     def _machine(self, *, raw: bool) -> dict[str, int]:
@@ -158,7 +158,7 @@ class NodeSources(msgspec.Struct, frozen=True):
         return allocatable
 
     def raw_allocatable(self) -> dict[str, int]:
-        """Return the raw amounts of an amplified node; none of one that nobody amplifies. Raises QuantityError."""
+        """Return the raw amounts of an amplified node; none of a node without amplification. Raises QuantityError."""
         if self.node is None:
             return {}
         if self.amplifies:

@@ -1,4 +1,4 @@
-"""The annotations that a Node has because of what the calculator decided, as Koordinator's manager and webhook write them.
+"""The annotations of a Node that follow from the calculator's decisions, as Koordinator's manager and webhook write them.
 
 In: a node's sources. Out: annotation texts that are laid over the object's own.
 

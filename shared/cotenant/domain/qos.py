@@ -1,4 +1,4 @@
-"""Priority and QoS classes of a pod, resolved at read time: nothing injects defaults into pods.
+"""Priority and QoS classes of a pod, resolved at read time: no defaults are written into pods.
 
 The tiers themselves are in `cotenant.model.tiers`. Source: Koordinator `apis/extension` (QoS by label, defaults by
 Kubernetes QoS).

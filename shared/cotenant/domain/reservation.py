@@ -6,7 +6,7 @@ In: capacity, allocatable and annotations of a node. Out: integer amounts (cpu i
     annotation reserve = `resources` of node.koordinator.sh/reservation; `reservedCPUs` replaces its cpu by their number
     node reserve       = max(kubelet reserve, annotation reserve)             per resource, not the sum
 
-Source: Koordinator node reservation. A malformed annotation reserves nothing and says so in `Reservation.error`. A
+Source: Koordinator node reservation. A malformed annotation reserves nothing and sets `Reservation.error`. A
 resource that `allocatable` does not name counts as wholly allocatable, as Kubernetes defaults a node's status.
 """
 
@@ -100,7 +100,7 @@ def node_reserved(kubelet: Mapping[str, int], reservation: Reservation) -> dict[
 
 
 def trim_allocatable(allocatable: Mapping[str, int], reservation: Reservation) -> tuple[dict[str, int], bool]:
-    """Return what schedulers may place on the node, and whether the reservation took anything.
+    """Return what schedulers may place on the node, and whether the reservation reduced it.
 
     Only with apply policy empty or `Default`. Batch resources keep their value: they exclude the reserve already.
     """

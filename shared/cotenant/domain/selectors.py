@@ -2,7 +2,7 @@
 
 In: a LabelSelector and a label map. Out: whether it selects, a predicate, or a SelectorError that says which expression is
 malformed: an operator other than In, NotIn, Exists and DoesNotExist; In or NotIn without values; Exists or DoesNotExist with
-values. An empty selector selects everything. What an absent one selects depends on the field, so each caller says it.
+values. An empty selector selects everything. What an absent one selects depends on the field, so each caller states it.
 
 Source: Kubernetes label selectors (`LabelSelectorAsSelector`).
 """

@@ -1,4 +1,4 @@
-"""What a service says of its own latency: the annotations by which a pod offers it, and the document that it answers with.
+"""A service's own latency: the annotations by which a pod exposes it, and the document that it answers with.
 
 In: texts of annotations, the body of an answer. Out: the endpoint, the goal, the figures; ValueError says what is wrong.
 
@@ -22,7 +22,7 @@ from cotenant.model.durations import parse_duration
 ANNOTATION_ENDPOINT = "cotenant.io/latency-endpoint"
 ANNOTATION_GOAL = "cotenant.io/latency-goal"
 LONGEST_SOCKET = 80
-"""Characters: the kernel takes 107, of which the way to the pod's own files takes a part."""
+"""Characters: the kernel accepts 107, part of which the path to the pod's files needs."""
 LONGEST_PATH = 256
 MOST_MS = 3_600_000.0
 LEAST_GOAL_MS = 0.1
@@ -42,7 +42,7 @@ class LatencyEndpoint(Struct, frozen=True):
 
 
 class LatencyFigures(Struct, frozen=True):
-    """Milliseconds; None where the service does not say."""
+    """Milliseconds; None where the service does not report it."""
 
     p99_ms: float | None = msgspec.field(default=None, name="p99Ms")
     oldest_request_ms: float | None = msgspec.field(default=None, name="oldestRequestMs")
@@ -95,7 +95,7 @@ def parse_latency_figures(body: bytes) -> LatencyFigures:
 
 
 def latency_annotation_errors(annotations: dict[str, str]) -> list[tuple[str, str, str]]:
-    """What is wrong with a pod's annotations: name, value, why."""
+    """Errors in a pod's annotations: name, value, reason."""
     found: list[tuple[str, str, str]] = []
     for name, parse in ((ANNOTATION_ENDPOINT, parse_latency_endpoint), (ANNOTATION_GOAL, parse_latency_goal)):
         if name in annotations:

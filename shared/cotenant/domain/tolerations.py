@@ -1,4 +1,4 @@
-"""Taints and tolerations: does a pod stay off a node.
+"""Taints and tolerations: whether a taint keeps a pod off a node.
 
 In: a toleration, a taint. A toleration with an empty key and Exists covers everything; an empty effect means every effect;
 Equal (the default operator) needs a key and compares the value. Source: Kubernetes taints and tolerations.
@@ -38,8 +38,8 @@ _BEST_EFFORT = QoSClass.BE
 
 
 def effective_tolerations(pod: Pod) -> tuple[Toleration, ...]:
-    """Return a pod's tolerations with those that it has unasked: whatever is not best-effort goes to a node whose memory is
-    short, as Kubernetes' admission has it."""
+    """Return a pod's tolerations with the implicit ones: pods that are not best-effort tolerate memory
+    pressure, as Kubernetes' admission adds it."""
     own = tuple(pod.spec.tolerations)
     return own if qos_default(pod) is _BEST_EFFORT else (*own, _UNDER_MEMORY_PRESSURE)
 

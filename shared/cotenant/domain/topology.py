@@ -2,8 +2,8 @@
 
 In: the parts of a `MachineTopology`. Out: zones and the texts of annotations. Source: koordlet's NodeResourceTopology reporter.
 
-A zone is a NUMA node: `node-<id>`, with its CPUs, hugepages and memory without hugepages. Where the node asks for it, each
-zone's allocatable loses its share of what the node reserves: ceil(reserved / zones) of cpu (milli-cores) and of memory
+A zone is a NUMA node: `node-<id>`, with its CPUs, hugepages and memory without hugepages. If the node enables it, each
+zone's allocatable is reduced by its share of the node's reservation: ceil(reserved / zones) of cpu (milli-cores) and of memory
 (thousandths of a byte), at least 0 is left.
 """
 
@@ -43,7 +43,7 @@ COMPARED = (
     ANNOTATION_NODE_RESERVATION,
     ANNOTATION_SYSTEM_QOS_RESOURCE,
 )
-"""Annotations in the order in which a change is looked for."""
+"""Annotations in the order in which they are compared."""
 
 
 class Zone(msgspec.Struct, frozen=True):
@@ -172,7 +172,7 @@ def _decoded(text: str) -> object:
 
 
 def topology_changed(old: MachineTopology | None, new: MachineTopology) -> str:
-    """Return what of a machine's topology differs first, as a message; empty where nothing does."""
+    """Return the first difference of a machine's topology as a message; empty without one."""
     if old == new:
         return ""
     if old is None:

@@ -1,10 +1,11 @@
-"""What a core has to look at again, so that an idle cluster costs nothing.
+"""Which entities a core has to evaluate again, so that an idle cluster costs nothing.
 
 Two helpers for `decide`, both caches that must not change a result. `Agenda` is for what follows from single entities: those
-that were marked since nothing followed from them, and those whose next look is due, like a work queue with delays.
+marked since they were last settled, and those whose next evaluation is due, like a work queue with delays.
 `IdleSpan` is for what follows from a state as a whole.
 
-Looking too early does no harm, so an entity's next look is only ever moved forward: the heap holds about one entry an entity.
+An early evaluation does no harm, so an entity's next evaluation is only moved to earlier times: the heap holds about one entry
+per entity.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ class Agenda:
     def __init__(self) -> None:
         self._marked: set[str] = set()
         self._looks: dict[str, datetime] = {}
-        """When each entity that waits for a time is looked at again."""
+        """When each entity that waits for a time is evaluated again."""
         self._heap: list[tuple[datetime, str]] = []
         """The same by time; entries that are not their entity's next look are stale."""
 
     def mark(self, name: str) -> None:
-        """Mark an entity of which something was folded."""
+        """Mark an entity with a newly folded event."""
         self._marked.add(name)
 
     def mark_all(self, names: Iterable[str]) -> None:
-        """Mark several entities of which something was folded."""
+        """Mark several entities with newly folded events."""
         self._marked.update(names)
 
     def drop(self, name: str) -> None:
@@ -57,7 +58,7 @@ class Agenda:
         return name in self._looks
 
     def due(self, now: datetime) -> list[str]:
-        """Return the entities to look at now, sorted. They stay due until they are settled or dropped."""
+        """Return the entities to evaluate now, sorted. They stay due until they are settled or dropped."""
         heap, looks = self._heap, self._looks
         while heap and heap[0][0] <= now:
             when, name = heappop(heap)

@@ -1,7 +1,7 @@
 """The decision that was made behind a batch while that is being stored.
 
 In: the decision, then the commit record of the batch before it. Out: the decision, once, while that record is the last one:
-after a rival's commit it rests on what is not there.
+after another replica's commit its basis is invalid.
 
 Bound: one decision.
 """
@@ -19,7 +19,7 @@ class DecidedAhead:
         self._prior = 0
 
     def keep(self, decision: Decision) -> None:
-        """Take a decision in place of the one that is there."""
+        """Keep a decision, replacing the present one."""
         self.decision = decision
 
     def follows(self, prior: int) -> None:

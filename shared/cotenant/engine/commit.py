@@ -21,7 +21,7 @@ from cotenant.log.traces import Traces
 from cotenant.model.subjects import PREDICTIONS, commit_subject, execution_subject, marker_subject
 
 UNKNOWN = "LOG:-"
-"""The beginning of a cause whose sequence is not known yet."""
+"""Prefix of a cause whose sequence is not known yet."""
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """CloudEvents source, and the mark by which own messages are known."""
+        """CloudEvents source, by which own messages are recognised."""
         return f"/{self.cell}/{self.service}/{self.partition}"
 
     @property
@@ -49,7 +49,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What a core decided, and on what: foreign messages up to `folded`, of which some may be missing where `behind`; `took_us`
+    """A core's decision and its basis: foreign messages up to `folded`, some of which may be missing where `behind`; `took_us`
     is how long `decide` took."""
 
     events: Sequence[Event]
@@ -93,7 +93,7 @@ def _passes(event: Event) -> bool:
 
 
 def commit_batch(decision: Decision, identity: Identity, config: str, prior: int, traces: Traces | None = None) -> Batch:
-    """Return the batch that follows the commit record `prior`. `traces`: of what was folded; None: nobody follows traces."""
+    """Return the batch that follows the commit record `prior`. `traces`: of what was folded; None: without traces."""
     now, source = decision.now, identity.source
     stem = f"{identity.cell}/{identity.service}/{identity.partition}/{prior}/"
     record = Commit(

@@ -28,10 +28,10 @@ class Core(Protocol):
     `apply` commutes across subjects and is idempotent by (subject, sequence): losing or repeating deliveries must not change
     where it ends. The state is a function of the last message of each subject.
     `decide` has no observable effect but the events that it returns. It may fill caches, drop what has expired by `now` and
-    assume its own decisions while it works, as long as nobody can tell afterwards: asked twice in a row it returns equal
-    events, and a core that was never asked folds the same events to the same decisions. What a later decision must remember is
-    a field of an event. It iterates in stated orders, returns at most MAX_EVENTS_PER_DECISION events and is called again for
-    the rest; only what has no meaning in parts may take up to MAX_EVENTS_TOGETHER. Simulated runs check this on copies.
+    assume its own decisions while it works, as long as that cannot be observed: called twice in a row it returns equal
+    events, and a core on which it was never called folds the same events to the same decisions. What a later decision depends
+    on is a field of an event. It iterates in stated orders, returns at most MAX_EVENTS_PER_DECISION events and is called again
+    for the rest; only what has no meaning in parts may take up to MAX_EVENTS_TOGETHER. Simulated runs check this on copies.
     """
 
     def apply(self, event: Event) -> None:
@@ -44,7 +44,7 @@ class Core(Protocol):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request to another service: a NATS request to its micro endpoint.
 
-    `key` identifies it: at most one request per key is under way; it is repeated (bounded, with back-off) as long as the core
+    `key` identifies it: at most one request per key is in progress; it is repeated (bounded, with back-off) as long as the core
     still returns it. The answer is a fact that comes back on the log.
     """
 
@@ -76,4 +76,4 @@ class Assuming(Protocol):
         """What was assumed is stored, at `first` and behind it. The state is as after `apply`."""
 
     def withdraw(self) -> None:
-        """What was assumed is not stored: take it back. What else was folded since stays."""
+        """What was assumed is not stored: undo it. Everything else folded since stays."""

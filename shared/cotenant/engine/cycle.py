@@ -1,20 +1,20 @@
 """The cycle of a deciding service, without I/O: fold, propose a batch, learn whether it was stored.
 
-The asyncio shell (`service`) and the simulator drive the same class, so what the simulator proves holds in production.
+The asyncio shell (`service`) and the simulator drive the same class, so simulated results hold in production.
 
 A proposal is one atomic batch. Its first message is the commit record on `commits.<service>.<partition>`, expecting the
-sequence of the service's own previous commit record: a stale or second writer is refused by the server and refolds. That is
-the whole fencing. A replica that lost the last race holds back HOLD_BACK and commits only if nobody else did.
+sequence of the service's own previous commit record: a stale or second writer is refused by the server and refolds. There is
+no other fencing. A replica that lost the last race holds back HOLD_BACK and commits only if no other replica did.
 
 State decided on = foreign messages up to `folded` plus own messages up to the end of `prior`'s batch. A proposal is made
-only when both are true of the core: the start marker has been delivered, and every own message up to the end of the last
+only when both hold: the start marker has been delivered, and every own message up to the end of the last
 known commit's batch has been folded.
 
 While a batch is being stored, a core that can assume it (`cotenant.engine.core.Assuming`) decides the next one: `decide_next`.
-One batch is under way and one decided behind it, no more. The next batch is built once the first one's sequences are known; it
-is thrown away, and what it rests on withdrawn, if the first one is refused or another replica's commit is seen instead.
+At most one batch is being stored and one decided behind it. The next batch is built once the first one's sequences are known;
+it is dropped, and the assumed batch withdrawn, if the first one is refused or another replica's commit is delivered instead.
 
-Over 300 lines: each method keeps the same few marks of what is folded, assumed and stored true.
+Over 300 lines: all methods maintain the same few positions of what is folded, assumed and stored.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Cycle:
         self.config = config_digest(config_text)
         self.folded = 0
         self.behind = False
-        """What was folded may lack messages (`log.contract.Lagging`). To be set by who folds."""
+        """Folded messages may be missing (`log.contract.Lagging`). Set by the caller of `fold`."""
         self.prior = 0
         self.conflicts = 0
         self._timer = timer
@@ -96,7 +96,7 @@ class Cycle:
         self._settled: Batch | None = None
         """The last batch known to be stored."""
         self._assumed = False
-        """The core holds the proposed batch although it is only being stored."""
+        """The core has assumed the proposed batch, which is still being stored."""
         self._ahead = DecidedAhead()
         self._prior_end = 0
         self._own_through = 0
@@ -254,7 +254,7 @@ class Cycle:
         return bool(ahead.events)
 
     def _holds(self, decision: Decision) -> bool:
-        """Whether a decision is stored as it is: it is large, or nothing arrived since."""
+        """Whether a decision is stored unchanged: it is large, or nothing arrived since."""
         return len(decision.events) >= self._ahead_from or decision.folded == self.folded
 
     def _decide(self, now: datetime) -> Decision:
@@ -276,7 +276,7 @@ class Cycle:
             self._settle(batch, outcome)
 
     def _settle(self, batch: Batch, outcome: Stored) -> None:
-        # A rival may have committed behind this batch, and its record have been folded before the acknowledgement came.
+        # Another replica may have committed behind this batch, and its record been folded before the acknowledgement came.
         if outcome.first > self.prior:
             self.prior = outcome.first
             self._prior_end = outcome.last
@@ -304,11 +304,11 @@ class Cycle:
         return news
 
     def not_stored(self) -> None:
-        """The log had no room for the batch: nothing of it stays in the core, and it is decided again later."""
+        """The log had no room for the batch: it is removed from the core, and decided again later."""
         self._withdraw()
 
     def _withdraw(self) -> None:
-        """Withdraw the batch under way and what was decided behind it: they are not stored."""
+        """Withdraw the batch being stored and the one decided behind it: they are not stored."""
         self._proposed = None
         self._ahead.drop()
         if self._assumed and self._assuming is not None:

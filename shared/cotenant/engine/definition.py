@@ -15,7 +15,7 @@ from cotenant.engine.core import Core
 from cotenant.events.envelope import Event, View
 
 GATHERED = timedelta(milliseconds=500)
-"""How long services whose decisions nobody waits for gather what others store (`Definition.gather`)."""
+"""How long services whose decisions are not urgent gather messages (`Definition.gather`)."""
 
 
 class Gauge(msgspec.Struct, frozen=True):
@@ -34,8 +34,8 @@ class Gauge(msgspec.Struct, frozen=True):
 class Question(msgspec.Struct, frozen=True):
     """A question that a core answers from its state without changing it: a micro endpoint `cotenant.<service>.<name>`.
 
-    `answer` takes the core, the time and the request. It yields None where the service may go on for a while, at least every
-    few milliseconds, and at last the answer. One question of a name is answered at a time.
+    `answer` takes the core, the time and the request. It yields None, at least every few milliseconds, to let the
+    service do other work, and finally the answer. One question of a name is answered at a time.
     """
 
     name: str
@@ -45,19 +45,19 @@ class Question(msgspec.Struct, frozen=True):
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """A deciding service. `filters` select on LOG what it folds, its own subjects included; `usage_filters` on USAGE.
 
-    `views` are what its core takes in the place of payloads, decoded with less effort; it takes the payloads too.
-    `pace` and `urgent` save small batches, which are most of what a log costs: within `pace` of its last batch the service
-    stores only batches that hold an urgent event (none, where `urgent` is None), unless that batch was a full one. What is held
-    back is decided again when its time has come, or goes with an urgent event.
-    `gather` is for services whose decisions nobody waits for: while one message follows another they are delivered together,
-    once in this time; after a pause of that length the next one comes at once. A delivery by itself costs the server and the
-    service more than the message. `hurried` selects what is not gathered: while somebody publishes there (the service needs the
-    right to subscribe to it), everything is delivered at once. The simulator does without: a commit record says what was
-    folded, whenever that was read.
+    `views` are partial decodings that its core accepts in place of payloads; it accepts the payloads too.
+    `pace` and `urgent` avoid small batches, which are most of the log's cost: within `pace` of its last batch the service
+    stores only batches that hold an urgent event (none, where `urgent` is None), unless that batch was a full one. Decisions
+    held back are made again when due, or stored with an urgent event.
+    `gather` is for services whose decisions are not urgent: while messages follow one another they are delivered together,
+    once in this time; after a pause of that length the next one comes at once. A delivery costs the server and the
+    service more than the message. `hurried` selects what is not gathered: while messages are published there (the service needs
+    the right to subscribe to it), everything is delivered at once. The simulator does not gather: a commit record states what
+    was folded, whenever it was read.
     `gauges` are shown with the process' metrics.
     `questions` are answered by the process, while it has a core that has loaded.
-    `traced` begins the subjects of what its events name as their first causes: their traces go on in these events.
-    `recomputed` is False for measuring services: what they fold is not on LOG, so `replay --verify` leaves them out.
+    `traced`: prefixes of the subjects of first causes, whose traces its events continue.
+    `recomputed` is False for measuring services: their input is not on LOG, so `replay --verify` leaves them out.
     """
 
     name: str

@@ -1,13 +1,13 @@
-"""Which deliveries are news: the last sequence folded of every subject.
+"""Which deliveries are new: the last sequence folded of every subject.
 
-In: delivered events. Out: whether an event is newer than what its subject already said, so that a repeated or overtaken
+In: delivered events. Out: whether an event is newer than the last one of its subject, so that a repeated or overtaken
 delivery changes nothing: cores that fold only what is new are idempotent and commute across subjects.
 
-A subject that ended is forgotten once a message REMEMBERED_POSITIONS behind its tombstone was folded. That is right because
-a tombstone takes every earlier message of its subject off LOG, so only a delivery that is under way can still bring one: a
-load gives each subject once, whatever its order; what follows comes in the order of LOG; a reader that resumes does so behind
-the last message it was given. What remains are repeats and overtaken deliveries, which the simulator makes on purpose: at most
-its last 1,000 messages again, beside what is late on a slow link. The tombstone itself, should it be repeated after it was
+A subject that ended is forgotten once a message REMEMBERED_POSITIONS behind its tombstone was folded. That is safe because
+a tombstone removes every earlier message of its subject from LOG, so only a delivery in flight can still bring one: a
+load delivers each subject once, in any order; later messages come in the order of LOG; a reader resumes behind
+its last message. What remains are repeats and overtaken deliveries, which the simulator injects: at most
+its last 1,000 messages again, and late ones on a slow link. The tombstone itself, should it be repeated after it was
 forgotten, ends what has ended.
 """
 
@@ -35,7 +35,7 @@ class LastSequences:
         return self._last.get(subject, 0)
 
     def is_new(self, event: Event) -> bool:
-        """Tell whether the event is news, and remember it."""
+        """Return whether the event is new, and record it."""
         subject, sequence = event.subject, event.sequence
         if sequence <= self._last.get(subject, 0):
             return False

@@ -1,11 +1,11 @@
 """One load of the log, sans I/O: from a start marker to its delivery, and what follows when it breaks off.
 
-Whoever folds LOG begins with a fresh state, a reader, and a start marker that is stored once the reader has read its snapshot.
-The marker's delivery says that everything before it is folded: the load is over, the state may be decided on and shown. When a
-reader falls too far behind, or nobody knows what became of a batch, the next incarnation does the same again.
+Every process that folds LOG begins with a fresh state, a reader, and a start marker that is stored once the reader has read its
+snapshot. The marker's delivery means that everything before it is folded: the load is over, the state may be decided on and
+shown. When a reader falls too far behind, or the outcome of a batch is unknown, the next incarnation starts over.
 
-In: who loads, what it reads. Out: the marker, when the load is over, how long to wait before the next one. The processes
-(`runtime.follower`), the cycle and the simulator use the same class.
+In: the loading process, its filters. Out: the marker, when the load is over, how long to wait before the next one. The
+processes (`runtime.follower`), the cycle and the simulator use the same class.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Messages that a core cannot fold, or not decide with: set aside by subject, so that the service goes on without them.
+"""Messages that a core cannot fold or decide on: quarantined by subject, so that the service continues without them.
 
-A message that can be decoded may still hold figures that no rule was written for. Where `apply` raises, that message is set
-aside. Where `decide` raises, the messages folded since the last good decision are suspected: the next incarnation folds them
-last, part by part with a decision after each. A part that fails is cut into PARTS smaller ones for the incarnation after that,
-until it is a single message, which is set aside.
+A message that can be decoded may still hold figures that no rule covers. Where `apply` raises, that message is
+quarantined. Where `decide` raises, the messages folded since the last good decision are suspected: the next incarnation folds
+them last, part by part with a decision after each. A part that fails is cut into PARTS smaller ones for the incarnation after
+that, until it is a single message, which is quarantined.
 
 A later message of a subject ends its quarantine. In: events, exceptions. Out: what to fold, and `Finding`s to be published as
-dead letters. Pure; kept in memory for the life of the process: after a restart the same messages are found again.
+dead letters. Pure; kept in memory until the process ends: after a restart the same messages are found again.
 
 Bounds: MAX_HELD subjects (beyond it the core's exception is raised); REMEMBERED_PULLS deliveries without a decision, of which
 only subjects and sequences are kept: a load is one long delivery without a decision, and its events are most of what it reads.
@@ -34,18 +34,18 @@ Key = tuple[str, int]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A message that was set aside, and why."""
+    """A quarantined message, and the reason."""
 
     event: Event
     reason: str
 
 
 class Quarantine:
-    """The messages that one service has set aside."""
+    """The quarantined messages of one service."""
 
     def __init__(self) -> None:
         self.held: dict[str, int] = {}
-        """Sequence of the message that was set aside, by subject."""
+        """Sequence of the quarantined message, by subject."""
         self.findings: list[Finding] = []
         """Findings that are not published yet."""
         self._recent: list[tuple[list[str], array[int]]] = []
@@ -58,7 +58,7 @@ class Quarantine:
     # -- folding -------------------------------------------------------------------------------------------------
 
     def fold(self, events: Sequence[Event], apply: Callable[[Event], None]) -> None:
-        """Fold what may be folded; a message that raises is set aside."""
+        """Fold messages that are not quarantined or suspected; quarantine one that raises."""
         if len(self._recent) < REMEMBERED_PULLS:
             self._recent.append(([event.subject for event in events], array("q", [event.sequence for event in events])))
         selected: Iterable[Event] = events if not (self.held or self._parts) else self._without(events)
@@ -75,7 +75,7 @@ class Quarantine:
             return
 
     def _without(self, events: Sequence[Event]) -> list[Event]:
-        """Leave out messages that are set aside or suspected; younger messages of their subjects end that."""
+        """Leave out quarantined or suspected messages; a younger message of their subject ends that."""
         selected = []
         for event in events:
             held = self.held.get(event.subject)
@@ -94,7 +94,7 @@ class Quarantine:
         return selected
 
     def set_aside(self, event: Event, error: Exception) -> None:
-        """Set a message aside. Raises the error itself if too many are set aside: then the messages are not at fault."""
+        """Quarantine a message. Raises the error itself if too many are quarantined: then the messages are not at fault."""
         if len(self.held) >= MAX_HELD:
             raise error
         self.held[event.subject] = event.sequence
@@ -107,7 +107,7 @@ class Quarantine:
         self._recent.clear()
 
     def failed(self, error: Exception) -> None:
-        """Record that `decide` raised: the next incarnation searches among what was folded since the last good decision. Raises
+        """Record that `decide` raised: the next incarnation searches the messages folded since the last good decision. Raises
         the error itself if that is nothing: then no message is at fault."""
         suspected = {
             key
@@ -133,8 +133,8 @@ class Quarantine:
     def search(self, apply: Callable[[Event], None], decide: Callable[[], object]) -> bool:
         """Fold the suspected messages part by part, with a decision after each, once everything else is folded.
 
-        True: all are folded, or were set aside without harm to the state. False: the state holds a message that cannot be
-        decided with; the next incarnation knows more.
+        True: all are folded, or were quarantined before they entered the state. False: the state holds a message that cannot be
+        decided on; the next incarnation narrows the search.
         """
         parts = self._parts
         for index, part in enumerate(parts):

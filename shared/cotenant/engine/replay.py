@@ -6,9 +6,9 @@ configuration is carried along, and a message is held no longer than until it is
 type, data, time, causes and id of every event of the batch.
 
 A commit of another `core` version, or whose configuration's text is not among the start markers, is "not comparable" and
-counted. So is one that comes out differently where messages before it are no longer there (holes in HISTORY, or a stretch that
-begins while the service runs), or where its service had read too late to be given everything (`Commit.behind`). What comes out
-the same is verified all the same: most of what is missing was over soon.
+counted. So is one that differs where messages before it are missing (gaps in HISTORY, or a range that
+begins while the service runs), or where its service lagged behind removals (`Commit.behind`). An equal
+result still counts as verified: most missing messages were soon replaced.
 
 Over 300 lines: reading a log and comparing a commit with it are one pass.
 """
@@ -32,8 +32,8 @@ from cotenant.model.subjects import selecting, tokens
 from cotenant.model.trace_context import continued, traceparent_of
 
 INCOMPLETE = "the state before it is no longer complete"
-BEHIND = "decided by a reader so far behind that messages were removed before it was given them"
-UNKNOWN = "the configuration's text is not in the stretch"
+BEHIND = "decided by a reader so far behind that messages were removed before their delivery"
+UNKNOWN = "the configuration's text is not in the range"
 HELD_TRACES = 200_000
 """Twice as many messages are remembered at most; an older cause's trace is not compared."""
 
@@ -79,7 +79,7 @@ class _Line:
         self.foreign: list[Event] = []
         self.own: list[Event] = []
         self.quarantine = Quarantine()
-        """What the service itself could not fold this core cannot fold either."""
+        """Messages that the service itself could not fold, and this core cannot either."""
         self.last = LastMessages()
         """Of what was folded: a core of another configuration starts from them, as its process does."""
         self.pending: tuple[Event, Commit, list[Event]] | None = None
@@ -207,7 +207,7 @@ class Verifier:
         self.report.not_comparable[reason] = self.report.not_comparable.get(reason, 0) + 1
 
     def _give_up(self, line: _Line) -> None:
-        """Where messages of a batch are missing, nothing says what was decided."""
+        """Skip a commit with missing messages: what was decided is unknown."""
         pending, line.pending = line.pending, None
         if pending is not None and self._counts(pending[0]):
             self.report.commits += 1
@@ -244,7 +244,7 @@ class Verifier:
         try:
             decided = line.core.decide(commit.now)
         except Exception as error:  # noqa: BLE001 - the service had set aside what makes its rules raise
-            set_aside = f"decided without a message that was set aside ({type(error).__name__}: {error})"
+            set_aside = f"decided without a quarantined message ({type(error).__name__}: {error})"
             self._refuse(INCOMPLETE if self._broken else set_aside)
             return
         difference = compare(name, record, commit, batch, decided, self._traces)
@@ -269,7 +269,7 @@ def verify(
     last: int = 0,
     complete_from_start: bool = True,
 ) -> Report:
-    """Verify the commits of a stretch of LOG given in order: a `Verifier` over all of it."""
+    """Verify the commits of a range of LOG given in order: a `Verifier` over all of it."""
     verifier = Verifier(definitions, first=first, last=last, complete_from_start=complete_from_start)
     for event in events:
         verifier.read(event)
@@ -326,5 +326,5 @@ def _traceparent(old: Event, new: Event, event_id: str, traces: Traces | None) -
     if cause:
         follows = continued(cause, event_id)
         return follows if old.traceparent == follows else of_its_own
-    # The cause's message is not in the stretch, so neither is its trace: only the own part can be compared.
+    # The cause's message is not in the range, so neither is its trace: only the own part can be compared.
     return continued(old.traceparent, event_id) or of_its_own

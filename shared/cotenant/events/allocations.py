@@ -1,7 +1,7 @@
-"""What a pod was given of a node beyond amounts: the very CPUs, memory nodes and devices, a reservation, a place in a gang.
+"""What a pod was given of a node beyond amounts: individual CPUs, NUMA nodes and devices, a reservation, its gang.
 
-A placement carries one `Allocation`; what needs another part of it adds a field here, and all who store, view or copy
-placements carry it along.
+A placement carries one `Allocation`; a new part of it is a field here, which all stores, views and copies of
+placements include.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class NumaShare(Part, frozen=True, kw_only=True):
 
 
 class DeviceShare(Part, frozen=True, kw_only=True):
-    """What was taken of one device: `type` such as `gpu`, the device's `minor` number on its node, amounts of its resources."""
+    """The share of one device: `type` such as `gpu`, the device's `minor` number on its node, amounts of its resources."""
 
     type: str
     minor: Int32

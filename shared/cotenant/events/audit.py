@@ -1,4 +1,4 @@
-"""Who asked the API for what, on stream EXECUTION: names and verbs, nothing of what was sent."""
+"""The API's audit trail, on stream EXECUTION: names and verbs, no contents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cotenant.model.bounds import Count
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request that was answered. `path` stands for requests that are about no resource."""
+    """One answered request. `path`: of requests that concern no resource."""
 
     time: datetime
     user: str
@@ -33,7 +33,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 class Audited(Payload, frozen=True, kw_only=True):
     """Subject `execution._.audit`: requests that a gateway answered, in order: all that write, and those that were refused
-    (401, 403). `dropped`: so many more were answered than records are kept for."""
+    (401, 403). `dropped`: how many more were answered beyond the kept records."""
 
     TYPE = "cotenant.audit.v1"
 

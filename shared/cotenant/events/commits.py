@@ -1,4 +1,4 @@
-"""Commit records and start markers of those who decide, and which LOG it is that they decide on."""
+"""Commit records and start markers of deciding services, and the identity of LOG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Commit(Payload, frozen=True, kw_only=True):
     `prior`'s batch. `count`: messages in this batch beside the record. `config`: digest of the start marker's text.
     `core`: version of the core's rules. `took_us`: microseconds that `decide` took (0 where time is virtual). `behind`: the
     reader was so far behind that messages up to `folded` may have been removed by later ones before they were delivered.
-    `passing`: so many of the batch's last messages are not taken over by HISTORY (`predictions.<node>`).
+    `passing`: how many of the batch's last messages HISTORY does not copy (`predictions.<node>`).
     """
     TYPE = "cotenant.commit.v1"
 
@@ -35,7 +35,7 @@ class Commit(Payload, frozen=True, kw_only=True):
 class ServiceStarted(Payload, frozen=True, kw_only=True):
     """Start marker of a replica: stored after its consumer was created, inside its filters.
 
-    Its delivery says that everything before it has been folded. `config_text` is the text whose digest the commits carry: the
+    Its delivery means that everything before it has been folded. `config_text` is the text whose digest the commits carry: the
     flags, plugins and weights that decisions depend on, as JSON.
     """
     TYPE = "cotenant.service.started.v1"
@@ -65,7 +65,7 @@ class CommitRefused(Payload, frozen=True, kw_only=True):
 
 
 class LogDeclared(Payload, frozen=True, kw_only=True):
-    """Subject `services.streams.log`: which LOG this is. `created`: when its server made it, as the server writes it. A
+    """Subject `services.streams.log`: the identity of LOG. `created`: when its server created it, as the server writes it. A
     LOG that is restored from a backup keeps it; one that was set up again has another."""
 
     TYPE = "cotenant.log.declared.v1"

@@ -16,7 +16,7 @@ class PluginCycle(Part, frozen=True, kw_only=True):
 
 
 class StayingPod(Part, frozen=True, kw_only=True):
-    """A pod that a plugin chose and that stays, and why."""
+    """A pod that a plugin chose and that stays, and the reason."""
 
     namespace: str
     name: str
@@ -27,7 +27,7 @@ class StayingPod(Part, frozen=True, kw_only=True):
 class DeschedulingCycle(Payload, frozen=True, kw_only=True):
     """Subject `descheduling.cycles.<profile>`: the last cycle of a profile's plugins, LowNodeLoad aside.
 
-    Stored once per `deschedulingInterval`: it says that the cycle of this interval has run. The pods that go have jobs
+    Stored once per `deschedulingInterval`: it records that the cycle of this interval has run. Evicted pods have jobs
     (`migrations.<job>`), stored in the same batch.
     """
 
@@ -37,7 +37,7 @@ class DeschedulingCycle(Payload, frozen=True, kw_only=True):
     profile: str
     ran_at: datetime
     nodes: Count = 0
-    """That take part: ready and selected."""
+    """Participating nodes: ready and selected."""
     pods: Count = 0
     """On these nodes."""
     plugins: tuple[PluginCycle, ...] = ()

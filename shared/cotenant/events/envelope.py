@@ -28,8 +28,8 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {}
 class Payload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Base of every payload. A subclass names its wire type: `TYPE = "cotenant.placement.v1"`; that registers it.
 
-    SUBJECT names the fields that stand in the subject's tokens: `node.{node}.run.{namespace}.{name}`. Empty: not checked.
-    Payloads, their parts and events hold plain data, of which no cycle can be made: the garbage collector passes them over.
+    SUBJECT names the fields in the subject's tokens: `node.{node}.run.{namespace}.{name}`. Empty: not checked.
+    Payloads, their parts and events hold plain data without reference cycles: the garbage collector does not track them.
     """
 
     TYPE: ClassVar[str] = ""
@@ -60,9 +60,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is stored.
 
     `sequence` is the position on `stream`, 0 until stored. `time` is the decision's `now`, UTC.
-    `tombstone` says that the entity has ended: the subject then holds nothing else, and nothing after `ttl_seconds`.
+    `tombstone`: the entity has ended; the subject then holds nothing else, and nothing after `ttl_seconds`.
     `replaces` removes the subject's earlier messages too, of an entity that goes on (`cotenant.log.contract.replaces`).
-    `ttl_seconds` 0 means: kept as the stream keeps it. `traceparent` is what came over the wire, or continues the trace of the
+    `ttl_seconds` 0: the stream's own retention. `traceparent` is what came over the wire, or continues the trace of the
     first cause (`model.trace_context`); where it is empty, the one that follows from causes and id is encoded.
     """
 
@@ -80,7 +80,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replaces: bool = False
     ttl_seconds: int = 0
     follows: int = 0
-    """Where it removes what was stored before on its subject: the sequence that it was stored on, where the log says so."""
+    """If it removes earlier messages of its subject: the sequence that it was expected to follow, if known."""
 
     @property
     def ref(self) -> str:
@@ -137,7 +137,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class View(Payload, frozen=True, kw_only=True):
-    """Base of what one reader decodes in the place of a payload: the parts that it reads, the others left out or as raw JSON.
+    """Base of a reader's partial decoding of a payload: the parts that it reads, others left out or as raw JSON.
     A subclass names the payload: `OF = Placement`. It is never encoded."""
 
     OF: ClassVar[type[Payload] | None] = None
@@ -160,7 +160,7 @@ class MessageDecoders:
         if cls is None:
             return None
         cls = self._views.get(name, cls)
-        # A message whose type differs from what its text seemed to say is refused by the decoder.
+        # The decoder refuses a message whose type differs from the one seen in its text.
         fields: list[str | tuple[str, Any] | tuple[str, Any, Any]] = [
             ("specversion", Literal["1.0"]),
             ("data", cls),
@@ -206,8 +206,8 @@ def encode_payload(payload: Payload) -> bytes:
 
 
 def _decode_in_one(data: bytes, decoders: MessageDecoders) -> Any:
-    """Return the message with its payload, decoded with the type seen in the text; None where that is not where we write it, or
-    anything is wrong with the message."""
+    """Return the message with its payload, decoded with the type seen in the text; None where the type is elsewhere, or
+    the message is invalid."""
     start = data.find(_TYPE_MARK, 0, 512) + _MARK_LENGTH
     if start < _MARK_LENGTH:
         return None

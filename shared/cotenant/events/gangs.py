@@ -10,7 +10,7 @@ from cotenant.model.bounds import Count
 
 class PodGroupStatus(Payload, frozen=True, kw_only=True):
     """Subject `podgroups.<namespace>.<name>`. `uid`: of the PodGroup's object. `phase`: as in Koordinator; `scheduled`: pods
-    with a node; `schedule_start_time`: when fewer than the minimum had one first. It is stored at most once a second.
+    with a node; `schedule_start_time`: when fewer than the minimum first had one. It is stored at most once a second.
     """
 
     TYPE = "cotenant.podgroup.v1"

@@ -1,4 +1,4 @@
-"""Migration jobs and the load of nodes as descheduler-arbiter judged it, and the gateway's answers to eviction requests."""
+"""Migration jobs and evaluations of nodes' load by descheduler-arbiter, and the gateway's answers to eviction requests."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from cotenant.model.bounds import Amount, Count, Seconds
 from cotenant.model.subjects import encode_token
 
 EVICT_ENDPOINT = "cotenant.gateway.evict.*"
-"""The micro endpoint that takes an `EvictionRequest` as JSON; what it decides comes back as an `EvictionOutcome` event. The
-last token names who asks: NATS tells the gateway nothing else of them, and lets each user publish its own name only."""
+"""The micro endpoint that takes an `EvictionRequest` as JSON; the decision comes back as an `EvictionOutcome` event. The
+last token names the requester: NATS gives the gateway no other identity, and lets each user publish its own name only."""
 NODE_EVICT_ENDPOINT = "cotenant.gateway.node-evict.*"
 """The same for the executor of a node whose pods kubelet runs: the last token is the node, which may evict the pods that are
 placed on it, within their budgets, and no others."""
 RESERVE_ENDPOINT = "cotenant.gateway.reserve.*"
 """The micro endpoint that takes a `ReservationRequest` as JSON. What it creates is an object; a refusal comes back as the
-`EvictionOutcome` of the pod, as it cannot be evicted without a place."""
+`EvictionOutcome` of the pod, as it cannot be evicted without a reservation."""
 EVICTION_POLICY, DELETE_POLICY, SOFT_EVICTION_POLICY = "Eviction", "Delete", "SoftEviction"
 EVICT_POLICIES = (EVICTION_POLICY, DELETE_POLICY, SOFT_EVICTION_POLICY)
 """How a pod is ended. Source of the names: koord-descheduler's evictors."""
 USER_PREFIX = "system:cotenant:"
-"""Users on NATS are called so where roles are given."""
+"""Prefix of NATS users in role bindings."""
 
 
 def evict_subject(user: str) -> str:
-    """Where a user on NATS asks for evictions."""
+    """Subject on which a NATS user requests evictions."""
     return EVICT_ENDPOINT.replace("*", encode_token(user))
 
 
 def node_evict_subject(node: str) -> str:
-    """Where a node's executor asks for evictions of the node's pods."""
+    """Subject on which a node's executor requests evictions of the node's pods."""
     return NODE_EVICT_ENDPOINT.replace("*", encode_token(node))
 
 
 def reserve_subject(user: str) -> str:
-    """Where a user on NATS asks for reservations of pods that migrate."""
+    """Subject on which a NATS user requests reservations for migrating pods."""
     return RESERVE_ENDPOINT.replace("*", encode_token(user))
 
 
@@ -50,6 +50,19 @@ class JobCondition(Part, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     last_transition_time: datetime | None = None
+
+
+class FormerMove(Part, frozen=True, kw_only=True):
+    """A move by an earlier job of the same name, whose object was deleted: limiters and back-off still count it."""
+
+    job: str
+    namespace: str
+    pod: str
+    workload: str = ""
+    evicted_at: datetime
+    """When the eviction was granted; when it was ordered, if the job was deleted before the answer."""
+    workload_moves: Count = 0
+    workload_retry_at: datetime | None = None
 
 
 class Migration(Payload, frozen=True, kw_only=True):
@@ -83,29 +96,29 @@ class Migration(Payload, frozen=True, kw_only=True):
     """0: never times out."""
     paused: bool = False
     trigger: str = ""
-    """The plugin that wants the move (LowNodeLoad, TaintEviction), or User."""
+    """The plugin that requested the move (LowNodeLoad, TaintEviction), or User."""
     evict_reason: str = ""
     taint: str = ""
     """Key of the NoExecute taint that evicts the pod; the job ends when the pod's node no longer has it."""
     ignore_budgets: bool = False
-    """True for evictions by taint, which no budget may keep from happening."""
+    """True for evictions by taint, which bypass budgets."""
     passed_arbitration: bool = False
 
     workload: str = ""
     """uid of the pod's controller; empty for a bare pod."""
     target: str = ""
-    """The node that showed room for the pod when the move was decided; the scheduler chooses for itself."""
+    """The node that had room for the pod when the move was decided; the scheduler chooses independently."""
     pod_usage: dict[str, Amount] = {}
-    """Measured usage of the pod that the decision counted with (cpu in milli-cores, others in units)."""
+    """Measured usage of the pod that the decision used (cpu in milli-cores, others in units)."""
     figures: tuple[Figure, ...] = ()
     """Usage, bounds and computed after-state of source and target, per resource."""
 
     ordered_at: datetime | None = None
-    """When the eviction was first asked for."""
+    """When the eviction was first requested."""
     attempts: Count = 0
     """Refusals so far."""
     retry_at: datetime | None = None
-    """Not asked again before this time."""
+    """Not requested again before this time."""
     answer: str = ""
     """The last EvictionOutcome that was taken into account, as STREAM:sequence."""
     evicted_at: datetime | None = None
@@ -115,25 +128,27 @@ class Migration(Payload, frozen=True, kw_only=True):
     """Moves of the workload in a row, this one included: the exponent of its back-off."""
     workload_retry_at: datetime | None = None
     """No further move of the workload before this time."""
+    former_moves: tuple[FormerMove, ...] = ()
+    """Moves by earlier jobs of this name that still count, oldest first; at most 16."""
 
     labels: dict[str, str] = {}
     """Of a job without an object."""
     annotations: dict[str, str] = {}
     """Of a job without an object."""
     grace_period_seconds: Seconds | None = None
-    """How long the pod may take to end; None: what the pod itself says."""
+    """Grace period of the pod; None: its own."""
     reservation: str = ""
-    """Name of the Reservation that holds the pod's next place, in mode ReservationFirst."""
+    """Name of the Reservation for the pod's replacement, in mode ReservationFirst."""
     reservation_given: bool = False
     """The job's object names it (reservationRef): it is not this job's to delete."""
     reservation_uid: str = ""
-    """Of the Reservation, once its object was seen."""
+    """Of the Reservation, once its object was folded."""
     reservation_node: str = ""
-    """The node that holds the place, once there is one."""
+    """The node of the reservation, once it has one."""
     reserve_ordered_at: datetime | None = None
-    """When the Reservation was asked for."""
+    """When the Reservation was requested."""
     bound: ReservationOwner | None = None
-    """The pod that has taken the place."""
+    """The pod that uses the reservation."""
     evict_policy: str = ""
     """How the pod is ended (Eviction, Delete, SoftEviction), decided when its eviction is ordered; empty: Eviction."""
 
@@ -146,8 +161,8 @@ class EvictionRequest(Part, frozen=True, kw_only=True):
     """Body of a request to `EVICT_ENDPOINT`: end this pod, if its budgets allow it.
 
     Idempotent by uid: a pod that is terminating already is answered as allowed. `ignore_budgets` is for pods of lost nodes.
-    `policy`: Eviction; Delete, which no budget holds back; SoftEviction, which only writes the annotation
-    `scheduling.koordinator.sh/soft-eviction` on the pod and leaves its end to whoever reads that.
+    `policy`: Eviction; Delete, which bypasses budgets; SoftEviction, which only writes the annotation
+    `scheduling.koordinator.sh/soft-eviction` on the pod and leaves its end to the reader of that.
     """
 
     namespace: str
@@ -160,11 +175,11 @@ class EvictionRequest(Part, frozen=True, kw_only=True):
     ignore_budgets: bool = False
     policy: str = EVICTION_POLICY
     reservation: str = ""
-    """The Reservation that has to hold a place on another node; without it the eviction is refused. Empty: none is needed."""
+    """The Reservation that must be Available on another node, else the eviction is refused. Empty: none is needed."""
 
 
 class ReservationRequest(Part, frozen=True, kw_only=True):
-    """Body of a request to `RESERVE_ENDPOINT`: create the Reservation `name` that holds the next place of this pod; or, with
+    """Body of a request to `RESERVE_ENDPOINT`: create the Reservation `name` for this pod's replacement; or, with
     `release`, delete it.
 
     Idempotent: a Reservation of this name that was made for this job is there already, or is gone already. The object is made
@@ -187,8 +202,8 @@ class ReservationRequest(Part, frozen=True, kw_only=True):
 class EvictionOutcome(Payload, frozen=True, kw_only=True):
     """Subject `evictions.<namespace>.<pod>`, written by the gateway: the answer to an eviction request.
 
-    `allowed` false: `reason` and `message` say which budget refused, with its figures. `job` names the asking migration job.
-    `soft`: the pod was only asked to go, by its annotation.
+    `allowed` false: `reason` and `message` name the budget that refused, with its figures. `job` names the requesting migration
+    job. `soft`: only the pod's annotation was written.
     """
 
     TYPE = "cotenant.eviction.v1"
@@ -211,7 +226,7 @@ class EvictionOutcome(Payload, frozen=True, kw_only=True):
 
 
 class DetectorState(StrEnum):
-    """OK until a node was seen hot often enough in a row."""
+    """OK until a node was hot often enough in a row."""
 
     OK = "OK"
     ANOMALY = "Anomaly"
@@ -230,7 +245,7 @@ class AnomalyStreak(Part, frozen=True, kw_only=True):
 
 
 class RetainedPod(Part, frozen=True, kw_only=True):
-    """A pod of a hot node that stays, and why."""
+    """A pod of a hot node that stays, and the reason."""
 
     namespace: str
     name: str
@@ -238,7 +253,7 @@ class RetainedPod(Part, frozen=True, kw_only=True):
 
 
 class NodeLoadJudged(Payload, frozen=True, kw_only=True):
-    """Subject `descheduling.<node>`: how LowNodeLoad judged a hot node in its last cycle, and the streaks that it goes on from.
+    """Subject `descheduling.<node>`: LowNodeLoad's evaluation of a hot node in its last cycle, and the streaks.
 
     Stored once per cycle while a node is hot, and when a streak ends. `figures`: `<resource>.usage`, `.low`, `.high`
     (amounts) and the same with the prefix `prod.`.

@@ -39,7 +39,7 @@ class UsedBy(Part, frozen=True, kw_only=True):
 
 
 class Placement(Payload, frozen=True, kw_only=True):
-    """Subject `node.<node>.placement.<namespace>.<pod>`: the pod as this node shall have it.
+    """Subject `node.<node>.placement.<namespace>.<pod>`: the pod as it shall run on this node.
 
     `pod` is the manifest (null once gone), taken from the object's message `object_sequence`; it is stored again when
     the object changes. `requests` is what the pod counts for (cpu in milli-cores, others in units). `terminating_at`

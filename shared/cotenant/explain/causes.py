@@ -1,10 +1,10 @@
-"""Why is it so? The chain of causes from a decision back to the samples and objects that it rests on.
+"""The chain of causes from a decision back to the samples and objects that it is based on.
 
-Pure: `CauseWalk` says which references it wants (`wanted`) and is given what they are (`add`); whoever can read LOG
+Pure: `CauseWalk` returns the references to look up (`wanted`) and takes the events found (`add`); a caller that can read LOG
 and HISTORY drives it. `explain_pod` and `explain_node` then lay the events out as a tree: each link with
 stream:sequence, time, sentence and figures. `event_line` and `concerns` turn single events into lines for `events`.
 
-Bounds: MAX_DEPTH steps back, MAX_EVENTS events in all; what is cut off, or no longer kept anywhere, is said.
+Bounds: MAX_DEPTH steps back, MAX_EVENTS events in all; omitted and expired events are reported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_EVENTS = 200
 
 
 class EventLine(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One event as a line: where it stands, when, the sentence, what it follows from."""
+    """One event as a line: position, time, sentence, causes."""
 
     stream: str
     sequence: int
@@ -118,7 +118,7 @@ class CauseWalk:
         return [ref for ref in self._queue if ref not in self.events and ref not in self.lost]
 
     def add(self, ref: str, event: Event | None, why: str = "no longer kept in LOG or HISTORY") -> None:
-        """Take what a reference is; None where it is no longer kept, and `why`."""
+        """Take the event of a reference; None and the reason if it is no longer kept."""
         if ref in self._queue:
             self._queue.remove(ref)
         if event is None:
@@ -164,7 +164,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
     cut: bool = False
     """The walk reached its bounds: older causes exist."""
     reasons: tuple[str, ...] = ()
-    """Of a quota: why it has its runtime, a line a resource."""
+    """Of a quota: the reason for its runtime, one line per resource."""
 
 
 def links(roots: Sequence[Event], walk: CauseWalk) -> tuple[Link, ...]:

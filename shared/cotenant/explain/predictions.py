@@ -1,6 +1,6 @@
-"""What a prediction rests on, as people read it: the predictors, the models, the forecasts by time of day and their errors.
+"""The basis of a prediction, in words: the predictors, the models, the forecasts by time of day and their errors.
 
-In: the terms of a node's metrics event. Out: named figures, the most telling first.
+In: the terms of a node's metrics event. Out: named figures, the most important first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a quota has its runtime, in words: one line a resource.
+"""The reason for a quota's runtime, in words: one line per resource.
 
 In: the last events of the quota, of its parent and of its siblings. Out: per resource what the sharing below the parent did:
 the min as scaled, whether the quota competed, with which weight, and what it got. The rule that the words follow is that of

@@ -1,8 +1,8 @@
 """What an event says, in one sentence, and the figures that it was made from.
 
 In: a typed event of any stream. Out: a sentence for people (command line, web page, `kubectl get events`), and named
-figures as text with their units. Every event has a sentence; the ones of no interest to a reader by itself say so
-shortly.
+figures as text with their units. Every event has a sentence; those of little interest by themselves have a short
+one.
 
 Over 300 lines: one short function for each type of event.
 """
@@ -224,7 +224,7 @@ def _log_declared(data: LogDeclared, _: Event) -> str:
     return f"LOG is the one that was created at {data.created}"
 
 
-def _dead(data: DeadLetter, _: Event) -> str:
+def _dead_letter(data: DeadLetter, _: Event) -> str:
     return f"message {data.stream}:{data.sequence} on {data.subject} became a dead letter: {data.reason}"
 
 
@@ -268,7 +268,7 @@ _SENTENCES: dict[type, Callable[[Any, Event], str]] = {
     CommitRefused: _refused,
     ServiceStarted: _started,
     LogDeclared: _log_declared,
-    DeadLetter: _dead,
+    DeadLetter: _dead_letter,
     Audited: _audited,
     YarnNode: _yarn,
 }

@@ -34,7 +34,7 @@ TOPOLOGIES = Kind(
 )
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGED_BY = "Koordinator"
-"""What its users' selectors go by."""
+"""The labels that users' selectors match."""
 NO_KUBELET = KubeletPolicies()
 """Of a machine whose pods no kubelet runs, or whose kubelet's policies were not read: what is declared of them counts."""
 _BYTES = ("memory", "hugepages-1Gi", "hugepages-2Mi")
@@ -146,7 +146,7 @@ def _measured(machine: MachineTopology, declared: Mapping[str, _Zone]) -> list[_
 
 
 def _costs(numa: NumaNode, numa_nodes: Sequence[NumaNode]) -> list[_Cost]:
-    """Return the distances to each NUMA node; none where the kernel does not tell them all."""
+    """Return the distances to each NUMA node; none where the kernel does not report all."""
     others = sorted(each.node for each in numa_nodes)
     if len(numa.distances) != len(others):
         return []

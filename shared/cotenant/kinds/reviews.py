@@ -1,4 +1,4 @@
-"""Questions about the caller's own identity, and about what somebody may do. They are answered at once and stored nowhere.
+"""Reviews of the caller's own identity, and of permissions. They are answered at once and not stored.
 
 authentication.k8s.io/v1 SelfSubjectReview (`kubectl auth whoami`) and TokenReview; authorization.k8s.io/v1
 SelfSubjectAccessReview and SelfSubjectRulesReview (`kubectl auth can-i`, `can-i --list`), SubjectAccessReview and

@@ -1,4 +1,4 @@
-"""core/v1 ServiceAccount: who a program is. Its tokens are made by the subresource `token` and stored nowhere.
+"""core/v1 ServiceAccount: the identity of a program. Its tokens are issued by the subresource `token` and not stored.
 
 Source: Kubernetes' validation and printer of service accounts.
 """

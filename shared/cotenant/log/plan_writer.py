@@ -137,7 +137,7 @@ class PlanWriter:
         self._last.clear()
 
     async def run(self) -> None:
-        """Store for ever; cancelled at the end of the process."""
+        """Store forever; cancelled at the end of the process."""
         while True:
             if not self._pending:
                 self._wake.clear()
@@ -224,9 +224,9 @@ class PlanWriter:
                 self._fail(batch[0], error)
             return
         if isinstance(outcome, Stored):
-            self._remember(batch, outcome.first)
+            self._record(batch, outcome.first)
             if self.on_stored is not None:
-                self._tell(self.on_stored, batch, outcome.first, sent_ns)
+                self._notify(self.on_stored, batch, outcome.first, sent_ns)
             task = asyncio.ensure_future(self._settle_when_folded(batch, outcome))
             self._settling.add(task)
             task.add_done_callback(self._settling.discard)
@@ -239,7 +239,7 @@ class PlanWriter:
         for pending in batch:
             self._settle(pending, outcome)
 
-    def _remember(self, batch: Sequence[_Pending], first: int) -> None:
+    def _record(self, batch: Sequence[_Pending], first: int) -> None:
         sequence = first
         for pending in batch:
             for write in pending.plan.writes:
@@ -249,7 +249,7 @@ class PlanWriter:
         while len(self._last) > REMEMBERED_SUBJECTS:
             self._last.popitem(last=False)
 
-    def _tell(
+    def _notify(
         self, on_stored: Callable[[Event, str, int], None], batch: Sequence[_Pending], first: int, sent_ns: int
     ) -> None:
         for pending in batch:

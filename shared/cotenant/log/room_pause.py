@@ -1,7 +1,7 @@
 """When to try again after LOG had no room.
 
-In: what became of a write, and a monotonic time in seconds. Out: whether to wait. The pause doubles from FIRST_PAUSE_SECONDS to
-at most LONGEST_PAUSE_SECONDS, so that nobody asks a full LOG in a loop and everybody is back soon after there is room.
+In: the outcome of a write, and a monotonic time in seconds. Out: whether to wait. The pause doubles from FIRST_PAUSE_SECONDS to
+at most LONGEST_PAUSE_SECONDS, so that a full LOG is not polled in a loop and all writers resume soon after there is room.
 """
 
 from __future__ import annotations

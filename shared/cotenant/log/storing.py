@@ -1,4 +1,4 @@
-"""Stores a batch, and finds out what became of it when no answer came. The same code runs on every log, in memory and on NATS.
+"""Stores a batch, and determines its outcome without an answer. The same code runs on every log, in memory and on NATS.
 
 Bound: `tries` attempts.
 """
@@ -18,11 +18,11 @@ async def store_batch(log: Log, writes: Sequence[Write], *, tries: int = 5) -> S
 
 
 async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stored | Refused | NoAnswer:
-    """Find out what became of a batch that nobody answered.
+    """Determine the outcome of an unanswered batch.
 
     The same messages go out as a new batch with the same expectation. If that is refused, the message that followed on the
-    expected one decides: our own id and data mean that the unanswered batch was stored, somebody else's that it was not.
-    Where none followed, the server that refused knows of a write that is under way, ours or another, or leads no more; where
+    expected one decides: our own id and data mean that the unanswered batch was stored, another writer's that it was not.
+    Where none followed, the server that refused knows of a write that is in progress, ours or another, or leads no more; where
     one that removes others did, ours may have been among them: then the refusal says nothing. At most `tries` attempts.
     """
     outcome: Stored | Refused | NoAnswer = NoAnswer("no attempt was answered")

@@ -1,8 +1,8 @@
-"""The traceparents of the messages that decisions name as their first cause, remembered by whoever drives a core.
+"""The traceparents of the messages that decisions name as their first cause, cached by the driver of a core.
 
 In: messages as they are folded, stored or published. Out: the traceparent of an event that follows from one of them
-(`model.trace_context` has the rule). A cause that is forgotten has none; its effects then begin a trace of their own. Cores
-know nothing of this, so the simulator and their state carry nothing.
+(`model.trace_context` has the rule). A cause that is no longer cached has none; its effects then begin a trace of their own.
+Cores are independent of this, so the simulator and their state carry nothing.
 
 Bound: the newest messages noted, at least `held` and at most twice as many.
 """
@@ -56,10 +56,11 @@ class Traces:
 
     def at(self, ref: str) -> str:
         """Return the traceparent of a message that is named as `LOG:7`, empty where it is not known."""
-        stream, _, number = ref.partition(":")
+        of_log = ref.startswith("LOG:")
+        number = ref[4:] if of_log else ref.partition(":")[2]
         if not (number.isascii() and number.isdigit()):
             return ""
-        key = int(number) if stream == "LOG" else -int(number)
+        key = int(number) if of_log else -int(number)
         return self._new.get(key) or self._old.get(key, "")
 
     def continued(self, causes: Sequence[str], event_id: str) -> str:

@@ -1,1 +1,1 @@
-"""Names, numbers and subjects: the vocabulary that everything else is written in."""
+"""Names, numbers and subjects that all other modules use."""

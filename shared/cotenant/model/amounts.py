@@ -33,7 +33,7 @@ def format_amounts(amounts: Amounts) -> str:
 
 @lru_cache(maxsize=4096)
 def _formatted(amounts: tuple[tuple[str, int], ...]) -> str:
-    """Pods that wait for a quota report the same figures again and again."""
+    """Cached, as pods that wait for a quota report the same figures repeatedly."""
     pairs = sorted(f"{resource}:{format_amount(resource, amount)}" for resource, amount in amounts)
     return ",".join(pairs) or "<empty>"
 

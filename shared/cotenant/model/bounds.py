@@ -1,8 +1,8 @@
 """Bounds of the numbers that messages and documents may hold, so that every sum over a cell fits 64 bits.
 
-Three places keep them. The API refuses a document beyond them and names the field. A message whose integers are out of range
-cannot be decoded and becomes a dead letter: the annotated types here are those of its fields. Quantities, which are text, are
-saturated where they are parsed (`saturated`), because a document may come from an older log.
+They are enforced in three places. The API refuses a document beyond them and names the field. A message whose integers are out
+of range cannot be decoded and becomes a dead letter: the annotated types here are those of its fields. Quantities, which are
+text, are saturated where they are parsed (`saturated`), because a document may come from an older log.
 
     amount         0 .. 2^50        milli-CPUs (10^12 CPUs), bytes (1 PiB), pieces; 8,192 of the largest fit 64 bits
     seconds        0 .. 2^31 - 1    68 years

@@ -2,7 +2,7 @@
 
 In: a function of one frozen struct. Out: the same function, with its last results cached. Frozen structs that hold lists or
 maps have no hash; those that are shared (`api.objects.pod.decode_spec`) need none. The cache holds a struct as long as its
-result, so its identity stays its own. Bound: REMEMBERED results, or as many as are named; then it is cleared. A result is
+result, so its identity stays its own. Bound: REMEMBERED results, or the given number; then it is cleared. A result is
 shared and must not be changed.
 """
 

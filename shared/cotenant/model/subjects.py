@@ -12,7 +12,7 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 PREDICTIONS = "predictions"
-"""First token of subjects whose messages are only of use to who wrote them: HISTORY does not take them over."""
+"""First token of subjects whose messages only their writer uses: HISTORY does not copy them."""
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_~/:@=+,;!$&'()")
 _SAFE_TOKEN = re.compile(r"[a-zA-Z0-9\-_~/:@=+,;!$&'()]*")
@@ -82,17 +82,17 @@ def executor_subject(node: str) -> str:
 
 
 def topology_subject(node: str) -> str:
-    """What the node's machine is made of, by its executor."""
+    """The hardware of the node's machine, by its executor."""
     return f"node.{encode_token(node)}.topology"
 
 
 def placement_subject(node: str, namespace: str, pod: str) -> str:
-    """The pod as this node shall have it."""
+    """The pod as it shall run on this node."""
     return f"node.{encode_token(node)}.placement.{encode_token(namespace)}.{encode_token(pod)}"
 
 
 def run_subject(node: str, namespace: str, pod: str) -> str:
-    """What became of the pod on its node."""
+    """The pod's state on its node."""
     return f"node.{encode_token(node)}.run.{encode_token(namespace)}.{encode_token(pod)}"
 
 
@@ -132,7 +132,7 @@ def migration_subject(job: str) -> str:
 
 
 def descheduling_subject(node: str) -> str:
-    """How a node's load was judged, and the streaks of that."""
+    """The evaluation of a node's load, and its streaks."""
     return f"descheduling.{encode_token(node)}"
 
 
@@ -147,7 +147,7 @@ def eviction_subject(namespace: str, pod: str) -> str:
 
 
 def yarn_subject(node: str) -> str:
-    """What YARN was given on a node and what it uses."""
+    """YARN's total on a node, and its usage."""
     return f"yarn.{encode_token(node)}"
 
 
@@ -162,7 +162,7 @@ def marker_subject(service: str, replica: str) -> str:
 
 
 LOG_IDENTITY = "services.streams.log"
-"""Which LOG this is; stored by whoever declares the streams, and readable by every node."""
+"""The identity of LOG; stored when the streams are declared, and readable by every node."""
 
 
 def usage_subject(node: str) -> str:
@@ -171,7 +171,7 @@ def usage_subject(node: str) -> str:
 
 
 def execution_subject(node: str, topic: str) -> str:
-    """What was really done on a node (stream EXECUTION)."""
+    """Actions carried out on a node (stream EXECUTION)."""
     return f"execution.{encode_token(node)}.{encode_token(topic)}"
 
 
@@ -188,7 +188,7 @@ def executor_writer(node: str) -> str:
 
 @lru_cache(maxsize=4096)
 def tokens(subject: str) -> tuple[str, ...]:
-    """Return the decoded tokens of a subject; those of the last subjects are remembered, as a subject is read by many."""
+    """Return the decoded tokens of a subject; those of recent subjects are cached, as several readers decode each subject."""
     if "%" not in subject:
         return tuple(subject.split("."))
     return tuple(decode_token(token) for token in subject.split("."))

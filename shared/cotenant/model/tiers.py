@@ -60,7 +60,7 @@ NOT_PROD = frozenset({PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE
 """Tiers whose pods do not count as prod; those of no tier do."""
 
 RECLAIMING = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
-"""Tiers that run on what prod and mid pods leave: their need is not set aside before batch resources are computed."""
+"""Tiers that run on what prod and mid pods leave: their need is not subtracted when batch resources are computed."""
 
 OVERCOMMITTED = (BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY)
 """The resources that batch-resource-calculator offers on a node beside what the machine has."""

@@ -2,7 +2,7 @@
 
 The rule: an event has the trace id and the flags of its first cause, and a span id of its own, a digest of its event id. What
 has no cause, or one that is not known any more, begins a trace whose id is a digest of the first cause's name (of its own id
-where it has none). So no id is random that `replay --verify` recomputes, and one trace goes from a request or a sample to all
+where it has none). So `replay --verify` can recompute every id, and one trace leads from a request or a sample to everything
 that followed from it. Source: https://www.w3.org/TR/trace-context/, version 00; what else a later version adds is left out.
 
 In: texts. Out: the traceparent of a new event. `CURRENT` is the one that belongs to what a task does, for what it writes and
@@ -16,10 +16,12 @@ from contextvars import ContextVar
 from hashlib import blake2b
 
 CURRENT: ContextVar[str] = ContextVar("traceparent", default="")
-"""Empty where what is done belongs to no trace."""
+"""Empty outside of a trace."""
 
 _MARK = b'"traceparent":"'
 _W3C = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+_PLAIN = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[01]")
+"""What `parsed` returns as it is, as nearly all are."""
 LENGTH = 55
 """Of a traceparent of version 00."""
 
@@ -40,7 +42,7 @@ def traceparent_of(causes: tuple[str, ...], event_id: str) -> str:
 
 
 def parsed(text: str) -> str:
-    """Return a traceparent that somebody else wrote in the form of version 00; empty where it is none."""
+    """Return a foreign traceparent in the form of version 00; empty if it is invalid."""
     if _W3C.fullmatch(text) is None or (text.startswith("00") and len(text) != LENGTH):
         return ""
     return f"00-{text[3:53]}{'01' if int(text[53:55], 16) & 1 else '00'}"
@@ -48,8 +50,8 @@ def parsed(text: str) -> str:
 
 def continued(parent: str, event_id: str) -> str:
     """Return the traceparent of an event that follows from another; empty where that one has none, or no valid one."""
-    known = parsed(parent) if parent else ""
-    return f"{known[:36]}{span_id(event_id)}{known[52:]}" if known else ""
+    known = parent if _PLAIN.fullmatch(parent) is not None else parsed(parent)
+    return known[:36] + span_id(event_id) + known[52:] if known else ""
 
 
 def found_in(message: bytes) -> str:

@@ -1,8 +1,8 @@
 """The shell of a deciding service: incarnations on a log, each with a fresh core, until it is stopped.
 
 In: a Definition, a log. Out: decisions on the log. `runtime.follower` reads and starts over, `runtime.deciding_loop` is what
-one incarnation does. A message that cannot be decoded goes to the dead letters; one that the core cannot fold or decide with is
-set aside; what no message causes ends the process (the supervisor starts it again and the crash is seen).
+one incarnation does. A message that cannot be decoded goes to the dead letters; one that the core cannot fold or decide on is
+quarantined; an exception that no message causes ends the process (the supervisor restarts it and the crash is visible).
 
 Bounds: QUEUE_PULLS pulls of PULL_LIMIT wait between reader and core.
 """
@@ -33,7 +33,7 @@ from cotenant.runtime.settings import clock_of, parser
 from cotenant.runtime.telemetry import Telemetry
 
 PULL_LIMIT = 250
-"""So many messages are decoded, or folded while a batch is being stored, before its answer is looked for."""
+"""Messages that are decoded, or folded while a batch is being stored, before its answer is checked."""
 
 
 class DecidingService:
@@ -84,7 +84,7 @@ class DecidingService:
 
     @property
     def incarnations(self) -> int:
-        """So many loads were begun."""
+        """Number of loads begun."""
         return self._follower.incarnations
 
     @property
@@ -115,7 +115,7 @@ class DecidingService:
 
 
 def show_gauges(telemetry: Telemetry, definition: Definition, core: Callable[[], Core | None]) -> None:
-    """Have the metrics show the present core's figures; nothing before there is one."""
+    """Show the present core's figures as metrics; nothing before there is one."""
 
     def reading(gauge: Gauge) -> Callable[[], Iterable[Value]]:
         def read() -> Iterable[Value]:

@@ -1,11 +1,11 @@
 """One incarnation of a deciding service: pull, fold, decide, store, apply; at least one decision a tick. While a batch is being
 stored, what arrives is folded and the next batch is decided. Messages queue at the log behind a batch; a decision that does not
-wait for them leaves them for the batch after next. So behind a small batch the service lets them pass first (`Draining`), where
-batches follow one another closely: one round trip, no timer, no wait where nothing queues. While LOG has no room the loop folds
-on and decides at growing intervals (`log.room_pause`).
+wait for them leaves them for the batch after next. So behind a small batch the service waits for them first (`Draining`), where
+batches follow one another closely: one round trip, no timer, no wait where nothing queues. While LOG has no room the loop keeps
+folding and decides at growing intervals (`log.room_pause`).
 
-It owns no rule: `engine.cycle` holds the order of things, `engine.quarantine` what is set aside, `log.contract` what can go
-wrong, `loop_report` what is published about the loop.
+The rules are elsewhere: the order of steps in `engine.cycle`, quarantine in `engine.quarantine`, the log's failures in
+`log.contract`, the loop's metrics in `loop_report`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ T = TypeVar("T")
 TICK_SECONDS = 1.0
 QUEUE_PULLS = 16
 BEHIND_SECONDS = 0.1
-"""So long, and what the reader gathers, decisions wait for a state that lacks nothing. What is decided on another one cannot be
-recomputed; where more arrives than a service can read, it decides all the same, and its commits say so."""
+"""How long, beside the reader's gathering time, decisions wait for a complete state. A decision on an incomplete one cannot be
+recomputed; a service that cannot keep up decides anyway, and its commits say so."""
 DRAIN_SECONDS = 0.02
-"""Batches that are further apart have nothing queued behind them as a rule, and asking costs the server a message."""
+"""Batches that are further apart rarely have messages queued behind them, and a check costs the server a message."""
 
 
 class Surroundings(msgspec.Struct):
@@ -101,7 +101,7 @@ class DecidingLoop:
     async def run(self, reading: Reading) -> None:
         """Fold and decide until stopped."""
         if self.host is not None:
-            # What a load makes stays: collections while it lasts would walk it again and again to find nothing.
+            # Loaded objects are long-lived: collections during the load would traverse them repeatedly and free nothing.
             gc.unfreeze()
             gc.disable()
         try:
@@ -155,7 +155,7 @@ class DecidingLoop:
         return count
 
     def _waits_for_more(self) -> bool:
-        """Tell whether the state may lack messages that were removed unread, and what follows them can be waited for."""
+        """Return whether the state may lack messages that were removed unread, and waiting for their successors can help."""
         if not self.cycle.behind:
             self._behind_since = None
             return False
@@ -187,7 +187,7 @@ class DecidingLoop:
         figures.undecided_since = None
         sent = time.perf_counter()
         storing = asyncio.ensure_future(self._store(batch))
-        # The task sends in the first of these steps of the loop, the loop writes to the socket behind it.
+        # The task sends in the first of these event loop iterations, and the loop then writes to the socket.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         outcome, drained = await self._meanwhile(storing, reading, batch)
@@ -212,19 +212,19 @@ class DecidingLoop:
             if cycle.refused(self._clock()):
                 logger.warning("%s: another replica committed first: %s", self.identity.service, outcome.reason)
                 await self.log.publish(refusal_of(batch, self.identity, outcome.reason, self._clock()))
-            await self._expect_what_stands(batch)
+            await self._check_expected_commit(batch)
             return False
         raise Behind(f"a batch of {len(batch.events)} was not stored: {outcome.reason}")
 
-    async def _expect_what_stands(self, batch: Batch) -> None:
-        """A rival's commit is delivered, and ends the refusals. Where LOG no longer holds the commit that was expected, nobody
-        says so: the next incarnation expects what is there. Raises Behind."""
+    async def _check_expected_commit(self, batch: Batch) -> None:
+        """Another replica's commit is delivered, and ends the refusals. If LOG no longer holds the expected commit, no message
+        shows it: the next incarnation expects the present one. Raises Behind."""
         head = await self.log.head(self.identity.commit_subject) if batch.prior else None
         if batch.prior and (head is None or head.sequence < batch.prior):
             raise Behind(f"the last commit, LOG:{batch.prior}, is not on LOG any more")
 
     def _propose(self, now: datetime) -> Batch | None:
-        """Decide. Where a message is found that cannot be decided with, this incarnation ends: its state holds it."""
+        """Decide. If a message that cannot be decided on is found, this incarnation ends: its state holds the message."""
         cycle, quarantine = self.cycle, self.around.quarantine
         if quarantine.searching:
             if not cycle.loaded:
@@ -252,13 +252,14 @@ class DecidingLoop:
         return Behind(f"deciding failed: {type(error).__name__}: {error}")
 
     async def _publish_findings(self) -> None:
-        """Publish what was set aside."""
+        """Publish the quarantined messages."""
         found = await publish_findings(self.around.quarantine, self.log, self.identity.service, self._clock())
         if self.host is not None:
             self.host.telemetry.dead_letters.add(found)
 
     async def _store(self, batch: Batch) -> tuple[Stored | Refused | NoAnswer, asyncio.Task[None] | None]:
-        """Store a batch. Behind a small one, what queued at the log meanwhile has passed when the returned task ends."""
+        """Store a batch. Behind a small one, messages that queued at the log meanwhile are stored when the returned task
+        ends."""
         apart = time.perf_counter() - self._answered
         outcome = await store_batch(self.log, batch.writes())
         self._answered = time.perf_counter()
@@ -273,7 +274,7 @@ class DecidingLoop:
         try:
             while not task.done():
                 reading.wake.clear()
-                # First what has arrived, so that a long queue of pods does not keep the core from hearing anything else.
+                # Fold arrived messages first, so that a long queue of pods does not delay other events.
                 folded = self._fold_waiting(reading, 1)
                 if batch is not None and not self._waits_for_more():
                     self._decide_next(batch)

@@ -1,9 +1,9 @@
-"""What an alert needs of a process that follows the log: how far behind it is, what waits for a decision, what was set aside.
+"""Figures for alerts about a process that follows the log: its lag, undecided facts, quarantined subjects.
 
-In: plain fields, written by the loops that know them. Out: metrics, computed when somebody asks. A look at LOG's end every few
-seconds says how many messages are not folded, and since when that has been so: the time is exact to LOOK_SECONDS.
+In: plain fields, written by the loops. Out: metrics, computed when they are read. LOG's end, read every few
+seconds, gives the number of messages that are not folded, and since when: the time is exact to LOOK_SECONDS.
 
-Bound: LOOKS ends of LOG that were seen and are not reached yet; beyond it the times of lag stop growing at an hour.
+Bound: LOOKS recorded ends of LOG that are not reached yet; beyond it the times of lag stop growing at an hour.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Figures:
 
     @property
     def behind_messages(self) -> int | None:
-        """How many messages of LOG are not folded; None where nobody looks."""
+        """How many messages of LOG are not folded; None where LOG's end is not read."""
         return None if self._end is None else max(0, self._end - self.position())
 
     @property
     def behind_seconds(self) -> float | None:
-        """Since when LOG has had a message that is not folded; None where nobody looks."""
+        """For how long LOG has had a message that is not folded; None where LOG's end is not read."""
         if self._end is None:
             return None
         position = self.position()
@@ -71,7 +71,7 @@ class Figures:
 
     @property
     def quarantined(self) -> int:
-        """Subjects that are set aside."""
+        """Number of quarantined subjects."""
         return sum(len(quarantine.held) for quarantine in self.quarantines)
 
     def register(self, meter: Meter, *, decides: bool = False) -> None:
@@ -79,12 +79,12 @@ class Figures:
         show(meter, "cotenant_folded_sequence", "Sequence of LOG up to which everything is folded", self._position)
         show(meter, "cotenant_fold_behind_messages", "Messages of LOG that are not folded yet", self._behind)
         show(
-            meter, "cotenant_fold_behind_seconds", "Since when LOG has had a message that is not folded", self._behind_for
+            meter, "cotenant_fold_behind_seconds", "For how long LOG has had a message that is not folded", self._behind_for
         )
         show(meter, "cotenant_load_seconds", "How long the last load took", self._load)
-        show(meter, "cotenant_loads", "Loads of the log that ended", lambda: [(self.loads, _PLAIN)], counter=True)
+        show(meter, "cotenant_loads", "Completed loads of the log", lambda: [(self.loads, _PLAIN)], counter=True)
         show(
-            meter, "cotenant_quarantined_subjects", "Subjects that are set aside", lambda: [(self.quarantined, _PLAIN)]
+            meter, "cotenant_quarantined_subjects", "Subjects that are quarantined", lambda: [(self.quarantined, _PLAIN)]
         )
         if decides:
             show(
@@ -96,7 +96,7 @@ class Figures:
             show(
                 meter,
                 "cotenant_clock_ahead_seconds",
-                "How far this machine's clock is ahead of the log's, at most",
+                "Upper bound of how far this machine's clock is ahead of the log's",
                 lambda: [(self.clock_ahead_seconds, _PLAIN)],
             )
 

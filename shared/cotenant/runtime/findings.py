@@ -1,4 +1,4 @@
-"""Says which messages a core could not fold and set aside (`engine.quarantine`).
+"""Publishes which messages a core quarantined (`engine.quarantine`).
 
 In: a quarantine with new findings. Out: a dead letter on EXECUTION and a line of this process' log for each of them.
 """
@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 
 
 async def publish_findings(quarantine: Quarantine, log: Log, service: str, now: datetime, writer: str = "") -> int:
-    """Say what was set aside, on EXECUTION and in this process' log; returns how many messages. `writer`: see
+    """Publish quarantined messages on EXECUTION and in this process' log; returns how many. `writer`: see
     `make_dead_letter`."""
     findings, quarantine.findings = quarantine.findings, []
     for finding in findings:
         event = finding.event
-        logger.error("%s: %s on %s is set aside: %s", service, event.ref, event.subject, finding.reason, extra=about(event))
+        logger.error("%s: %s on %s is quarantined: %s", service, event.ref, event.subject, finding.reason, extra=about(event))
         raw = encode_event(event)
         letter = make_dead_letter(event.stream, event.subject, event.sequence, finding.reason, raw, now, service, writer)
         await log.publish(letter)

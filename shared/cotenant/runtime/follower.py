@@ -1,11 +1,11 @@
-"""Follows the log for one process: readers, start marker, fresh starts. Everybody who folds LOG is run by it.
+"""Follows the log for one process: readers, start marker, fresh starts. Every process that folds LOG runs it.
 
 In: a log, what is read, and a function that makes an incarnation: a fresh state with its start marker. Out: deliveries in
-order, in a bounded queue; the incarnation folds them at its own pace. Too far behind, or while the log cannot be asked, the
-incarnation ends and the next one begins; the more in a row end early, the later, as a log that refuses what is decided would
-refuse it again.
+order, in a bounded queue; the incarnation folds them at its own pace. When it is too far behind, or the log does not answer,
+the incarnation ends and the next one begins; after several early ends in a row with growing delay, as a log that refuses a
+decision would refuse it again.
 
-It owns no state but the queue. What went wrong is in the operator's log, once an incarnation.
+Its only state is the queue. Errors are logged once per incarnation.
 
 Bounds: MAX_PAUSE_SECONDS between incarnations; MARKER_TRIES to store a start marker; `queue_pulls` pulls of `pull_limit` wait
 between reader and incarnation; CLOSE_SECONDS to give consumers back.
@@ -54,9 +54,9 @@ MAX_PAUSE_SECONDS = 30.0
 MARKER_TRIES = 7
 """After pauses of a quarter of a second to 30 s."""
 GOOD_SECONDS = 60.0
-"""An incarnation that lasted so long was not in vain: the next one begins without a pause."""
+"""After an incarnation that lasted at least this long the next one begins without a pause."""
 LOG_ERRORS = (NatsError, TimeoutError, OSError, BusError)
-"""What a log's calls raise while the server cannot be asked, or answers that it cannot do it now."""
+"""What a log's calls raise while the server does not answer, or is temporarily unavailable."""
 
 
 def utc_now() -> datetime:
@@ -89,7 +89,7 @@ class Follower:
         `gather_seconds`, `hurried`: see `log.contract.Gathering`; 0: everything is delivered at once. `figures`: loads, and how
         far a consumer is behind."""
         self.incarnations = 0
-        """So many were begun."""
+        """Number of incarnations begun."""
         self._log = log
         self._filters = tuple(filters)
         self._stopping = stopping
@@ -151,19 +151,19 @@ class Follower:
         raise Behind(f"the start marker was not stored: {outcome.reason}")
 
     async def _mark(self, incarnation: Incarnation, reading: Reading) -> None:
-        """Store the start marker once the snapshot is read: what is left out of it, as a newer message was there already, lies
-        before the marker then. Stored earlier, its delivery would end a load that lacks what had been replaced meanwhile.
+        """Store the start marker once the snapshot is read: messages left out of it because of a newer one then lie
+        before the marker. Stored earlier, its delivery would end a load that lacks replaced messages.
         """
         await reading.snapshot_read()
         stored = await self._store_marker(Write(event=incarnation.marker(self._clock())))
         if isinstance(stored, Refused):
             if not isinstance(incarnation, Roomless):
                 raise Behind(f"the start marker was not stored: {stored.reason}")
-            logger.warning("%s: no room for the start marker (%s): going on without", self._service, stored.reason)
+            logger.warning("%s: no room for the start marker (%s): continuing without it", self._service, stored.reason)
             incarnation.without_marker()
 
     async def _look(self, reading: Reading) -> None:
-        """Look at LOG's end now and then, for the figures. A look that is not answered says nothing."""
+        """Read LOG's end at intervals, for the figures. An unanswered read is ignored."""
         figures, log = self._figures, self._log
         figures.position = lambda: reading.taken_to
         while isinstance(log, Growing):
@@ -191,9 +191,8 @@ class Follower:
             if self._gather_seconds and isinstance(readers[0], Gathering):
                 readers[0].gather(self._gather_seconds, self._hurried)
             if self._usage_filters:
-                readers.append(await self._log.follow(USAGE, self._usage_filters))
-                # No marker ends this load: samples are news or too old.
-                readers[1].loaded()
+                # Everything that USAGE holds: the last messages of a node came one after the other, none stands for another.
+                readers.append(await self._log.follow(USAGE, self._usage_filters, after=0))
             if isinstance(incarnation, Prepared):
                 await incarnation.prepare()
             reading = Reading(readers, self._stopping, self._pull_limit, self._queue_pulls)

@@ -1,7 +1,7 @@
-"""Memory that a load has freed, given back to the system.
+"""Returns memory freed after a load to the system.
 
-What a load decodes and drops lies between what it keeps. glibc gives back only the end of its heap by itself; `malloc_trim`
-gives back whole pages in between. Elsewhere (musl, other systems) nothing is done.
+Objects that a load drops lie between those that it keeps. glibc only returns the end of its heap by itself; `malloc_trim`
+returns free pages in between. Elsewhere (musl, other systems) nothing is done.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 
 GIVEN_BACK_AFTER_SECONDS = 30.0
-"""After a load: by then what had queued meanwhile is taken, too. It takes some 10 ms a GiB, once."""
+"""Delay after a load: by then messages queued meanwhile are folded, too. The trim takes some 10 ms per GiB, once."""
 
 
 def give_back() -> None:
-    """Give whole free pages of the heap back."""
+    """Return whole free pages of the heap to the system."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError):

@@ -44,11 +44,11 @@ class Roomless(Protocol):
     """An incarnation that can begin on a log without room for its start marker: what it reads says when its load is over."""
 
     def without_marker(self) -> None:
-        """Called where there was no room, while `run` runs. The incarnation stores its marker when there is."""
+        """Called when there was no room, while `run` is running. The incarnation stores its marker when there is."""
 
 
 class LoadingIncarnation:
-    """What most incarnations are made of: a Load; own messages are read like all others."""
+    """The base of most incarnations: a Load; own messages are read like all others."""
 
     def __init__(self, load: Load) -> None:
         self.load = load

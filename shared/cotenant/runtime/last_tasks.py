@@ -1,4 +1,4 @@
-"""The tasks that are left when a program has ended.
+"""Tasks that are still running when a program has ended.
 
 In: the running loop. Out: none of its other tasks runs any more, or the names of those that do.
 

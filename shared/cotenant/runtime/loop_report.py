@@ -1,7 +1,7 @@
 """What a deciding loop publishes about itself: log lines, health and metrics of its process.
 
 In: what happened in the loop. Out: besides the report one answer, whether this machine's clock is too far ahead of the log's to
-decide. Without a host (simulation, replay) only lines are logged.
+decide. Without a host (simulation, replay) only log lines are written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cotenant.runtime.process import Host
 logger = logging.getLogger(__name__)
 
 MAX_AHEAD_SECONDS = 30.0
-"""A clock that is further ahead of the log's is taken for wrong."""
+"""A clock that is further ahead of the log's is considered wrong."""
 
 
 class LoopReport:
@@ -50,12 +50,12 @@ class LoopReport:
             self.folded = 0
 
     def clock_is_ahead(self, seconds: float) -> bool:
-        """Return whether this machine's clock is too far ahead of the log's. Nothing is decided then: no decision's `now` goes
-        back, so one from the future would keep every replica from deciding until then."""
+        """Return whether this machine's clock is too far ahead of the log's. Nothing is decided then: `now` of decisions never
+        goes back, so one from the future would block every replica until that time."""
         wrong = seconds > MAX_AHEAD_SECONDS
         if wrong != self._clock_is_wrong:
             self._clock_is_wrong = wrong
-            detail = f"this machine's clock is {seconds:.0f} s ahead of the log's: nothing is decided until it is right"
+            detail = f"this machine's clock is {seconds:.0f} s ahead of the log's: nothing is decided until it is corrected"
             if wrong:
                 logger.error("%s: %s", self._service, detail)
             else:
@@ -66,7 +66,7 @@ class LoopReport:
         return wrong
 
     def has_no_room(self, reason: str, pause: float) -> None:
-        """LOG refused a batch for want of room; the next is tried in `pause` seconds."""
+        """LOG refused a batch for lack of room; the next is tried in `pause` seconds."""
         detail = f"LOG has no room for decisions ({reason})"
         logger.warning("%s: %s: trying again in %.0f s", self._service, detail, pause)
         if self._host is not None:
@@ -83,13 +83,13 @@ class LoopReport:
         if self._host is None:
             return
         telemetry = self._host.telemetry
-        telemetry.batches.add(1, {"outcome": _in_a_word(outcome)})
+        telemetry.batches.add(1, {"outcome": _outcome_label(outcome)})
         telemetry.decided.add(events)
         telemetry.decide_seconds.record(decide_seconds)
         telemetry.store_seconds.record(store_seconds)
 
 
-def _in_a_word(outcome: Stored | Refused | NoAnswer) -> str:
+def _outcome_label(outcome: Stored | Refused | NoAnswer) -> str:
     """Return the outcome as the metrics name it (`telemetry.OUTCOMES`)."""
     match outcome:
         case Stored():

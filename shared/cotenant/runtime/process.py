@@ -52,8 +52,8 @@ SubjectHandler = Callable[[str, bytes], Awaitable[bytes]]
 
 
 def is_request(request: MicroRequest, subject: str) -> bool:
-    """Tell a request from a message that JetStream sent here: who asks for one chooses where it goes. Such a message has the
-    subject that it is stored under, or the server's header."""
+    """Return whether a message is a request, and not one that JetStream sent here: whoever asks JetStream for a message chooses
+    its destination. Such a message has the subject that it is stored under, or the server's header."""
     return matches(subject, request.subject) and "Nats-Stream" not in (request.headers or {})
 
 
@@ -73,7 +73,7 @@ class Health(msgspec.Struct):
     ready: bool = False
     detail: str = "starting"
     warning: str = ""
-    """What /readyz adds while the service is ready all the same."""
+    """What /readyz adds while the service is ready nevertheless."""
 
 
 class Host:
@@ -103,7 +103,7 @@ class Host:
 
         async def answer(request: MicroRequest) -> None:
             if not is_request(request, subject):
-                logger.warning("endpoint %s: a message of %s is no request", name, request.subject)
+                logger.warning("endpoint %s: a message of %s is not a request", name, request.subject)
                 return
             try:
                 await request.respond(await handler(request.subject, request.data))
@@ -133,7 +133,7 @@ class Host:
         )
 
     async def stop_micro(self) -> None:
-        """Leave the list of services."""
+        """Deregister from NATS."""
         if self._micro is not None and self.log.client.is_connected:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(2):
@@ -166,7 +166,7 @@ def show_host(host: Host) -> None:
     show(
         meter,
         "cotenant_refused_writes",
-        "Writes that were not stored, or of which that is not known, by reason",
+        "Writes that were not stored, or whose outcome is unknown, by reason",
         lambda: by_label("reason", log.refused),
         counter=True,
     )
@@ -216,7 +216,7 @@ async def open_host(name: str, settings: Settings, *, own_http: bool = False) ->
 
 
 async def streams_ready(log: NatsLog, name: str) -> None:
-    """Wait, for as long as it takes, until the streams are there. Raises SystemExit where one of them is unfit."""
+    """Wait without a limit until the streams exist. Raises SystemExit if one of them lacks a required setting."""
     next_line, loop = 0.0, asyncio.get_running_loop()
     while True:
         try:
@@ -249,8 +249,8 @@ def run_program(
             await until_stopped()
         finally:
             if left := await end_last_tasks():
-                # Closing the loop would wait for them for ever.
-                logger.error("%s ends although these go on: %s", name, ", ".join(left))
+                # Closing the loop would wait for them forever.
+                logger.error("%s ends although these tasks still run: %s", name, ", ".join(left))
                 logging.shutdown()
                 os._exit(1)
 
@@ -291,6 +291,6 @@ def run_program(
             await program(host, arguments)
             logger.info("%s stopped", name)
 
-    # Facts and events make no cycles; walking all of a large state again and again to find none is most of a load's cost.
+    # Facts and events have no reference cycles; repeatedly traversing a large state to find none is most of a load's cost.
     gc.set_threshold(*GC_THRESHOLDS)
     uvloop.run(main())

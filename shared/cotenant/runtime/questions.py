@@ -1,7 +1,7 @@
 """Answers the questions of a deciding service's definition on NATS.
 
 In: requests on `cotenant.<service>.<name>`. Out: the core's answer, or a refusal that says what to do. A question is answered
-between the service's own work, slice by slice, from whatever the core holds then.
+in slices between the service's own work, from the core's state at that time.
 
 Bounds: one question of a name at a time; ANSWER_SECONDS for each; MAX_QUESTION_BYTES.
 """

@@ -1,4 +1,4 @@
-"""What an incarnation reads: deliveries in order, in a bounded queue, and the wake-up call when there are more.
+"""What an incarnation reads: deliveries in order, in a bounded queue, and an event when there are more.
 
 In: readers. Out: the deliveries of one pull at a time; what ended a reader is raised where it is waited for.
 
@@ -17,15 +17,15 @@ from cotenant.events.envelope import Event
 from cotenant.log.contract import LOG, Clocked, Lagging, Reader, Snapshotting
 
 PULL_SECONDS = 30.0
-"""How long a pull waits. Nothing is done between two of them, and a process can have hundreds of readers."""
+"""How long a pull waits. Each expiry costs a wake-up, and a process can have hundreds of readers."""
 
 
 class StoppedReadingError(RuntimeError):
-    """A reader's task ended although nobody asked it to."""
+    """A reader's task ended unexpectedly."""
 
 
 class Reading:
-    """What an incarnation reads: the deliveries that wait, and the wake-up call when there are more."""
+    """What an incarnation reads: queued deliveries, and an event when there are more."""
 
     def __init__(self, readers: Sequence[Reader], stopping: asyncio.Event, pull_limit: int, queue_pulls: int) -> None:
         self.wake = asyncio.Event()
@@ -36,7 +36,7 @@ class Reading:
         self._queue: asyncio.Queue[tuple[Sequence[Event], bool]] = asyncio.Queue(queue_pulls)
         """What a pull brought, and whether its reader was behind then."""
         self.behind = False
-        """What was taken may lack messages of LOG (`log.contract.Lagging`)."""
+        """Taken deliveries may lack messages of LOG (`log.contract.Lagging`)."""
         self._tasks = [asyncio.ensure_future(self._read(reader)) for reader in readers]
         self._ends = asyncio.ensure_future(stopping.wait())
         self._duty: asyncio.Future[None] | None = None
@@ -60,15 +60,15 @@ class Reading:
             if events or was != behind:
                 await self._queue.put((events, behind))
                 self.wake.set()
-                # Deliveries of a long load arrive between decisions: let the others run.
+                # Deliveries of a long load arrive between decisions: yield to other tasks.
                 await asyncio.sleep(0)
 
     async def snapshot_read(self) -> None:
-        """Wait until the snapshot of LOG has been read from the server; it may still wait to be taken."""
+        """Wait until the snapshot of LOG has been read from the server; it may still be queued."""
         await self._snapshot.wait()
 
     def beside(self, duty: Coroutine[Any, Any, None]) -> None:
-        """Do something while deliveries are folded; what it raises ends the incarnation, as what a reader raises."""
+        """Run a task beside the fold; an exception in it ends the incarnation, like a reader's."""
         self._duty = asyncio.ensure_future(duty)
         self._duty.add_done_callback(lambda _: self.wake.set())
 
@@ -91,11 +91,11 @@ class Reading:
         return self._readers[0].position if self._queue.empty() else self._taken
 
     def when_loaded(self, call: Callable[[], None]) -> None:
-        """Have a function called once the load is over."""
+        """Call a function once the load is over."""
         self._on_loaded = call
 
     async def wait(self, seconds: float) -> None:
-        """Wait for deliveries, a wake-up call or the end, at most so long. Raises what ended a reader."""
+        """Wait for deliveries, a wake-up or the end, at most this long. Raises what ended a reader."""
         self.wake.clear()
         if self._queue.empty() and not self._stopping.is_set() and not any(task.done() for task in self._tasks):
             with contextlib.suppress(TimeoutError):
@@ -117,7 +117,7 @@ class Reading:
 
     @property
     def snapshot_over(self) -> bool:
-        """Whether everything that was there when the readers began is taken; False where they do not say."""
+        """Whether everything that existed when the readers began is taken; False where they cannot tell."""
         over = all(isinstance(reader, Snapshotting) and reader.snapshot_over for reader in self._readers)
         return over and self._queue.empty()
 

@@ -1,9 +1,9 @@
 """Sends a core's requests to other services' micro endpoints, and repeats them while the core still makes them.
 
 In: the core's outstanding requests after each decision. Out: NATS requests. The outcome comes back on the log; until then a
-request stands, and a growing pause keeps it from being sent again at once.
+request is repeated with a growing pause.
 
-Bounds: MAX_REQUESTS under way; the pauses of REQUEST_PAUSE_SECONDS, the last of them for ever.
+Bounds: MAX_REQUESTS in progress; the pauses of REQUEST_PAUSE_SECONDS, the last of them repeatedly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Requests:
         self._tries: dict[str, int] = {}
 
     def send(self, now: datetime) -> None:
-        """Send what is outstanding and not under way."""
+        """Send outstanding requests that are not in progress."""
         wanted = self._core.requests(now)
         keys = {request.key for request in wanted}
         for key in [key for key in self._tries if key not in keys]:
@@ -57,7 +57,7 @@ class Requests:
         self._sending.pop(request.key, None)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel requests in progress."""
         under_way = list(self._sending.values())
         for task in under_way:
             task.cancel()

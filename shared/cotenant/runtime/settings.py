@@ -16,8 +16,8 @@ from cotenant.log.nats.access import NOBODY, Access
 
 DEFAULT_NATS_URL = "nats://127.0.0.1:4222"
 ONLY_PARTITION = "0"
-"""No service divides its entities: quotas, gangs, preemption, spread and budgets count pods on all nodes, so two partitions
-would each decide about the same pods, and each believe that the room is its own."""
+"""No service partitions its entities: quotas, gangs, preemption, spread and budgets count pods on all nodes, so two partitions
+would each decide about the same pods, and each use the same room."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,9 +34,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_format: str = "text"
     config: str = "{}"
     longest_ttl_seconds: int = 0
-    """For tests and benchmarks that cannot wait: no tombstone stays longer on LOG; 0: as its TTL says."""
+    """For tests and benchmarks: upper bound of tombstones' TTL on LOG; 0: none."""
     clock_offset_seconds: float = 0.0
-    """For tests of wrong clocks: added to what the machine's shows."""
+    """For tests of wrong clocks: added to the machine's clock."""
 
 
 def parser(name: str, summary: str) -> argparse.ArgumentParser:
@@ -86,13 +86,13 @@ def _only_partition(given: str) -> str:
 
 
 def clock_of(settings: Settings) -> Callable[[], datetime]:
-    """Return the wall clock in UTC, as wrong as the settings want it."""
+    """Return the wall clock in UTC, shifted by the settings' offset."""
     offset = timedelta(seconds=settings.clock_offset_seconds)
     return lambda: datetime.now(UTC) + offset
 
 
 def settings_from(arguments: argparse.Namespace) -> Settings:
-    """Return the settings that parsed arguments say. Raises SystemExit with a message on an unreadable configuration."""
+    """Return the settings from parsed arguments. Raises SystemExit with a message on an unreadable configuration."""
     return Settings(
         nats_url=arguments.nats,
         nats_access=Access(arguments.nats_creds, arguments.nats_ca),

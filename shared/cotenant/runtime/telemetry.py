@@ -1,8 +1,8 @@
-"""What a process shows of itself: structured logs, OpenTelemetry metrics as Prometheus text, traces over OTLP.
+"""A process' telemetry: structured logs, OpenTelemetry metrics as Prometheus text, traces over OTLP.
 
 Traces (`runtime.tracing`) and OTLP metrics are sent only when OTEL_EXPORTER_OTLP_ENDPOINT is set; the SDK's tracing half and
 the exporters are not even imported before. Names follow Prometheus' conventions, label sets are bounded: nothing that grows
-with the cluster. A line of the log that belongs to a trace says so: that of the event in its `extra` (`log.traces.about`),
+with the cluster. A log line carries its trace: that of the event in its `extra` (`log.traces.about`),
 else that of the task (`model.trace_context.CURRENT`).
 """
 
@@ -78,7 +78,7 @@ def configure_logging(level: str, style: str) -> None:
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("aiohttp.access", "nats"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # It warns each time that a TLS connection ends from the other side.
+    # It warns whenever the peer ends a TLS connection.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 
@@ -90,7 +90,7 @@ class Telemetry:
         self._endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
         readers: list[MetricReader] = [PrometheusMetricReader(scope_info_enabled=False)]
         self.tracing: Tracing | None = None
-        """None where nobody receives spans."""
+        """None without a collector."""
         if self._endpoint:
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
             from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
@@ -120,7 +120,7 @@ class Telemetry:
             description="Time from sending a batch to its acknowledgement",
             explicit_bucket_boundaries_advisory=BUCKETS,
         )
-        self.dead_letters.add(0)  # a counter that nobody has counted with is not shown
+        self.dead_letters.add(0)  # the SDK does not show a counter before its first use
 
     def of_deciding_service(self) -> None:
         """Show the metrics that only services which decide have, from the start on."""
@@ -134,7 +134,7 @@ class Telemetry:
         return generate_latest(REGISTRY)
 
     def shutdown(self) -> None:
-        """Send what is pending, at most for SHUTDOWN_SECONDS: a collector that says nothing keeps no process."""
+        """Send what is pending, at most for SHUTDOWN_SECONDS: a silent collector does not delay the exit."""
         last_words = threading.Thread(target=self._shut_down, name="telemetry-shutdown", daemon=True)
         last_words.start()
         last_words.join(SHUTDOWN_SECONDS)

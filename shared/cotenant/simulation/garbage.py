@@ -1,9 +1,9 @@
-"""How often a simulation looks for garbage in cycles: rarely where there is next to none.
+"""How often a simulation collects cyclic garbage: rarely where there is little.
 
-The interpreter's own pace is set for programs that make cycles and hold little. Each of its looks walks over what was made
-since the last one, and nearly all of that is state that cores and streams hold: even a look every 100,000 objects takes a sixth
-of a simulation's time. Checked runs do leave cycles: copies of cores that were asked. So a look that finds garbage is followed
-by one after OFTEN objects, any other by one after RARELY, which bounds what waits to be found.
+The interpreter's defaults suit programs that create cycles and hold little. Each collection traverses the objects created
+since the last one, and nearly all of them are live state of cores and streams: even a collection every 100,000 objects takes a
+sixth of a simulation's time. Checked runs do leave cycles: copies of cores. So a collection that finds garbage is followed
+by one after OFTEN objects, any other by one after RARELY, which bounds uncollected garbage.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 
 OFTEN = (100_000, 5, 2)
 RARELY = (1_000_000, 5, 2)
-"""Allocations, and collections of the younger generation, until a generation is looked through. The oldest one is, too, where
-it has grown by a quarter: a core that its process has left is old, and refers to itself."""
+"""Allocations, and collections of the younger generation, until a generation is collected. The oldest one is collected, too,
+when it has grown by a quarter: a discarded core is old, and has reference cycles."""
 WORTH_A_LOOK = 1_000
-"""So many collected objects count as a find."""
+"""From this many collected objects on, garbage counts as found."""
 
 
 def _adapt(phase: str, found: dict[str, int]) -> None:
@@ -27,8 +27,8 @@ def _adapt(phase: str, found: dict[str, int]) -> None:
 
 @contextmanager
 def collecting_rarely() -> Iterator[None]:
-    """Collect at the simulation's pace; the interpreter's comes back afterwards. What is there at the start is looked through
-    once, so that of runs one after the other each finds the last one's garbage, and what is there at the end not at all."""
+    """Collect at the simulation's intervals; the interpreter's are restored afterwards. Existing objects are collected
+    once at the start, so that a run frees the previous one's garbage, and not at the end."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()

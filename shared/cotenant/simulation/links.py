@@ -31,28 +31,28 @@ class Link:
         self.delayed_until = EPOCH
         """Deliveries come `delay` late until then, in order."""
         self.answers_lost = 0
-        """So many of the next writes are stored and not answered."""
+        """How many of the next writes are stored and not answered."""
         self.writes_lost = 0
-        """So many of the next writes never arrive."""
+        """How many of the next writes never arrive."""
         self.refusals = 0
-        """So many of the next writes are refused by the server, which has no room."""
+        """How many of the next writes the server refuses for lack of room."""
         self.repeats = 0
-        """So many of the next messages on USAGE and EXECUTION are not answered: they are sent again under the same id,"""
+        """How many of the next messages on USAGE and EXECUTION are not answered: they are sent again under the same id,"""
         self.repeated_after = timedelta(0)
-        """so much later, or with the first message after that."""
+        """this much later, or with the first message after that."""
         self._unanswered: deque[tuple[datetime, Event]] = deque()
         self.loss_permille = 0
         self.lossy_until = EPOCH
-        """Until then so many of a thousand messages on USAGE and EXECUTION are lost."""
+        """Until then this many of a thousand messages on USAGE and EXECUTION are lost."""
         self.shuffle = timedelta(0)
         self.shuffled_until = EPOCH
         """Until then messages of USAGE come up to `shuffle` late, each on its own: they overtake one another."""
         self.random = Random(0)
         self.troubled = False
-        """Whether any fault was ever set: an untroubled link costs nothing."""
+        """Whether any fault was ever set: a link without faults costs nothing."""
 
     def severed(self, now: datetime) -> bool:
-        """Whether the participant is cut off."""
+        """Whether the participant is partitioned."""
         return now < self.severed_until
 
     def lateness(self, event: Event, now: datetime) -> timedelta:

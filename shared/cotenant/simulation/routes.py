@@ -1,10 +1,10 @@
-"""Who reads a subject: the filters of all participants as one automaton over tokens.
+"""The readers of a subject: the filters of all participants as one automaton over tokens.
 
 In: filters with their readers, subjects. Out: the readers that a filter selects, in the order in which they came, so that
-the history does not depend on filters. A place of the automaton is what tokens read so far can still become; it is made when
-a subject first leads there, and all tokens that no filter names there lead to the same one. Most subjects differ in their last
-token from others: where the tokens before it lead is remembered. Bound: the places that filters tell apart, whatever the
-subjects, and REMEMBERED prefixes of subjects, after which the cache is cleared.
+the history does not depend on filters. A place (state) of the automaton is the set of filters that the tokens read so far still
+match; it is built when a subject first reaches it, and all tokens that no filter names there lead to the same one. Most
+subjects differ from others in their last token: the place before it is cached. Bound: the places that filters distinguish,
+independent of the subjects, and REMEMBERED prefixes of subjects, after which the cache is cleared.
 """
 
 from __future__ import annotations

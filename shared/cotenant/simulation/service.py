@@ -1,7 +1,7 @@
 """A deciding service in the simulation: the same Cycle and the same `store_batch` that its process runs, with its restarts.
 
 An incarnation is a fresh core, a new consumer and a start marker whose delivery ends the load. It ends as a process does: it
-is killed (before or after a batch is stored, or between two), it lost track of what it stored (no answer after all tries),
+is killed (before or after a batch is stored, or between two), the outcome of its write is unknown (no answer after all tries),
 its consumer was reset, or it is too far behind. A paused process resumes where it stopped, with the batch that it held.
 
 The outcome of a batch is known one step after it was stored; for every second batch, after the deliveries of that step.
@@ -52,7 +52,7 @@ class ServiceParticipant:
         self.incarnations = 0
         self.listeners: list[Callable[[ServiceParticipant, World], None]] = []
         self.before_deciding: list[Callable[[ServiceParticipant, World], None]] = []
-        """Called before each proposal, while the core holds what it will decide on."""
+        """Called before each proposal, on the state to be decided on."""
         self._tick = tick
         self._started = False
         self._death: Death | None = None
@@ -114,7 +114,7 @@ class ServiceParticipant:
         if not self._started:
             return self._start(now, inbox, world)
         if self._storing is not None:
-            again = self._hear(*self._storing, inbox, now, world)
+            again = self._take_outcome(*self._storing, inbox, now, world)
             if again is not None:
                 return again
         else:
@@ -153,7 +153,7 @@ class ServiceParticipant:
         self._storing = batch, outcome
         return now + HOP
 
-    def _hear(
+    def _take_outcome(
         self, batch: Batch, outcome: Stored | Refused | NoAnswer, inbox: Sequence[Event], now: datetime, world: World
     ) -> datetime | None:
         """Take the outcome of a batch; None: continue in this step."""

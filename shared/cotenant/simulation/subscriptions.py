@@ -27,7 +27,7 @@ class SimulationError(RuntimeError):
 
 
 class Subscriber(Protocol):
-    """Whoever reads the log: a name and the subjects wanted."""
+    """A reader of the log: its name and its filters."""
 
     name: str
     filters: tuple[str, ...]
@@ -48,8 +48,8 @@ class Subscription(Generic[SubscriberT]):
         self.planned: datetime | None = None
         """When it is woken next."""
         self.undisturbed = True
-        """What is stored is put into its inbox and seen with the next step: its link was never troubled, and it has a consumer
-        without a gap."""
+        """Stored messages are put into its inbox and received with the next step: its link never had a fault, and its consumer
+        has no gap."""
         self.inbox: list[Event] = []
         self._away = False
         """It has no consumer: nothing is kept for it."""
@@ -84,13 +84,14 @@ class Subscription(Generic[SubscriberT]):
         self._forget()
 
     def load(self, log: MemoryStream, usage: MemoryStream) -> None:
-        """A new consumer: the last message of each of its subjects, then what follows."""
+        """A new consumer: the last message of each of its subjects on LOG and all that USAGE holds, then what follows."""
         self._away = False
         self._forget()
         self._log_through = EPOCH
-        for stream, filters in ((log, self.participant.filters), (usage, self.participant.usage_filters)):
-            if filters:
-                self._read(stream, stream.snapshot(filters))
+        if filters := self.participant.filters:
+            self._read(log, log.snapshot(filters))
+        if filters := self.participant.usage_filters:
+            self._read(usage, usage.after(0, filters, usage.last_sequence))
 
     def _forget(self) -> None:
         self.inbox.clear()
@@ -103,7 +104,7 @@ class Subscription(Generic[SubscriberT]):
         self.undisturbed = not self.link.troubled and not self._away and self._gap_until is None
 
     def redeliver(self, log: MemoryStream, count: int) -> bool:
-        """Deliver `count` messages of LOG once more: not the newest, so that they are overtaken. False where nobody reads."""
+        """Deliver `count` messages of LOG once more: not the newest, so that they are overtaken. False without a reader."""
         if self._away or self._gap_until is not None:
             return False
         found = log.after(max(log.last_sequence - MAX_REDELIVERED, 0), self.participant.filters, MAX_REDELIVERED)
@@ -159,8 +160,8 @@ class Subscription(Generic[SubscriberT]):
         return SimulationError(f"{self.participant.name} has more than {MAX_INBOX} undelivered messages")
 
     def take(self, now: datetime, log: MemoryStream) -> tuple[list[Event], datetime | None]:
-        """Return what a disturbed participant sees now, and when more of what is under way is due. One that is undisturbed sees
-        its whole inbox."""
+        """Return what a disturbed participant sees now, and when more of what is in progress is due. One that is undisturbed
+        sees its whole inbox."""
         again = []
         if self._gap_until is not None:
             if now < self._gap_until:

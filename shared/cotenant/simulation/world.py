@@ -3,12 +3,12 @@
 Time moves from one planned step to the next. A message that is stored is delivered to every participant whose filters
 select it, and wakes it `hop` later, unless it wrote the message and needs no wake for it; beside that a participant is woken
 when it asked to be. What happens at the same moment happens in the order in which it was planned, so one seed gives one
-history. A participant's `Link` says how late deliveries come and which writes are lost; who acts is known, so that faults hit
-its writes and nobody else's.
+history. A participant's `Link` says how late deliveries come and which writes are lost; the acting participant is known, so
+that faults affect only its writes.
 
-Bound: at most MAX_STEPS_AT_ONCE steps without time moving on.
+Bound: at most MAX_STEPS_AT_ONCE steps without the time advancing.
 
-Over 300 lines: the schedule of wakes is no class of its own, because storing, delivering and waking are one inner loop.
+Over 300 lines: the schedule of wake-ups is not a separate class, because storing, delivering and waking are one inner loop.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class World:
         self._soon = start + hop
         """When what is stored now is seen."""
         self._due_soon: list[_Subscription] = []
-        """Who is woken then; empty if nobody is."""
+        """The participant woken then; empty if none."""
         self._log = LinkedLog(self.streams.log, self.append)
         self._subscriptions: list[_Subscription] = []
         self._subscribed = 0
@@ -113,12 +113,12 @@ class World:
             self._wake(subscription, max(when, self.now))
 
     def link(self, name: str) -> Link | None:
-        """A participant's link to the log, None where nobody has that name."""
+        """A participant's link to the log, None for an unknown name."""
         subscription = self._by_name.get(name)
         return subscription.link if subscription is not None else None
 
     def trouble(self, name: str) -> Link | None:
-        """A participant's link to the log, for faults; None where nobody has that name."""
+        """A participant's link to the log, for faults; None for an unknown name."""
         subscription = self._by_name.get(name)
         return subscription.trouble() if subscription is not None else None
 
@@ -205,7 +205,7 @@ class World:
                 if event is not None:
                     self._deliver(event, routes, notified)
                 else:
-                    # A tombstone in the same batch has rolled it up already: nobody reads it, it was stored all the same.
+                    # A tombstone in the same batch has rolled it up already: it was stored, but no reader receives it.
                     rolled_up = msgspec.structs.replace(writes[index].event, stream=LOG, sequence=outcome.first + index)
                     self._deliver(rolled_up, None)
         return outcome if instead is None else instead

@@ -231,3 +231,22 @@ async def test_a_disk_that_others_fill_is_the_same_as_a_full_log(shared_nats_ser
         leave(foreign, 16 << 20)
         await until(lambda: has_room(http, "second"))
     process.close()
+
+
+async def test_the_server_enforces_the_bound_of_a_log_only_where_it_is_short(nats_server: NatsServer) -> None:
+    gateway = GatewayProcess(nats_server.url, "g1")
+    await gateway.ready()
+    log = await connect(nats_server.url, "test")
+    try:
+        bound = (await log.space()).limit
+        await until(lambda: is_relaxed(log))
+        assert (await log.space()).limit == bound > 1 << 30
+        async with gateway.session() as http:
+            assert (await http.post(CONFIG_MAPS, json=config_map("one"))).status == 201
+    finally:
+        await log.close()
+        gateway.close()
+
+
+async def is_relaxed(log: NatsLog) -> bool:
+    return not (await log.space()).enforced

@@ -178,8 +178,8 @@ async def test_large_objects_and_clients_that_do_not_read_leave_memory_bounded(g
                 peak = max(peak, resident_mib(gateway))
             held = await gauge(gateway, "cotenant_gateway_client_bytes", 'of="answers"')
             assert held <= 256 * MIB
-            # Answers 256 MiB; the ring twice 128 MiB; writes under way 64 MiB; a pull 32 MiB; objects 28 MiB; a process without
-            # anything 60 MiB; and a third of all that, as freed buffers of this size leave gaps.
+            # Answers 256 MiB; the ring twice 128 MiB; writes in progress 64 MiB; a pull 32 MiB; objects 28 MiB; a process
+            # without anything 60 MiB; and a third of all that, as freed buffers of this size leave gaps.
             assert peak < 950
         await put("PUT", f"{CONFIG_MAPS}/large-0", large_config_map("large-0", "z"))
 

@@ -197,7 +197,7 @@ async def test_the_node_goes_on_while_its_reports_find_no_room_and_tells_once_th
         async with asyncio.timeout(WAIT_SECONDS):
             while not (has_ended(shell.node, "uid-job") and log.refused):  # noqa: ASYNC110 - nothing is said meanwhile
                 await asyncio.sleep(PERIOD)
-        # 30 cycles long; the first reports that find no room may be under way together.
+        # 30 cycles long; the first reports that find no room may be in progress together.
         assert log.refused <= 10
         log.full = False
         await reported(log, "job", RunPhase.SUCCEEDED)
@@ -294,7 +294,7 @@ async def test_without_a_gateway_a_node_ends_its_reports_itself(monkeypatch: pyt
 
 
 class OutboxLog(MemoryLog):
-    """Holds what was executed back while `open` is not set, and notes how much is under way at once."""
+    """Holds what was executed back while `open` is not set, and notes how much is in progress at once."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """An executor that can be stopped and killed: a node on this kernel in a process of its own, without a server.
 
-In: one argument, JSON {base, folder, manifests}. Out: a line of JSON for each thing that it did. It samples and decides once
-a second, as the service does, until standard input ends; the node SLO is withdrawn by a line.
+In: one argument, JSON {base, folder, manifests, hung_seconds}. Out: a line of JSON for each thing that it did. It samples and
+decides once a second, as the service does, until standard input ends; the node SLO is withdrawn by a line.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     driver = open_driver(given["base"], "node-1")
     bench = Bench(driver, probe(driver), Path(given["folder"]))
+    bench.machine.guard.hung_seconds = given["hung_seconds"]
     bench.slo(**PROTECTED)
     for manifest in given["manifests"]:
         bench.place(manifest)

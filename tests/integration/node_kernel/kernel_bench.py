@@ -21,6 +21,7 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.host_facts import executor_status, host_facts, host_given
 from cotenant_node_executor.kernel_machine import KernelMachine
+from cotenant_node_executor.sampling.slow.worker import SlowWorker
 from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.strategy import Strategy
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
@@ -59,17 +60,19 @@ class Bench:
         capabilities: Capabilities,
         folder: Path,
         strategies: Sequence[Strategy] = STRATEGIES,
+        slow: SlowWorker | None = None,
     ) -> None:
         self.driver = driver
         self.cpus = len(os.sched_getaffinity(0))
         facts = host_facts(NODE, host_given(driver))
-        self.machine = KernelMachine(driver, capabilities, folder)
+        self.machine = KernelMachine(driver, capabilities, folder, slow=slow)
         core = ExecutorCore(facts, capabilities, "boot", plain_processes=True, strategies=tuple(strategies))
         status = executor_status(facts, capabilities, "boot", "test")
         self.node = ExecutorNode(core, self.machine, status, Periods())
         self.runs: dict[str, RunStatus] = {}
         """The last reports by name."""
         self.executions: list[Execution] = []
+        self.memory_collect_policy = ""
         self._sequence = 0
         self._fold(self.node.start_marker(datetime.now(UTC)))
 
@@ -92,7 +95,7 @@ class Bench:
 
     def sections(self, **sections: Any) -> None:
         """A node SLO of these sections."""
-        self.slo(spec=msgspec.Raw(msgspec.json.encode(sections)))
+        self.slo(spec=msgspec.Raw(msgspec.json.encode(sections)), memory_collect_policy=self.memory_collect_policy)
 
     def threshold(self, percent: int, policy: str) -> None:
         self.slo(

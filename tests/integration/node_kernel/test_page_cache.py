@@ -17,20 +17,27 @@ from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupDriver, CgroupVersion, Knob
 from tests.integration.node_executor.executor_harness import SEEN_BY_PODS
 from tests.integration.node_kernel.kernel_bench import CONTAINER, POD, Bench, pod_manifest
-from tests.integration.node_kernel.waiting import until
+from tests.integration.node_kernel.waiting import GUEST_DISK, until
 
 SIZE, SYNC, ENABLE = Knob.MEMORY_PAGECACHE_SIZE, Knob.MEMORY_PAGECACHE_SYNC, Knob.MEMORY_PAGECACHE_ENABLE
 FILES = {knob.value: "0" for knob in (SIZE, SYNC, ENABLE)}
 MIB = 1 << 20
 SLEEP = ["/bin/sleep", "3600"]
 LARGE = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "512Mi"}
-CACHES = (
+WRITES = (
     "import os, sys, time\n"
     "with open(sys.argv[1], 'w+b') as file:\n"
     "    for _ in range(96): file.write(bytes(1 << 20))\n"
     "    file.flush(); os.fsync(file.fileno())\n"
     "time.sleep(3600)\n"
 )
+READS = (
+    "import sys, time\n"
+    "with open(sys.argv[1], 'rb', buffering=0) as disk:\n"
+    "    for _ in range(96): disk.read(1 << 20)\n"
+    "    time.sleep(3600)\n"
+)
+"""The cache of a disk lives as long as somebody has the disk open."""
 
 
 class AnolisTree(SandboxDriver):
@@ -108,16 +115,28 @@ def cached(bench: Bench) -> int:
 
 
 @pytest.fixture
-def caching(bench: Bench) -> Iterator[Bench]:
-    """A batch pod with 96 MiB of page cache, of a file that all users may write."""
+def cached_file() -> Iterator[list[str]]:
+    """A program that fills 96 MiB of page cache: with a file that all users may write, in the guest with its disk."""
+    if GUEST_DISK is not None:
+        mode = GUEST_DISK.stat().st_mode
+        GUEST_DISK.chmod(0o644)
+        yield ["/usr/bin/python3", "-S", "-c", READS, str(GUEST_DISK)]
+        GUEST_DISK.chmod(mode)
+        return
     with tempfile.TemporaryDirectory(dir=SEEN_BY_PODS) as folder:
         os.chmod(folder, 0o777)
         kind = subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True, check=True).stdout.strip()
         if kind in ("tmpfs", "overlayfs"):
             pytest.skip(f"files of {kind} are no page cache")
-        bench.place(pod_manifest("cache", ["/usr/bin/python3", "-S", "-c", CACHES, f"{folder}/file"], amounts=LARGE))
-        assert bench.steps_until(lambda: cached(bench) >= 90 * MIB), bench.runs
-        yield bench
+        yield ["/usr/bin/python3", "-S", "-c", WRITES, f"{folder}/file"]
+
+
+@pytest.fixture
+def caching(bench: Bench, cached_file: list[str]) -> Bench:
+    """A batch pod with 96 MiB of page cache."""
+    bench.place(pod_manifest("cache", cached_file, amounts=LARGE))
+    assert bench.steps_until(lambda: cached(bench) >= 90 * MIB), bench.runs
+    return bench
 
 
 def test_this_kernel_takes_back_what_a_pod_has_above_its_limit_and_says_how_much(caching: Bench) -> None:

@@ -23,7 +23,7 @@ from cotenant_node_executor.targets.interface import SLICES, Capabilities, Cgrou
 from cotenant_node_executor.targets.other.threads import SchedulingCalls
 from cotenant_node_executor.targets.parse import parse_cpu_usage_ns
 from tests.integration.node_kernel.kernel_bench import BURN, UID, pod_manifest
-from tests.integration.node_kernel.waiting import WAIT_SECONDS, own_base, until
+from tests.integration.node_kernel.waiting import EMULATED, WAIT_SECONDS, own_base, until
 
 pytestmark = pytest.mark.xdist_group("realtime")  # a machine has one budget for real-time groups
 
@@ -33,10 +33,10 @@ GROUP = f"burstable/pod{SERVICE}"
 PYTHON = ["/usr/bin/python3", "-S", "-c"]
 AMOUNTS = {"cpu": "100m", "memory": "64Mi"}
 BASE_US = 900_000
-EMULATED = "COTENANT_GUEST_LAYOUT" in os.environ
-"""The guest's CPUs share one of this machine's: nothing there takes the time that it takes on a real one."""
 ABOVE_ALL = GUARD_PRIORITY + 10
 """Of the test itself, while it measures what others get."""
+SILENCE_SECONDS = 6 * HUNG_SECONDS if EMULATED else HUNG_SECONDS
+"""A crowded host may give the guest no CPU for some seconds."""
 SHARE, WINDOW_SECONDS, MEASURED_SECONDS = 0.05, 1.0, 0.2
 
 
@@ -69,7 +69,9 @@ class Executor:
 
     def start(self, *manifests: dict[str, Any]) -> None:
         base = own_base()
-        given = json.dumps({"base": base, "folder": str(self._folder), "manifests": manifests})
+        given = json.dumps(
+            {"base": base, "folder": str(self._folder), "manifests": manifests, "hung_seconds": SILENCE_SECONDS}
+        )
         command = [sys.executable, "-m", "tests.integration.node_kernel.executor_process", given]
         self._errors = self._folder.with_name("executor.log")
         with self._errors.open("w") as errors:
@@ -236,8 +238,7 @@ def test_an_overload_ends_within_50_ms_and_the_rest_keeps_a_twentieth_of_each_se
     assert until(lambda: bool(executor.says("protection", "realtime -> fair"))), executor.everything()
     text = executor.says("protection", "realtime -> fair")
     assert "real-time threads used" in text
-    if not EMULATED:
-        assert float(text.rpartition("fair after ")[2].partition(" ms")[0]) < 50
+    assert float(text.rpartition("fair after ")[2].partition(" ms")[0]) < 50
     print(text, [(round(at - readings[0][0], 2), used // 1_000_000) for at, used in readings])
     for at, used in readings:
         later = next((each for each in readings if each[0] >= at + WINDOW_SECONDS), None)
@@ -259,7 +260,7 @@ def test_an_executor_that_hangs_loses_the_real_time_class(real_time: Callable[..
     os.kill(executor.pid, signal.SIGSTOP)
     try:
         assert until(lambda: executor.classes() == {os.SCHED_OTHER})
-        assert time.monotonic() - began < 4 * HUNG_SECONDS
+        assert time.monotonic() - began < 4 * SILENCE_SECONDS
     finally:
         os.kill(executor.pid, signal.SIGCONT)
     assert until(lambda: bool(executor.says("protection", "the executor is silent")))

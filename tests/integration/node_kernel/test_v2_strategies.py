@@ -16,10 +16,9 @@ from cotenant_node_executor.strategies.gates import DEFAULT_GATES
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Knob
 from tests.integration.node_kernel.kernel_bench import CONTAINER, TIER, Bench, pod_manifest
-from tests.integration.node_kernel.waiting import until
+from tests.integration.node_kernel.waiting import GUEST_DISK, until
 
 Start = Callable[[str, str], int]
-DISK = Path("/dev/vda")
 MIB = 1 << 20
 HELD_MIB = 120
 HOLD = ["/usr/bin/python3", "-S", "-c", f"import signal; held = b'x' * ({HELD_MIB} << 20); signal.pause()"]
@@ -103,13 +102,13 @@ def test_a_dry_run_of_the_ladder_says_what_it_would_do_and_does_nothing(bench: B
 
 
 def test_a_disks_rate_slows_direct_writes_of_batch_down(bench: Bench, start: Start) -> None:
-    if not DISK.exists():
-        pytest.skip(f"no {DISK} that may be overwritten")
-    rate = {"name": str(DISK), "type": "device", "ioCfg": {"writeBPS": MIB}}
+    if GUEST_DISK is None:
+        pytest.skip("no disk that may be overwritten")
+    rate = {"name": str(GUEST_DISK), "type": "device", "ioCfg": {"writeBPS": MIB}}
     bench.sections(resourceQOSStrategy={"beClass": {"blkioQOS": {"enable": True, "blocks": [rate]}}})
     assert bench.steps_until(lambda: f"wbps={MIB}" in bench.value(TIER, Knob.IO_MAX))
     began = time.monotonic()
-    process = start(CONTAINER, f"exec dd if=/dev/zero of={DISK} bs=64k count=32 oflag=direct 2> /dev/null")
+    process = start(CONTAINER, f"exec dd if=/dev/zero of={GUEST_DISK} bs=64k count=32 oflag=direct 2> /dev/null")
     assert until(lambda: process not in bench.driver.pids(CONTAINER))
     assert time.monotonic() - began >= 1.0
 

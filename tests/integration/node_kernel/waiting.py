@@ -1,16 +1,22 @@
-"""Where the tests' groups lie, and waiting for the kernel with a bound."""
+"""Where the tests' groups lie, which disk they may use, and waiting for the kernel with a bound."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from cotenant_node_executor.targets.cgroup.hierarchy import delegated_group, read_hierarchies
 
 LOOK_SECONDS = 0.02
 WAIT_SECONDS = 120
 """Long enough for a crowded machine or an emulated one; nobody waits for it where all is well."""
+
+EMULATED = "COTENANT_GUEST_LAYOUT" in os.environ
+"""Whether this is the guest, whose CPUs share one of the host's: nothing there takes the time that it takes on a real one."""
+GUEST_DISK = Path("/dev/vda") if EMULATED else None
+"""A disk without a file system that may be overwritten; on any other machine that name may be the system's own."""
 
 
 def own_base() -> str | None:

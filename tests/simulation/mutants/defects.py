@@ -203,7 +203,7 @@ def node_clock(right: Function) -> Function:
 
 
 def jobs_forgotten(right: Function) -> Function:
-    """Moves under way are not read: the arbiter does not know what it has stored."""
+    """Moves in progress are not read: the arbiter does not know what it has stored."""
 
     def wrong(self: ClusterFold, event: Event) -> None:
         if not isinstance(event.data, Migration):

@@ -172,12 +172,12 @@ def test_a_change_of_the_budget_counts_at_once() -> None:
     assert (risk(bench).percent, bench.resources().batch_cpu_milli) == (80, 60_000)
 
 
-def test_a_dry_run_tells_what_a_budget_would_lend() -> None:
+def test_a_dry_run_shows_what_a_budget_would_offer() -> None:
     bench = bench_of()
     now = hours(bench, 20, 20, 20, 20, 20) - timedelta(minutes=57)
     tried = load_configuration({"colocation-config": with_budget({**BUDGET, "highestPercent": 80})})
-    lent = [bench.core.lent("a", configuration, now) for configuration in (None, tried, load_configuration(None))]
-    assert [found["kubernetes.io/batch-cpu"] for found in lent if found is not None] == [75_000, 60_000, 0]
+    offered = [bench.core.offered("a", configuration, now) for configuration in (None, tried, load_configuration(None))]
+    assert [found["kubernetes.io/batch-cpu"] for found in offered if found is not None] == [75_000, 60_000, 0]
     assert bench.core.decide(now) == []
 
 

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from cotenant.events.migrations import EvictionRequest, Migration
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import Cluster, configuration, hot_and_cold
@@ -150,12 +151,59 @@ def test_a_malformed_ttl_or_mode_fails_the_job_with_a_reason() -> None:
 
 def test_a_deleted_job_is_removed_and_requests_nothing() -> None:
     cluster = replicas()
-    cluster.job("move", "web-0")
+    cluster.job("move", "web-0", paused=True)
     cluster.decide()
     cluster.delete_job("move")
     (event,) = cluster.decide()
     assert event.tombstone
     assert cluster.requests() == []
+
+
+LIMITED = configuration(
+    balance=False,
+    jobs={"maxMigratingPerWorkload": 3, "objectLimiters": {"workload": {"duration": "300s", "maxMigrating": 1}}},
+)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_the_limiter_counts_the_move_of_a_deleted_job_also_under_a_new_job_of_its_name(*, answered: bool) -> None:
+    cluster = replicas(8, LIMITED)
+    cluster.job("move", "web-0")
+    cluster.decide()
+    if answered:
+        cluster.answer("move")
+        cluster.decide()
+        cluster.end_pod("web-0")
+        cluster.decide()
+    cluster.delete_job("move")
+    cluster.decide()
+    assert cluster.migration("move").phase == ("Succeeded" if answered else "Aborted")
+    assert cluster.requests() == []
+    document = {
+        "metadata": {"name": "move", "uid": "another", "creationTimestamp": cluster.now.isoformat()},
+        "spec": {"podRef": {"namespace": "default", "name": "web-1"}, "ttl": "1h"},
+    }
+    cluster.store("objects.scheduling%2Ekoordinator%2Esh.podmigrationjobs._.move", document)
+    cluster.job("second", "web-2", ttl="1h")
+    cluster.decide()
+    (former,) = cluster.migration("move").former_moves
+    assert (former.pod, former.workload) == ("web-0", cluster.migration("second").workload)
+    cluster.advance(timedelta(seconds=250))
+    assert [cluster.migration(name).ordered_at for name in ("move", "second")] == [None, None]
+    cluster.advance(timedelta(seconds=60))
+    assert sum(cluster.migration(name).ordered_at is not None for name in ("move", "second")) == 1
+
+
+def test_the_record_of_a_deleted_job_ends_when_no_limiter_and_no_back_off_count_its_move() -> None:
+    cluster = replicas(8, LIMITED)
+    cluster.job("move", "web-0")
+    cluster.decide()
+    cluster.delete_job("move")
+    cluster.decide()
+    cluster.advance(timedelta(seconds=449))
+    assert not cluster.last["migrations.move"].tombstone
+    cluster.advance(timedelta(seconds=2))
+    assert cluster.last["migrations.move"].tombstone
 
 
 def test_a_job_of_the_same_name_with_another_uid_is_a_new_job() -> None:

@@ -248,7 +248,7 @@ def test_a_class_is_published_without_prod_where_no_prod_threshold_is_given() ->
         assert judgement(found, "cold").load_class is LoadClass.BOTH_LOW
 
 
-# -- load that is under way ----------------------------------------------------------------------------------------
+# -- load that is in progress ----------------------------------------------------------------------------------------
 
 
 def job(name: str, **fields: object) -> Migration:

@@ -1,6 +1,7 @@
 """Usage messages and nodes for the metrics-ingest core, and the two streams that give them sequences."""
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -27,10 +28,15 @@ from cotenant_metrics_ingest.core import MetricsIngestCore
 from tests.builders import node_document, stored
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+KEPT_BY_USAGE = 4
 
 
 def series(cpu: Sequence[int], memory: Sequence[int] | None = None) -> Series:
     return Series(cpu_milli=tuple(cpu), memory_bytes=tuple(memory if memory is not None else [1000] * len(cpu)))
+
+
+def int64s(*series: Iterable[int]) -> list[bytes]:
+    return [array("q", values).tobytes() for values in series]
 
 
 def pod(name: str, cpu: Sequence[int], memory: Sequence[int] | None = None, *, qos: str = "LS") -> PodUsage:
@@ -175,10 +181,13 @@ class MetricsLog:
         return last.data
 
     def reloaded(self) -> MetricsIngestCore:
-        """A fresh core that read only the last message of each subject, usage first."""
+        """A fresh core that read what the streams hold: the last four messages of a node on USAGE, then the last one of each
+        subject on LOG."""
         core = MetricsIngestCore(self.core.config)
-        for stream in (self.usage, self.log):
-            last = {event.subject: event for event in stream}
-            for event in sorted(last.values(), key=lambda event: event.sequence):
+        for stream, count in ((self.usage, KEPT_BY_USAGE), (self.log, 1)):
+            held: dict[str, list[Event]] = {}
+            for event in stream:
+                held[event.subject] = [*held.get(event.subject, []), event][-count:]
+            for event in sorted((event for events in held.values() for event in events), key=lambda event: event.sequence):
                 core.apply(event)
         return core

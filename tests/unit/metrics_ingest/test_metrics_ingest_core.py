@@ -334,6 +334,46 @@ def test_samples_that_arrive_before_their_nodes_digest_are_folded_after_it() -> 
     ]
 
 
+def test_after_a_restart_no_message_since_the_last_report_is_missing() -> None:
+    log = MetricsLog()
+    log.node()
+    log.decide()
+    log.minutes(3, 500, pods=[pod("a", [10] * 15)])
+    for cpu in (500, 1000, 2000, 3000):
+        log.now += timedelta(seconds=15)
+        log.sample([cpu + second for second in range(15)], pods=[pod("a", [cpu // 10] * 15)])
+        log.decide()
+    digest = log.metric().digest
+    assert digest is not None
+    assert digest.last_ms == 1000 * (log.now - timedelta(seconds=45)).timestamp()
+    fresh = log.reloaded()
+    fresh.decide(log.now)
+    log.now += timedelta(seconds=15)
+    log.sample([2500] * 15, pods=[pod("a", [400] * 15)])
+    fresh.apply(log.usage[-1])
+    after_restart, in_order = (core.decide(log.now)[0].data for core in (fresh, log.core))
+    assert isinstance(after_restart, NodeMetricComputed)
+    assert isinstance(in_order, NodeMetricComputed)
+    assert in_order.services_peak == Usage(cpu_milli=3014, memory_bytes=1000)
+    # Prediction has its own promise (test_prediction).
+    assert after_restart == msgspec.structs.replace(
+        in_order, prediction=after_restart.prediction, prod_peak=after_restart.prod_peak
+    )
+
+
+def test_stored_metrics_are_counted_by_whether_the_node_was_heard() -> None:
+    log = MetricsLog()
+    log.node()
+    log.decide()
+    log.minutes(3, 500)
+    assert log.core.stored == {"succeeded": 3, "failed": 0}
+    log.decide(after=60)
+    assert log.core.stored == {"succeeded": 4, "failed": 0}
+    log.decide(after=600)
+    assert log.metric().unknown_since is not None
+    assert log.core.stored == {"succeeded": 4, "failed": 1}
+
+
 def test_a_damaged_digest_starts_empty_and_stops_nothing() -> None:
     log = MetricsLog(FAST)
     log.node()

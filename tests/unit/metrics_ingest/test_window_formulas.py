@@ -14,6 +14,7 @@ from cotenant_metrics_ingest.means import NODE, SYSTEM, MeanSlots, digests
 from cotenant_metrics_ingest.points import thinned, thinning
 from cotenant_metrics_ingest.slots import PercentileSlots, encode_ended, settle
 from cotenant_metrics_ingest.windows.percentiles import PercentileRows, figures_of
+from tests.unit.metrics_ingest.builders_metrics_ingest import int64s
 
 # -- aggregates ----------------------------------------------------------------------------------------------------
 
@@ -70,7 +71,7 @@ def ring_of(slots: range, *, first: int = 100, last: int = 900, capacity: int = 
     """Slots of a second, each with one sample of its own number."""
     ring = PercentileSlots(1000, capacity)
     for slot in slots:
-        ring.add(slot, slot * 1000 + first, slot * 1000 + last, [[slot], [slot], [], []])
+        ring.add(slot, slot * 1000 + first, slot * 1000 + last, int64s([slot], [slot], [], []))
     settle([ring])
     return ring
 
@@ -102,7 +103,7 @@ def test_without_samples_windows_are_empty_with_zeros() -> None:
 
 def test_figures_of_a_window_name_node_and_system_by_themselves() -> None:
     ring = PercentileSlots(1000, 5)
-    ring.add(0, 0, 900, [[1, 3], [10, 30], [5], []])
+    ring.add(0, 0, 900, int64s([1, 3], [10, 30], [5], []))
     settle([ring])
     (figures,) = figures_of(list(ring.windows([5000])))
     assert figures.counts == (2, 1)
@@ -117,7 +118,7 @@ def test_at_most_122_slots_are_kept() -> None:
 def test_beyond_240_samples_every_second_one_of_a_slot_is_dropped() -> None:
     for count, kept in ((240, list(range(240))), (241, list(range(1, 241, 2)))):
         ring = PercentileSlots(1000, 5)
-        ring.add(0, 0, 900, [list(range(count)), [], [], []])
+        ring.add(0, 0, 900, int64s(range(count), [], [], []))
         assert list(ring.digest().open_series[0]) == kept
 
 
@@ -168,7 +169,7 @@ def sampled(slots: range, **others: range) -> MeanSlots:
         means.open(slot)
         for key in (NODE, *(name for name, own in others.items() if slot in own)):
             (row,) = means.rows_of([key])
-            means.add(slice(row, row + 1), 1, np.array([[1000 * slot], [slot]]))
+            means.add(slice(row, row + 1), np.array([[1], [1000 * slot], [slot]]))
     return means
 
 
@@ -200,7 +201,7 @@ def test_a_row_is_freed_when_no_slot_has_a_sample_of_it() -> None:
         idle.open(slot)
         for key in (NODE, "idle", *(["gone"] if slot == 0 else [])):
             (row,) = idle.rows_of([key])
-            idle.add(slice(row, row + 1), 1, np.array([[0], [0]]))
+            idle.add(slice(row, row + 1), np.array([[1], [0], [0]]))
     assert set(idle.rows) == {NODE, SYSTEM, "idle"}
 
 
@@ -212,12 +213,12 @@ def test_there_are_1024_rows() -> None:
 def test_sums_are_cut_before_they_overflow() -> None:
     means = MeanSlots(1000)
     means.open(0)
-    means.add(slice(0, 1), 1, np.array([[2**60], [7]]))
+    means.add(slice(0, 1), np.array([[1], [2**60], [7]]))
     assert means.means(999, 5000, [NODE]) == {NODE: Usage(cpu_milli=2**55, memory_bytes=7)}
     many = MeanSlots(1000)
     many.open(0)
     for _ in range(4096):
-        many.add(slice(0, 1), 1, np.array([[2**52], [1]]))
+        many.add(slice(0, 1), np.array([[1], [2**52], [1]]))
     assert many.means(999, 5000, [NODE]) == {NODE: Usage(cpu_milli=2**43, memory_bytes=1)}
 
 

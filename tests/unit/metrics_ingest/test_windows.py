@@ -16,6 +16,7 @@ from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_end
 from cotenant_metrics_ingest.varints import VarintError, decode, encode_each
 from cotenant_metrics_ingest.windows.node_windows import WindowSizes, cut
 from cotenant_metrics_ingest.windows.percentiles import figures_of
+from tests.unit.metrics_ingest.builders_metrics_ingest import int64s
 
 
 def digest_of(ring: PercentileSlots) -> SlotDigest:
@@ -75,7 +76,7 @@ def test_thinning_stands_for_every_sample_once(count: int) -> None:
 def test_percentiles_are_exact_while_slots_hold_few_samples(slots: list[list[int]]) -> None:
     ring = PercentileSlots(1000, 40)
     for number, samples in enumerate(slots):
-        ring.add(number, number * 1000, number * 1000 + 999, [samples, samples, [], []])
+        ring.add(number, number * 1000, number * 1000 + 999, int64s(samples, samples, [], []))
     settle([ring])
     (figures,) = figures_of(list(ring.windows([100_000])))
     everything = [value for samples in slots for value in samples]
@@ -89,7 +90,7 @@ def test_percentiles_are_exact_while_slots_hold_few_samples(slots: list[list[int
 def test_percentiles_of_full_slots_are_off_by_two_ranks_a_slot_at_most(slots: list[list[int]]) -> None:
     ring = PercentileSlots(30_000, 70)
     for number, samples in enumerate(slots):
-        ring.add(number, number * 30_000, number * 30_000 + 29_000, [samples, samples, samples, samples])
+        ring.add(number, number * 30_000, number * 30_000 + 29_000, int64s(samples, samples, samples, samples))
     settle([ring])
     (figures,) = figures_of(list(ring.windows([1_800_000])))
     everything = sorted(value for samples in slots for value in samples)
@@ -104,13 +105,13 @@ def test_slots_continue_from_their_digest(steps: list[tuple[int, list[int]]]) ->
     ring, slot = PercentileSlots(1000, 20), 0
     for number, (gap, samples) in enumerate(steps):
         slot += gap
-        ring.add(slot, slot * 1000, slot * 1000 + 900, [samples, samples[::-1], samples, samples])
+        ring.add(slot, slot * 1000, slot * 1000 + 900, int64s(samples, samples[::-1], samples, samples))
         if number % 3 == 0:
             digest_of(ring)
     again = PercentileSlots.restored(digest_of(ring), 1000, 20)
     assert digest_of(again) == digest_of(ring)
     for other in (ring, again):
-        other.add(slot + 1, slot * 1000 + 1000, slot * 1000 + 1500, [[1, 2], [3, 4], [], []])
+        other.add(slot + 1, slot * 1000 + 1000, slot * 1000 + 1500, int64s([1, 2], [3, 4], [], []))
     settle([ring, again])
     windows = [list(other.windows([5000, 20_000])) for other in (ring, again)]
     assert [window.span_ms for window in windows[0]] == [window.span_ms for window in windows[1]]
@@ -125,9 +126,9 @@ def test_means_continue_from_their_digest_and_free_their_rows(steps: list[tuple[
     for gap, key, value in steps:
         slot += gap
         means.open(slot)
-        means.add(slice(0, 1), 1, np.array([[value], [value]]))
+        means.add(slice(0, 1), np.array([[1], [value], [value]]))
         (row,) = means.rows_of([key])
-        means.add(slice(row, row + 1), 1, np.array([[value], [value]]))
+        means.add(slice(row, row + 1), np.array([[1], [value], [value]]))
     again = MeanSlots.restored(digests([means])[0], 1000)
     end = slot * 1000 + 999
     keys = [NODE, *"abcd"]
@@ -136,7 +137,7 @@ def test_means_continue_from_their_digest_and_free_their_rows(steps: list[tuple[
     assert own == others
     for number in range(1, 9):
         means.open(slot + number)
-        means.add(slice(0, 1), 1, np.array([[5], [5]]))
+        means.add(slice(0, 1), np.array([[1], [5], [5]]))
     assert set(means.rows) == {NODE, "\0system"}
     assert means.means((slot + 8) * 1000 + 999, 5000, keys)[NODE].cpu_milli == 5
 

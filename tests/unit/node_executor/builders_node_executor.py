@@ -58,10 +58,16 @@ def capabilities(*without: Knob, also: Sequence[Knob] = ()) -> Capabilities:
 
 
 def pod(
-    name: str, qos: str = "", *, requests: Mapping[str, str] | None = None, limits: Mapping[str, str] | None = None, **spec: Any
+    name: str,
+    qos: str = "",
+    *,
+    requests: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+    more_labels: Mapping[str, str] | None = None,
+    **spec: Any,
 ) -> Pod:
     """A pod of one container; its uid is `uid-<name>`. Annotations go in as `annotations`."""
-    labels = {"koordinator.sh/qosClass": qos} if qos else {}
+    labels = {**({"koordinator.sh/qosClass": qos} if qos else {}), **(more_labels or {})}
     containers = [container(command=["run"], requests=requests, limits=limits)]
     raw = msgspec.json.encode(pod_document(name, labels=labels, **{"containers": containers, **spec}))
     _DOCUMENTS[name] = raw
@@ -142,8 +148,17 @@ def situation(
 class Bench:
     """A core with a log of its own: stores what is decided as a shell would."""
 
-    def __init__(self, *, plain_processes: bool = True, strategies: tuple[Strategy, ...] = STRATEGIES) -> None:
-        self.core = ExecutorCore(facts(), capabilities(), "boot", plain_processes=plain_processes, strategies=strategies)
+    def __init__(
+        self,
+        *,
+        plain_processes: bool = True,
+        strategies: tuple[Strategy, ...] = STRATEGIES,
+        of: NodeFacts | None = None,
+        kernel: Capabilities | None = None,
+    ) -> None:
+        self.core = ExecutorCore(
+            of or facts(), kernel or capabilities(), "boot", plain_processes=plain_processes, strategies=strategies
+        )
         self.sequence = 0
         self.last: dict[str, Event] = {}
         self.states: dict[str, dict[str, ContainerState]] = {}
@@ -189,8 +204,8 @@ class Bench:
         """The runtime shows this state of the pod's container `main`."""
         self.states.setdefault(entry.metadata.uid, {})["main"] = ContainerState(**{"name": "main", "attempt": 0, **state})
 
-    def look(self, seconds: float = 0.0) -> Bench:
-        """Let time pass and observe."""
+    def look(self, seconds: float = 0.0, **seen: Any) -> Bench:
+        """Let time pass and observe; `seen`: more of the observation."""
         self.now += timedelta(seconds=seconds)
         self.core.observe(
             Observation(
@@ -198,7 +213,7 @@ class Bench:
                 states={uid: dict(states) for uid, states in self.states.items()},
                 groups=frozenset(self.groups),
                 current=self.current,
-                identity_sysctl=None,
+                **{"identity_sysctl": None, **seen},
             )
         )
         return self

@@ -76,9 +76,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What the guard does to groups, by folder, in the place of the kernel's classes."""
     found: dict[str, str] = {}
 
-    def given(directories: list[str]) -> str:
+    def given(directories: list[str]) -> tuple[list[int], str]:
         found.update(dict.fromkeys(directories, "realtime"))
-        return ""
+        return [], ""
 
     def taken(directories: list[str]) -> bool:
         found.update(dict.fromkeys(directories, "fair"))
@@ -189,7 +189,7 @@ def test_a_group_that_is_not_wanted_any_more_is_fair_at_once(tmp_path: Path, ask
 
 
 def test_a_kernel_that_refuses_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "promote", lambda _: "SCHED_FIFO: Operation not permitted")
+    monkeypatch.setattr(program, "promote", lambda _: ([], "SCHED_FIFO: Operation not permitted"))
     guard = Guard(0.0)
     guard.take(line(a=Group(tmp_path / "a")), 1.0)
     assert "Operation not permitted" in guard.tick(1.0)["a"]
@@ -217,12 +217,36 @@ def thread() -> Iterator[int]:
 def test_threads_get_the_class_and_lose_it_whoever_gave_it(tmp_path: Path, thread: int) -> None:
     group = Group(tmp_path / "a", thread, 4_000_000)
     assert [*threads_below([str(group.folder)])] == [thread, 4_000_000]
-    refused = promote([str(group.folder)])
+    found, refused = promote([str(group.folder)])
+    assert found == [thread, 4_000_000]
     if refused:
         pytest.skip(f"this process may not be real-time: {refused}")
     assert os.sched_getscheduler(thread) == os.SCHED_FIFO
     assert demote([str(group.folder)])
     assert os.sched_getscheduler(thread) == os.SCHED_OTHER
+    assert not demote([str(group.folder)]), "nobody has it any more"
+
+
+@realtime_allowed
+def test_known_threads_are_fair_before_a_directory_is_looked_into(
+    tmp_path: Path, thread: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(tmp_path / "a", thread)
+    guard = Guard(0.0)
+    guard.take(line(a=group), 0.0)
+    guard.tick(0.5)
+    if os.sched_getscheduler(thread) != os.SCHED_FIFO:
+        pytest.skip("this process may not be real-time")
+    seen: list[int] = []
+
+    def below(_: list[str]) -> Iterator[int]:
+        seen.append(os.sched_getscheduler(thread))
+        yield from ()
+
+    monkeypatch.setattr(program, "threads_below", below)
+    (text,) = guard.tick(1.0 + HUNG_SECONDS).values()
+    assert seen == [os.SCHED_OTHER]
+    assert float(text.rpartition("fair after ")[2].partition(" ms")[0]) < 50
 
 
 def test_a_guard_without_a_budget_says_so_and_ends(tmp_path: Path) -> None:

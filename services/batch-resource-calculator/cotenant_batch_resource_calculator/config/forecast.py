@@ -1,7 +1,7 @@
-"""`extensions.forecast` of the colocation strategy: `timeOfDay` lets batch-cpu leave what services are forecast to use at most.
+"""`extensions.forecast` of the colocation strategy: with `timeOfDay` batch-cpu leaves room for the forecast peak of services.
 
-In: a strategy's extensions. Out: whether it says so. Any other value (`histogram`, none, `null`) leaves Koordinator's rule,
-which looks at what is used now. The forecast itself is that of metrics-ingest (`prodPeak`), which falls back to its histogram.
+In: a strategy's extensions. Out: whether it is set. Any other value (`histogram`, none, `null`) means Koordinator's rule,
+which uses present usage. The forecast itself is that of metrics-ingest (`prodPeak`), which falls back to its histogram.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ _BY_TIME_OF_DAY = b'"timeOfDay"'
 
 
 def by_time_of_day(extensions: Mapping[str, msgspec.Raw] | None) -> bool:
-    """Return whether batch-cpu goes by the forecast."""
+    """Return whether batch-cpu uses the forecast."""
     return bytes((extensions or {}).get(EXTENSION, b"")) == _BY_TIME_OF_DAY

@@ -1,11 +1,11 @@
-"""`extensions.riskBudget` of the colocation strategy: how many node-hours may break, in the place of a bare CPU threshold.
+"""`extensions.riskBudget` of the colocation strategy: how many node-hours may break, instead of a fixed CPU threshold.
 
 In: a strategy's extensions. Out: the budget of `formulas.risk_budget`, or a ConfigError. Members, any case, all optional:
 
     brokenPercent    node-hours that may break, 0 to 100 in tenths; 1
     lowestPercent    bounds of the threshold, 0 to 100; 40 and 95
     highestPercent
-    leastHours       so many hours of one node come first, 1 to 512; 6
+    leastHours       hours of history of one node that are needed, 1 to 512; 6
 
 Until then, and for memory always, the strategy's own reclaim threshold counts. `null` in a node entry takes the budget away.
 """

@@ -1,8 +1,8 @@
 """Mid resources of a node: the capacity that prod pods are predicted not to use, and a share of the unrequested capacity.
 
 In: capacity, usage, reserves, the prediction, the strategy. Out: mid-cpu in milli-CPUs and mid-memory in bytes, and all terms.
-Source: Koordinator mid resource plugin, newest rule. The prediction and the percentages are arguments: whoever judges how much
-of a prediction may be lent changes them before. The margin is that of a risk budget; Koordinator has none here.
+Source: Koordinator mid resource plugin, newest rule. The prediction and the percentages are arguments: a caller that limits how
+much of a prediction is offered changes them before. The margin is that of a risk budget; Koordinator has none here.
 
     unused      = capacity - margin - node usage                          (no usage: 0 of both)
     base        = max(0, min(prediction, unused))                         (no prediction: 0)
@@ -38,7 +38,7 @@ class MidTerms(msgspec.Struct, frozen=True):
     prod_reclaimable: Amounts = ZERO
     unused: Amounts = ZERO
     reclaimed: Amounts = ZERO
-    """What is lent of the prediction: within what is unused."""
+    """The part of the prediction that is offered: within unused capacity."""
     reserved: Amounts = ZERO
     unallocated: Amounts = ZERO
     limit: Amounts = ZERO

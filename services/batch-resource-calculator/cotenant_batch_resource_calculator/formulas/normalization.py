@@ -1,6 +1,6 @@
 """CPU normalisation: how fast a node's CPUs are, relative to the reference model.
 
-In: what the machine says of its CPUs, the strategy of the node, its label. Out: the ratio as the annotation has it (two
+In: the machine's report of its CPUs, the strategy of the node, its label. Out: the ratio as the annotation has it (two
 decimals), or a RatioError. Source: Koordinator CPU normalisation plugin, newest rule.
 
     label cpu-normalization-enabled decides, else the strategy; switched off: 1.00
@@ -31,7 +31,7 @@ LOWEST_RATIO = 1.0
 HIGHEST_RATIO = 5.0
 DISABLED = "1.00"
 CLOSE = 0.01
-"""Ratios that differ by no more are the same to whoever reads them."""
+"""Ratios that differ by no more count as equal."""
 _BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "true", "True", "TRUE"), True),
     **dict.fromkeys(("0", "f", "F", "false", "False", "FALSE"), False),

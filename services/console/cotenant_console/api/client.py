@@ -213,7 +213,7 @@ class Client:
             except ssl.SSLCertVerificationError as error:
                 self.close()
                 raise UnreachableError(
-                    f"{self.url} shows a certificate that is not believed ({error.verify_message}): name the kubeconfig that "
+                    f"{self.url} shows a certificate that is not trusted ({error.verify_message}): name the kubeconfig that "
                     "belongs to it (--kubeconfig), or its CA (--certificate-authority)"
                 ) from error
             except (OSError, http.client.HTTPException) as error:

@@ -1,4 +1,4 @@
-"""How a client proves who it is and knows whom it talks to: kubeconfig files, tokens, certificates.
+"""Client authentication and verification of the server: kubeconfig files, tokens, certificates.
 
 In: a kubeconfig's text (YAML; JSON is YAML too), or single values. Out: `Credentials`: an SSL context and headers. Of a
 kubeconfig's clusters and users those of its current context are taken.
@@ -24,16 +24,16 @@ class CredentialsError(Exception):
 
 @dataclass(frozen=True)
 class Credentials:
-    """Empty ones are nobody's: `NOBODY`."""
+    """Empty ones are anonymous: `NOBODY`."""
 
     ca: str = ""
-    """Certificates of those whose signature on the server's is believed (PEM); empty: those of this machine."""
+    """Trusted CA certificates (PEM); empty: this machine's."""
     token: str = ""
     certificate: str = ""
     """The client's own (PEM)."""
     key: str = ""
     insecure: bool = False
-    """Talk to whoever answers."""
+    """Skip verification of the server."""
 
     def context(self) -> ssl.SSLContext:
         """Return the context of a client's connections. Raises CredentialsError."""
@@ -120,7 +120,7 @@ def _server(config: dict[str, object], folder: Path) -> Server:
     user = _named(config, "users", "user", context["user"]) if context.get("user") else {}
 
     def text(of: dict[str, object], name: str) -> str:
-        """Return what a file holds, or what stands in the kubeconfig itself."""
+        """Return a file's contents, or the data in the kubeconfig itself."""
         inline, file = of.get(f"{name}-data"), of.get(name)
         if inline:
             try:

@@ -24,7 +24,7 @@ REASON_SHOWN = 80
 
 
 def show(client: Client, names: tuple[str, ...], output: str | None, *, watch: bool, headings: bool) -> None:
-    """Print the dead letters, or those with these names; with `watch`, go on."""
+    """Print the dead letters, or those with these names; with `watch`, follow."""
     listed = client.get(PATH)
     items = [item for item in list_at(listed, "items") if not names or text_at(item, "metadata", "name") in names]
     missing = sorted(set(names) - {text_at(item, "metadata", "name") for item in items})

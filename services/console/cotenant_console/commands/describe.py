@@ -1,7 +1,7 @@
-"""`cotenant describe`: one object in detail, read by a person, with the events that concern it.
+"""`cotenant describe`: one object in detail, for people, with its events.
 
 In: the object and the core/v1 Events about it. Out: metadata first, then every section of the document as indented
-fields, then the events. Pods and nodes begin with what one looks for first: where, in which state, and why.
+fields, then the events. Pods and nodes begin with the most important: place, state, reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`cotenant explain pod|node|quota|reservation NAME`: from a decision back to the samples and objects that it was made from.
+"""`cotenant explain pod|node|quota|reservation NAME`: from a decision back to the samples and objects behind it.
 
 In: the gateway's chain of causes. Out: the answer in one line, the trace of what it rests on, then the chain as an indented
-tree: stream:sequence, time, sentence, and the figures below it. What is shown already is not walked twice; what is no longer
-kept is said.
+tree: stream:sequence, time, sentence, and the figures below it. Causes already shown are not repeated; events that are no
+longer kept are reported.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS = ("pod", "po", "pods", "node", "no", "nodes", "quota", "quotas", "eq", "r
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON.")
 @with_client
 def command(client: Client, kind: str, name: str, namespace: str, depth: int, output: str | None) -> None:
-    """Walk from a decision back to the samples that caused it; for a quota say first why it has its runtime."""
+    """Walk from a decision back to the samples that caused it; for a quota, explain its runtime first."""
     if kind.startswith("po"):
         path = f"{PREFIX}/pod/{namespace}/{name}"
     elif kind.startswith("res"):

@@ -50,7 +50,7 @@ _SEEN_AHEAD = (POD_GROUPS, ELASTIC_QUOTAS, PRIORITY_CLASSES)
 @click.option("--field-selector", default="", help="Field selector, such as spec.nodeName=a.")
 @click.option("-w", "--watch", is_flag=True, help="Print changes as they happen, until interrupted.")
 @click.option("--no-headers", is_flag=True, help="Leave out the headings.")
-@click.option("--tree", is_flag=True, help="Of quotas: draw their trees, with a bar a resource.")
+@click.option("--tree", is_flag=True, help="Of quotas: draw their trees, with a bar per resource.")
 @click.option("--order", type=click.Choice(queue.ORDERS), help="Of the queue: the scheduler's queue.order (priority).")
 @with_client
 def command(
@@ -187,7 +187,7 @@ def nothing_found(kind: Kind, scope: str) -> str:
 def follow(
     client: Client, target: Target, scope: str, query: dict[str, str], version: str, accept: str
 ) -> Iterator[Document]:
-    """Watch events of a target from a version on, for ever; a new list (after 410) comes as one event LISTED."""
+    """Watch events of a target from a version on, forever; a new list (after 410) comes as one event LISTED."""
     selection = dict(query)
     if target.name:
         selection["fieldSelector"] = f"metadata.name={target.name}"

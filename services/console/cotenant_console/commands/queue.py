@@ -56,7 +56,7 @@ class Job:
 
     @property
     def first(self) -> tuple[Order, Document]:
-        """The pod by which the job stands in the queue."""
+        """The pod that determines the job's position in the queue."""
         return min(self.pods, key=lambda pod: pod[0])
 
 

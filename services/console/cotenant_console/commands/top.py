@@ -63,8 +63,8 @@ def nodes_table(nodes: Sequence[Json], metrics: Sequence[Json], now: datetime) -
                 name,
                 *_share(amount(used, "cpu", milli=True), amount(allocatable, "cpu", milli=True), "m", 1),
                 *_share(amount(used, "memory"), amount(allocatable, "memory"), "Mi", MIB),
-                _loan(amount(allocatable, BATCH_CPU), "m", 1),
-                _loan(amount(allocatable, BATCH_MEMORY), "Mi", MIB),
+                _reclaimable(amount(allocatable, BATCH_CPU), "m", 1),
+                _reclaimable(amount(allocatable, BATCH_MEMORY), "Mi", MIB),
                 f"{age(updated, now)} ago" if updated else UNKNOWN,
             )
         )
@@ -116,5 +116,5 @@ def _share(used: int | None, total: int | None, unit: str, scale: int) -> tuple[
     return f"{used // scale}{unit}", f"{100 * used // total}%" if total else UNKNOWN
 
 
-def _loan(lent: int | None, unit: str, scale: int) -> str:
-    return "<none>" if lent is None else f"{lent // scale}{unit}"
+def _reclaimable(offered: int | None, unit: str, scale: int) -> str:
+    return "<none>" if offered is None else f"{offered // scale}{unit}"

@@ -16,7 +16,7 @@ ROUNDS = 20_000
 
 
 def work(cpu_seconds: float, memory: bytearray) -> float:
-    """Burn CPU and touch every page in turn until the process has used so many CPU seconds; return those used."""
+    """Burn CPU and touch every page in turn until the process has used this many CPU seconds; return those used."""
     page = 0
     while time.process_time() < cpu_seconds:
         digest = hashlib.pbkdf2_hmac("sha256", b"batch", b"salt", ROUNDS)

@@ -1,8 +1,8 @@
-"""Which Python the demonstration's pods run, and as whom.
+"""The Python interpreter and the user of the demonstration's pods.
 
 Pods run as nobody unless their manifest says otherwise, so their interpreter and script must be reachable by
 everybody. In: this process's interpreter, and the system's. Out: the interpreter and, where no combination is open
-to all (an environment below a private home folder), runAsUser 0, which `up` then says on the screen.
+to all (an environment below a private home folder), runAsUser 0, which `up` then shows on the screen.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def last_applied(stored: Document) -> Document:
 
 
 def apply_patch(given: Document, stored: Document) -> Document:
-    """The JSON merge patch that brings `stored` to what `given` asks for; empty if nothing is to change."""
+    """The JSON merge patch from `stored` to `given`; empty if nothing is to change."""
     desired = merged(last_applied(stored), annotated(given), stored)
     assert isinstance(desired, dict)
     return merge_difference(stored, desired)

@@ -1,9 +1,9 @@
-"""The keys and credentials of one cell's NATS, in a folder that its owner alone reads.
+"""The keys and credentials of one cell's NATS, in a folder readable by its owner only.
 
 In: the folder (`pki/nats` below the data folder). Out: `accounts.conf`, which each nats-server includes and which holds no
-secret, and a `.creds` file for each user. Keys stay from one call to the next, so credentials that were given out go on to
-work; `accounts.conf` is written again each time, with the permissions of this version (`roles`). A new user is known to servers
-at once; one that is revoked, when they have read `accounts.conf` again.
+secret, and a `.creds` file for each user. Keys are kept from one call to the next, so distributed credentials keep
+working; `accounts.conf` is written again each time, with the permissions of this version (`roles`). A new user is known to
+servers at once; one that is revoked, when they have read `accounts.conf` again.
 
     operator.nk, system.nk, cell.nk, nodes.nk    keys of the operator and the accounts; operator.jwt: its token
     roles/<role>.nk                              signs the users of a role

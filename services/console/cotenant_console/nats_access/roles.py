@@ -1,7 +1,7 @@
-"""The table of who may publish and subscribe what on NATS. It is the only one: the accounts are made from it.
+"""The table of publish and subscribe permissions on NATS, from which the accounts are generated.
 
 Two accounts. The streams are in `cell`, with the services. Nodes are in `nodes`, which has no JetStream: it imports from
-`cell` what a node needs. That keeps a node from one thing that permissions do not rule out: nats-server sends its answers (an
+`cell` what a node needs. That prevents one thing that permissions cannot: nats-server sends its answers (an
 acknowledgement, a stored message) to whatever reply subject a request names, and in the account of the streams such an answer
 is stored where that subject belongs to a stream. What arrives in `nodes` is never imported back into `cell`.
 
@@ -28,7 +28,7 @@ SIMULATED_NODES = "simulated-nodes"
 SYSTEM = "system"
 _API = "$JS.API"
 _ANSWERS = ("_INBOX.>",)
-"""Answers to requests. An inbox is below its user's name and ends in what nobody guesses."""
+"""Answers to requests. An inbox is below its user's name and ends in a random token."""
 
 
 @dataclass(frozen=True)

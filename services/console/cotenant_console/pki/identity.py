@@ -1,9 +1,9 @@
-"""What `cotenant up` makes so that nobody else gets in: a CA of its own, the gateway's certificate, an administrator's token,
+"""The credentials that `cotenant up` creates: a CA of its own, the gateway's certificate, an administrator's token,
 the key that signs tokens of service accounts.
 
-Everything lies in `pki` below the data folder, readable by its owner only, and stays from one `up` to the next: a kubeconfig
-that was copied goes on to work. The server's certificate is made again a month before it ends, and where its names differ from
-those that are asked for. Files that the user gives take the place of those that would be made.
+Everything is in `pki` below the data folder, readable by its owner only, and kept from one `up` to the next: a copied
+kubeconfig keeps working. The server's certificate is renewed a month before it expires, and when its names differ from
+the requested ones. Files given by the user replace generated ones.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Names and ports that one `cotenant up` holds against all others on this host.
 
-In: what is wanted. Out: that, or the next like it that nobody holds: two stacks on two data folders are two nodes
-(two executors of one name would look after the same control groups) with two sets of ports. A claim is a socket
-name of the kernel's abstract namespace: it goes when the process goes, however it ends, and leaves no file.
+In: what is wanted. Out: that, or the next free one: two stacks on two data folders are two nodes
+(two executors of one name would manage the same control groups) with two sets of ports. A claim is a socket
+name of the kernel's abstract namespace: it is released when the process ends in any way, and leaves no file.
 """
 
 from __future__ import annotations

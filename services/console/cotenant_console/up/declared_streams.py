@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 
 from cotenant.log.nats.access import Access
-from cotenant.log.nats.declaring import Wanted, said
+from cotenant.log.nats.declaring import Wanted, log_changes
 from cotenant.log.nats.jetstream import API_ERRORS, BusError
 from cotenant.log.nats.log import NatsLog, connect
 
@@ -35,7 +35,7 @@ class DeclaredStreams:
         """Declare all of them. Raises BusError, API_ERRORS."""
         if self._log is None:
             self._log = await connect(self._url, "streams", self._access)
-        said(await self._log.declare(self._wanted))
+        log_changes(await self._log.declare(self._wanted))
         await self._log.store_identity()
 
     async def maintain(self) -> None:
@@ -52,7 +52,7 @@ class DeclaredStreams:
                 except (BusError, *API_ERRORS) as refusal:
                     logger.warning("the streams cannot be declared: %s", refusal)
             except API_ERRORS as error:
-                logger.debug("the streams cannot be looked at: %s", error)
+                logger.debug("the streams cannot be read: %s", error)
 
     async def close(self) -> None:
         """Close the connection."""

@@ -1,9 +1,9 @@
 """The embedded nats-servers: their binary, their configurations, their ports.
 
 In: the data folder and a port for each server. Out: configuration files with every limit stated, and the processes to run. They
-let nobody in but the users of the cell (`nats_access`). JetStream lies on disk under the data folder and is synced before each
+admit only the users of the cell (`nats_access`). JetStream stores under the data folder and is synced before each
 acknowledgement; only loopback listens. One server has its home in `nats`; three are a cluster, with homes `nats-1` to `nats-3`.
-A folder keeps the number that it was begun with: the streams of one server are not those of a cluster.
+A folder keeps the number that it was created with: the streams of one server are not those of a cluster.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ jetstream {{
 
 
 def access_block(home: Path, secured: Secured | None) -> str:
-    """What makes a server ask who its clients are; nothing where it asks nobody."""
+    """The access part of a server's configuration; empty without accounts."""
     if secured is None:
         return ""
     # The server takes a path below its configuration's folder.

@@ -20,7 +20,7 @@ PLAIN_EVERY_SECONDS = 5.0
 
 
 class Screen:
-    """Shows views. A context manager, so that the terminal is given back whatever happens."""
+    """Shows views. A context manager, so that the terminal is always restored."""
 
     def __init__(self) -> None:
         self._console = Console()

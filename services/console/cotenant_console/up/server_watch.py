@@ -1,13 +1,13 @@
-"""Whether nats-server must be started again, and doing so.
+"""Whether nats-server must be restarted, and the restart.
 
-In: what the server says of itself (`/healthz` of its monitoring port), and the free bytes of the disk that it stores on. Out: a
-verdict; `keep_storing` starts the server again where that is the cure.
+In: the server's `/healthz` (monitoring port), and the free bytes of the disk that it stores on. Out: a
+verdict; `keep_storing` restarts the server where that helps.
 
-A stream whose write has failed, for want of space or because the disk failed, takes no write any more, and says nothing to who
-writes, until nats-server (2.14 and later) is started again; some failures turn JetStream off altogether. Starting it again
+A stream whose write has failed, for lack of space or because of the disk, stores no further writes and does not answer
+them until nats-server (2.14 and later) is restarted; some failures turn JetStream off altogether. A restart
 helps once there is space, not before.
 
-Bounds: a look every LOOK_SECONDS, RESTART_PAUSE_SECONDS between restarts.
+Bounds: a check every LOOK_SECONDS, RESTART_PAUSE_SECONDS between restarts.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def verdict(address: str, port: int, store: Path) -> ServerFault:
 
 
 async def keep_storing(look: Callable[[], ServerFault], restart: Callable[[ServerFault], Awaitable[None]]) -> None:
-    """Look for ever and have the server started again where that is the cure; cancelled at the end."""
+    """Look forever and have the server started again where that is the cure; cancelled at the end."""
     not_before = 0.0
     while True:
         await asyncio.sleep(LOOK_SECONDS)

@@ -1,8 +1,8 @@
 """One `cotenant up` from start to end.
 
 In: a plan, whether to demonstrate, how long. Out: the screen while it runs, the summary, and the exit status: 0, or
-1 if anything could not be started or a process ended that nobody had stopped (also one that a user killed: it comes
-back, and it is counted).
+1 if anything could not be started or a process ended unexpectedly (also one that a user killed: it is
+restarted, and counted).
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Session:
                             await self.stopping.wait()
         finally:
             reading.cancel()
-            # Whatever the client does with the cancellation, Ctrl-C goes on to the processes.
+            # Whatever the client does with the cancellation, Ctrl-C also reaches the processes.
             await asyncio.wait([reading], timeout=END_READING_SECONDS)
 
     def _look(self, stack: Stack, demonstration: Demonstration | None, client: Client, step: int) -> None:

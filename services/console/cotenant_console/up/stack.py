@@ -226,7 +226,7 @@ def is_ready(port: int, credentials: Credentials | None = None) -> bool:
 
 
 def readiness(port: int, credentials: Credentials | None = None) -> tuple[bool, str]:
-    """Whether the service on this port reports that it is ready, and the text of its report. With credentials it speaks HTTPS.
+    """Whether the service on this port reports that it is ready, and the text of its report. With credentials HTTPS is used.
     """
     connection = (
         http.client.HTTPConnection(LOOPBACK, port, timeout=2)

@@ -3,7 +3,7 @@
 In: `ProcessSpec`s. Out: running processes, their states for the screen, and a list of `Crash`es. Every process gets
 a session of its own, so that Ctrl-C in the terminal reaches only the supervisor, which then ends them in the stated
 order; if the supervisor itself is killed, the kernel sends each of them SIGTERM. Output goes to one file per
-process. An exit that the supervisor did not order is a crash, whoever caused it: it is kept, shown, and counted in
+process. An exit that the supervisor did not order is a crash, whatever the cause: it is recorded, shown, and counted in
 the exit status.
 """
 

@@ -38,7 +38,7 @@ class PluginArgs(Args, frozen=True, kw_only=True):
 
 
 class CandidateArgs(PluginArgs, frozen=True, kw_only=True):
-    """Which pods a plugin looks at."""
+    """Which pods a plugin considers."""
 
     namespaces: NamespaceRule | None = None
     label_selector: LabelSelector | None = None

@@ -13,10 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
-from cotenant.events.migrations import Migration
+from cotenant.events.migrations import FormerMove, Migration
 
 _MAX_EXPONENT = 30
+
+Move: TypeAlias = Migration | FormerMove
+"""A job, or the move that an earlier job of its name has made."""
 
 
 def workload_key(workload: str, namespace: str, pod: str) -> str:
@@ -29,28 +33,28 @@ def pause(moves: int, base: timedelta, maximum: timedelta) -> timedelta:
     return min(base * 2 ** min(max(moves - 1, 0), _MAX_EXPONENT), maximum) if moves > 0 else timedelta(0)
 
 
-def latest_moves(jobs: Iterable[Migration]) -> dict[str, Migration]:
+def latest_moves(moves: Iterable[Move]) -> dict[str, Move]:
     """Return the last granted move of each workload."""
-    latest: dict[str, Migration] = {}
-    for job in jobs:
-        if job.evicted_at is None or job.workload_moves == 0:
+    latest: dict[str, Move] = {}
+    for move in moves:
+        if move.evicted_at is None or move.workload_moves == 0:
             continue
-        key = workload_key(job.workload, job.namespace, job.pod)
+        key = workload_key(move.workload, move.namespace, move.pod)
         known = latest.get(key)
-        if known is None or known.evicted_at is None or (known.evicted_at, known.job) < (job.evicted_at, job.job):
-            latest[key] = job
+        if known is None or known.evicted_at is None or (known.evicted_at, known.job) < (move.evicted_at, move.job):
+            latest[key] = move
     return latest
 
 
-def next_consecutive(last: Migration | None, base: timedelta, maximum: timedelta, now: datetime) -> int:
+def next_consecutive(last: Move | None, base: timedelta, maximum: timedelta, now: datetime) -> int:
     """Return the consecutive number of a move that is granted now."""
     if last is None or last.workload_retry_at is None:
         return 1
     return last.workload_moves + 1 if now < last.workload_retry_at + pause(last.workload_moves, base, maximum) else 1
 
 
-def needed_until(job: Migration, base: timedelta, maximum: timedelta) -> datetime | None:
-    """Return until when the back-off needs the job."""
-    if job.workload_retry_at is None:
+def needed_until(move: Move, base: timedelta, maximum: timedelta) -> datetime | None:
+    """Return until when the back-off needs the move."""
+    if move.workload_retry_at is None:
         return None
-    return job.workload_retry_at + pause(job.workload_moves, base, maximum)
+    return move.workload_retry_at + pause(move.workload_moves, base, maximum)

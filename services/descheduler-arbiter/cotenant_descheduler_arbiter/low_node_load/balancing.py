@@ -187,7 +187,7 @@ def _figures(prefix: str, amounts_by_name: Mapping[str, int]) -> tuple[Figure, .
 
 
 def _in_percent(load: NodeLoad) -> str:
-    """How much of the resources with thresholds is used, as people compare it with these."""
+    """Usage in percent of the resources with thresholds."""
     used = percent_floor({name: load.usage.get(name, 0) for name in sorted(load.band.high)}, load.allocatable)
     return "uses " + ", ".join(f"{name} {percent} %" for name, percent in used.items() if load.allocatable.get(name))
 

@@ -5,8 +5,8 @@ In: the state, the policy, the time. Out: Migration events, one per job at most.
 A user's job is accepted under the name of its object. Waiting jobs go through one arbitration round per decision; a changed
 waiting reason is published once the last one is 30 s old. Running jobs take one step. Evictions are ordered under a token
 bucket over all jobs, and under the workload's object limiter unless the job's own evict annotation exempts it. A finished job
-is removed (tombstone) after its ttl + 5 min (30 min without a ttl), and once the back-off and the limiters no longer need it;
-a user's job when its object is deleted.
+is removed (tombstone) after its ttl + 5 min (30 min without a ttl), a user's job when its object is deleted; in either case not
+before the back-off and the limiters no longer count its move.
 
 Source: koord-descheduler migration controller, arbitrator and scavenger.
 """
@@ -23,9 +23,9 @@ from cotenant.events.migrations import EVICTION_POLICY, Migration
 from cotenant.model.subjects import migration_subject
 from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, Policy
-from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, needed_until, next_consecutive, pause, workload_key
+from cotenant_descheduler_arbiter.eviction.backoff import Move, latest_moves, next_consecutive, pause, workload_key
 from cotenant_descheduler_arbiter.eviction.evictable import ANNOTATION_EVICT, forced
-from cotenant_descheduler_arbiter.eviction.object_limiter import FORGET_FACTOR, tokens_left
+from cotenant_descheduler_arbiter.eviction.object_limiter import tokens_left
 from cotenant_descheduler_arbiter.eviction.order import sort_pods
 from cotenant_descheduler_arbiter.migration.acceptance import job_of_object
 from cotenant_descheduler_arbiter.migration.arbitration import REASON_FORBIDDEN, ArbitrationResult, run_round
@@ -34,6 +34,7 @@ from cotenant_descheduler_arbiter.migration.evictions import answer_to, evict_po
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters, job_facts
 from cotenant_descheduler_arbiter.migration.jobs.order import arbitration_order
 from cotenant_descheduler_arbiter.migration.jobs.view import Answer, JobView
+from cotenant_descheduler_arbiter.migration.moves import JOB_DELETED, counts_until, moved_at, moves_of, taken_over
 from cotenant_descheduler_arbiter.migration.places import has_to_release
 from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
 from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, reconcile, timed_out
@@ -64,7 +65,7 @@ class JobDecisions:
         self.now = now
         self.decided = decided
         """Subjects of jobs with an event in this decision."""
-        self._moves: dict[str, Migration] | None = None
+        self._moves: dict[str, Move] | None = None
 
     def decide(self) -> Iterator[Event]:
         """Yield the events, jobs in the order of their names, arbitration first."""
@@ -96,6 +97,8 @@ class JobDecisions:
             uid = known.value.metadata.uid
             if present is None or present.value.object_uid != uid:
                 job = job_of_object(name, known.value, self.filters, self.policy, self.now)
+                if present is not None:
+                    job = msgspec.structs.replace(job, former_moves=taken_over(present.value, self.policy, self.now))
                 yield Event(subject=migration_subject(name), data=job, causes=(known.ref,))
 
     def _current(self, job: Migration) -> Migration:
@@ -222,11 +225,9 @@ class JobDecisions:
         """Return the job with its number among the workload's consecutive moves."""
         base, maximum = self.policy.back_off_base, self.policy.back_off_maximum
         if self._moves is None:
-            self._moves = latest_moves(known.value for known in self.fold.jobs.values())
+            self._moves = latest_moves(moves_of(known.value for known in self.fold.jobs.values()))
         number = next_consecutive(self._moves.get(workload_key(job.workload, job.namespace, job.pod)), base, maximum, self.now)
-        return msgspec.structs.replace(
-            job, workload_moves=number, workload_retry_at=self.now + pause(number, base, maximum)
-        )
+        return msgspec.structs.replace(job, workload_moves=number, workload_retry_at=self.now + pause(number, base, maximum))
 
     def _event(self, known: Known[Migration], job: Migration, *causes: str) -> Event:
         return Event(
@@ -236,18 +237,20 @@ class JobDecisions:
         )
 
     def _abandon(self) -> Iterator[Event]:
-        """Yield the end of jobs whose object is deleted while they hold a place: that is given back before they are removed."""
+        """Yield the end of jobs whose object is deleted while they have a reservation, which is deleted before they are
+        removed, or once their eviction is ordered, which the limiters still count."""
         for _, known in sorted(self.fold.jobs.items()):
             job = known.value
-            if not job.finished and self._orphaned(job) and self._reserves(job):
+            if not job.finished and self._orphaned(job) and self._leaves_something(job):
                 ended = msgspec.structs.replace(
-                    job, phase="Aborted", reason="JobDeleted", message="the job was deleted", finished_at=self.now
+                    job, phase="Aborted", reason=JOB_DELETED, message="the job was deleted", finished_at=self.now
                 )
                 yield self._event(known, ended)
 
-    def _reserves(self, job: Migration) -> bool:
-        """Whether the job has asked for a reservation of its own."""
-        return bool(job.reservation) and not job.reservation_given
+    def _leaves_something(self, job: Migration) -> bool:
+        """Whether the job has asked for a reservation of its own, or one of its name has moved a pod."""
+        reserves = bool(job.reservation) and not job.reservation_given
+        return reserves or any(moved_at(move) is not None for move in moves_of((job,)))
 
     # -- removing --------------------------------------------------------------------------------------------
 
@@ -259,23 +262,15 @@ class JobDecisions:
 
     def _retained_until(self, job: Migration) -> datetime | None:
         """Return when the job is removed; None while it is unfinished, or its user's object exists."""
-        if job.object_uid:
-            if not self._orphaned(job):
-                return None
-            if not job.finished:
-                return None if self._reserves(job) else self.now
-        elif not job.finished:
+        orphaned = self._orphaned(job)
+        if not job.finished:
+            return self.now if orphaned and not self._leaves_something(job) else None
+        if (job.object_uid and not orphaned) or has_to_release(self.fold, job, orphaned=orphaned):
             return None
-        if has_to_release(self.fold, job, orphaned=self._orphaned(job)):
-            return None
-        times = [EPOCH]
+        times = [counts_until(move, self.policy) or EPOCH for move in moves_of((job,))]
         if job.created_at is not None and not job.object_uid:
             times.append(job.created_at + retention(job.ttl_seconds))
-        if job.evicted_at is not None:
-            window = max((limiter.duration for limiter in self.policy.limiters.values()), default=timedelta(0))
-            times.append(job.evicted_at + window * FORGET_FACTOR + timedelta.resolution)
-        until = needed_until(job, self.policy.back_off_base, self.policy.back_off_maximum)
-        return max(times if until is None else (*times, until))
+        return max(times)
 
     def idle_until(self) -> datetime:
         """Return until when the jobs need no event, if none is due now, no event of a job is folded and no pod is nominated:

@@ -17,12 +17,14 @@ import msgspec
 from cotenant.events.migrations import Migration
 from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, EvictableRules, Policy
 from cotenant_descheduler_arbiter.config.scaling import scaled
+from cotenant_descheduler_arbiter.eviction.backoff import Move
 from cotenant_descheduler_arbiter.eviction.evictable import below_max_cost, forced, namespace_refusal, why_not_evictable
 from cotenant_descheduler_arbiter.eviction.object_limiter import limited
 from cotenant_descheduler_arbiter.migration import budgets
 from cotenant_descheduler_arbiter.migration.jobs.facts import JobFacts, job_moving
 from cotenant_descheduler_arbiter.migration.jobs.index import JobIndex
 from cotenant_descheduler_arbiter.migration.max_unavailable import max_away
+from cotenant_descheduler_arbiter.migration.moves import moved_at, moves_of
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
@@ -87,7 +89,7 @@ class JobFilters:
         return outcome is not None and outcome.value.ends_pod and outcome.value.uid == pod.uid
 
     def why_not_reservable(self, pod: PodFacts) -> str | None:
-        """Return why the pod cannot get a reservation, where jobs make one first: its scheduler knows none."""
+        """Return why the pod cannot get a reservation, where jobs create one first: its scheduler does not support them."""
         names = self.policy.scheduler_names
         if self.policy.job_defaults.mode != RESERVATION_FIRST or not names or pod.pod.spec.scheduler_name in names:
             return None
@@ -152,13 +154,13 @@ class JobFilters:
         """Return the times of evictions of a workload or namespace, including unanswered orders, ascending."""
         if self._leavings is None:
             self._leavings = {}
-            for known in self.fold.jobs.values():
-                _note(self._leavings, known.value)
+            for move in moves_of(known.value for known in self.fold.jobs.values()):
+                _note(self._leavings, move)
         return sorted(self._leavings.get((kind, name), ()))
 
 
-def _note(leavings: dict[tuple[str, str], list[datetime]], job: Migration) -> None:
-    at = job.evicted_at or (None if job.finished else job.ordered_at)
+def _note(leavings: dict[tuple[str, str], list[datetime]], move: Move) -> None:
+    at = moved_at(move)
     if at is not None:
-        leavings.setdefault(("workload", job.workload), []).append(at)
-        leavings.setdefault(("namespace", job.namespace), []).append(at)
+        leavings.setdefault(("workload", move.workload), []).append(at)
+        leavings.setdefault(("namespace", move.namespace), []).append(at)

@@ -15,6 +15,7 @@ from cotenant_descheduler_arbiter.eviction.backoff import latest_moves, workload
 from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.jobs.facts import JobFacts
+from cotenant_descheduler_arbiter.migration.moves import moves_of
 from cotenant_descheduler_arbiter.migration.slots import evicted_in_slot, slot_of
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
@@ -29,7 +30,7 @@ class Movable:
         self.counts = CycleCounts(policy.cycle_limits, evicted_in_slot(fold, self.slot, policy.interval))
         self._now = now
         self._index = filters.index(arbitrating=False)
-        self._moves = latest_moves(known.value for known in fold.jobs.values())
+        self._moves = latest_moves(moves_of(known.value for known in fold.jobs.values()))
 
     def why_not(self, pod: PodFacts) -> str | None:
         """Return why the pod stays whatever else goes."""

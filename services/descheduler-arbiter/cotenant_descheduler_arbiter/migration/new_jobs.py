@@ -1,6 +1,6 @@
 """The jobs that this service creates: of plugins, of taints, of preemption.
 
-In: the pod, who wants it moved and why, the defaults of the policy, and what the caller says about its job (`JobContext`).
+In: the pod, the trigger and reason of the move, the defaults of the policy, and the caller's settings (`JobContext`).
 Out: a pending Migration. A context's mode and ttl replace the defaults; its labels are the job's.
 
     mode, ttl, deleteOptions    the context's, else defaultJobMode, defaultJobTTL, defaultDeleteOptions

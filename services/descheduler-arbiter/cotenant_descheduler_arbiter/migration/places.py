@@ -1,7 +1,7 @@
-"""Reservations of jobs in mode ReservationFirst: outstanding requests to the gateway, and whose places are to be given back.
+"""Reservations of jobs in mode ReservationFirst: outstanding requests to the gateway, and reservations to be deleted.
 
-In: the state, the policy, the time. Out: requests. A job asks for its reservation until the object is there; what was made for
-a job that did not succeed is deleted, and what was made for a job whose object is deleted.
+In: the state, the policy, the time. Out: requests. A job requests its reservation until the object exists; the reservation
+of a job that did not succeed, or whose object is deleted, is deleted.
 
 Source: koord-descheduler migration controller (createReservation, deleteReservation).
 """

@@ -103,7 +103,8 @@ def held_jobs(fold: ClusterFold, changing: Collection[str]) -> frozenset[str]:
 
 
 def _why_not(fold: ClusterFold, evictions: Evictions, job: Migration, pod: PodFacts, now: datetime) -> tuple[str, str] | None:
-    """Return reason and message why no taint evicts the job's pod now, or None. The pods of a removed node go on."""
+    """Return reason and message why no taint evicts the job's pod now, or None. The pods of a removed node are still
+    evicted."""
     if pod.ended:
         return "PodEnded", "the pod has ended by itself"
     node = pod.node
@@ -115,7 +116,7 @@ def _why_not(fold: ClusterFold, evictions: Evictions, job: Migration, pod: PodFa
     if due is not None:
         return "Tolerated", f"the pod tolerates {due.cause.taint.key} of node {node} until {due.until:%Y-%m-%dT%H:%M:%SZ}"
     if taints_in_force(fold, node):
-        return "Tolerated", f"the pod tolerates the NoExecute taints of node {node} for ever"
+        return "Tolerated", f"the pod tolerates the NoExecute taints of node {node} forever"
     if job.taint not in ("", TAINT_NOT_READY, TAINT_UNREACHABLE):
         return "TaintRemoved", f"node {node} does not have the taint {job.taint} any more"
     if is_ready(fold, node):

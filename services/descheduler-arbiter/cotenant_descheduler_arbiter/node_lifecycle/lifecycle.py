@@ -3,7 +3,7 @@
 In: the fold, the nodes that changed, the time. Out: NodeCondition events, then Migration events. Holds what is derived from
 the fold to save work: the zones' counts, the lost nodes, the pods that go. All of it follows from the last messages.
 
-A node's condition is looked at again after an event of the node; the lost nodes as a whole when one of them or a count of
+A node's condition is evaluated again after an event of the node; the lost nodes as a whole when one of them or a count of
 zones changed, or when a zone's rate allows the next taint.
 """
 

@@ -6,10 +6,10 @@ In: metrics, executors, nodes, the conditions so far. Out: a NodeCondition event
     metric has "unknown since", the executor restarted after it -> False, taint not-ready:NoSchedule: nothing is measured yet
     metric is known again -> True, no taints
 
-The NoExecute taint of a lost node follows its zone's rate (`tainting`); here it is only taken from a node that is ready again,
-and changes its key with the status, from when it was set. `since` is when the status changed. NoExecute taints that a user or
-the executor sets are noted with the time of the decision, so that tolerationSeconds do not start again with the next change
-of the node or a restart. A node that was never heard of has no condition; without object and executor it loses it.
+The NoExecute taint of a lost node follows its zone's rate (`tainting`); here it is only removed from a node that is ready
+again, and changes its key with the status, from when it was set. `since` is when the status changed. NoExecute taints that a
+user or the executor sets are noted with the time of the decision, so that tolerationSeconds do not start again with the next
+change of the node or a restart. A node that was never heard of has no condition; without object and executor it loses it.
 
 Source: Kubernetes node lifecycle (taints not-ready and unreachable).
 """
@@ -67,7 +67,7 @@ def _observed(fold: ClusterFold, node: str, known: NodeCondition | None, now: da
 
 
 def _tainted(wanted: NodeCondition, before: NodeCondition | None) -> NodeCondition:
-    """Return the wanted condition with its taints, and with what goes on from the one before."""
+    """Return the desired condition with its taints, and the parts kept from the previous one."""
     taints = () if wanted.ready else ((taint_key(wanted.status), "", "NoSchedule"),)
     if before is None:
         return msgspec.structs.replace(wanted, taints=taints)

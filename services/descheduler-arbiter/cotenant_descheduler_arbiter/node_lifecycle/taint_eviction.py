@@ -1,10 +1,10 @@
-"""Evictions by NoExecute taints: which pods of a node go, and when.
+"""Evictions by NoExecute taints: which pods of a node are evicted, and when.
 
 In: a node's condition and taints, its pods. Out: for each pod to evict the time at which its toleration ends, and the taint.
 
     taint of a lost node         in force from the time at which the node got it (`tainting`)
     taint of a user or executor  in force from the time at which it was noted (`readiness`), while it is still set
-    a taint's toleration         the first of the pod's that matches; without seconds: for ever
+    a taint's toleration         the first of the pod's that matches; without seconds: forever
     none for not-ready, unreachable   the default, 300 s, as Kubernetes' admission adds
     none for another taint       0 s
     the pod goes                 when the first toleration ends; from its placement where that is later than the taint
@@ -72,7 +72,7 @@ def taints_in_force(fold: ClusterFold, node: str) -> tuple[InForce, ...]:
 
 
 def tolerated_for(pod: Pod, taint: Taint, default: timedelta) -> timedelta | None:
-    """Return how long the pod tolerates a NoExecute taint; None: for ever."""
+    """Return how long the pod tolerates a NoExecute taint; None: forever."""
     if is_static(pod) or (taint.key in _LOST and of_daemon_set(pod)):
         return None
     for toleration in pod.spec.tolerations:

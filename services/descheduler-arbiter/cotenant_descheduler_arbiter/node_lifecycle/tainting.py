@@ -87,10 +87,10 @@ class Tainting:
         """Return the condition with the state of its zone; unchanged for REPEAT after its last change."""
         said = condition.disruption
         if said is not None and self._now < said.since + REPEAT:
-            if not _says(said, health):
+            if not _is_current(said, health):
                 self.until = min(self.until, said.since + REPEAT)
             return condition
-        if _says(said, health):
+        if _is_current(said, health):
             return condition
         if health.state is ZoneState.NORMAL:
             return msgspec.structs.replace(condition, disruption=None)
@@ -110,7 +110,7 @@ def without_no_execute(condition: NodeCondition) -> NodeCondition:
     return msgspec.structs.replace(condition, taints=taints)
 
 
-def _says(said: ZoneDisruption | None, health: ZoneHealth) -> bool:
+def _is_current(said: ZoneDisruption | None, health: ZoneHealth) -> bool:
     if said is None:
         return health.state is ZoneState.NORMAL
     return (said.state, said.nodes_per_second) == (health.state.value, health.nodes_per_second)

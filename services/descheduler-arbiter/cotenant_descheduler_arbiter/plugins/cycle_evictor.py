@@ -22,7 +22,7 @@ MAX_EVICTIONS = 500
 
 
 class Evicted(msgspec.Struct, frozen=True):
-    """A pod that goes, which plugin wants it, and why."""
+    """A pod to evict, the plugin, and the reason."""
 
     pod: PodFacts
     plugin: str

@@ -150,7 +150,7 @@ class ClusterFold:
         self.job_objects.pop(name, None)
         if not event.tombstone and isinstance(event.data, ObjectStored):
             declared = _JOB_DECODER.decode(event.data.object)
-            # The uid tells a user's job from one that a plugin made: without it the job would be accepted again for ever.
+            # The uid distinguishes a user's job from a plugin's: without it the job would be accepted again forever.
             if declared.metadata.uid:
                 self.job_objects[name] = Known(declared, event.sequence)
 

@@ -1,1 +1,1 @@
-"""Who asks, and whether they may: users, request attributes, RBAC."""
+"""Users, request attributes, RBAC."""

@@ -47,12 +47,12 @@ class Audit:
         self._dropped = 0
         self._events = 0
         self._sending: Event | None = None
-        """What nobody has confirmed yet: it is sent again as it is, so that it is stored once."""
+        """Unconfirmed records: sent again unchanged, so that they are stored once."""
 
     def note(
         self, user: User | None, by: str, asked: RequestAttributes, code: int, address: str, user_agent: str
     ) -> None:
-        """Record an answered request, if it is of a kind that is recorded. `by`: who acts as the user, if somebody does."""
+        """Record an answered request, if it is of a kind that is recorded. `by`: the impersonating user, if any."""
         if (asked.verb in READS and code not in REFUSALS) or code == TOO_MANY:
             return
         if len(self._waiting) >= MAX_WAITING:
@@ -78,13 +78,13 @@ class Audit:
         )
 
     async def run(self) -> None:
-        """Publish what was recorded, for ever; cancelled at the end of the process."""
+        """Publish what was recorded, forever; cancelled at the end of the process."""
         while True:
             await asyncio.sleep(FLUSH_SECONDS)
             await self.flush()
 
     async def flush(self) -> None:
-        """Publish what waits. What nobody confirms waits on."""
+        """Publish queued records. Unconfirmed ones stay queued."""
         for _ in range(FLUSHES):
             if self._sending is None and (self._waiting or self._dropped):
                 self._sending = self._event()

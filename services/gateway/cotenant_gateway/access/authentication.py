@@ -1,7 +1,7 @@
 """Authentication: from a connection and its headers to a user, or 401.
 
 In this order: the client certificate of the connection (its CN is the name, its O the groups), the process at the other end of
-a unix socket, a bearer token (from a file, of a service account, of an OpenID issuer). A bearer token that nobody knows is
+a unix socket, a bearer token (from a file, of a service account, of an OpenID issuer). An unknown bearer token is
 refused even where the connection has an identity, as kube-apiserver does.
 """
 
@@ -35,7 +35,7 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Authenticator:
-    """Finds out who asks."""
+    """Authenticates requests."""
 
     def __init__(self, tokens: Sequence[TokenSource], own_uid: Callable[[], int]) -> None:
         """`own_uid`: the user that the gateway runs as; that one, and root, may do everything over the unix socket."""
@@ -43,7 +43,7 @@ class Authenticator:
         self._own_uid = own_uid
 
     def user(self, peer: Peer, authorization: str) -> User:
-        """Return who asks; `authorization` is the value of that header. Raises ApiError 401, RefusedTokenError."""
+        """Return the user of a request; `authorization` is the value of that header. Raises ApiError 401, RefusedTokenError."""
         found = self._of_peer(peer)
         if not authorization:
             if found is None:
@@ -120,5 +120,5 @@ class RefusedTokenError(ApiError):
 
 
 def unauthorized(message: str) -> ApiError:
-    """401: it is not known who asks."""
+    """401: the request is not authenticated."""
     return ApiError(401, "Unauthorized", message)

@@ -1,7 +1,8 @@
-"""RBAC: may this user do this? From the roles and bindings of the read model.
+"""RBAC: authorization by the roles and bindings of the read model.
 
-In: who asks, and what. Out: a `Decision`, with the binding that allows it or why nothing does. Rules only allow; what none of
-them allows is refused. A role binding gives a role's rules in its own namespace, a cluster role binding everywhere.
+In: the user and the request's attributes. Out: a `Decision`, with the binding that allows it or the reason why none does. Rules
+only allow; a request that none of them allows is refused. A role binding gives a role's rules in its own namespace, a cluster
+role binding everywhere.
 
 Bindings are indexed by subject, and roles by name; both indexes are computed again when an object of their kind has changed.
 """

@@ -1,13 +1,13 @@
-"""The roles that every installation has, and who has them from the start.
+"""The roles that every installation has, and their initial bindings.
 
 Names of Kubernetes where there is one: `cluster-admin`, given to the group `system:masters`; `system:basic-user` and
 `system:discovery`, given to everybody who is authenticated; `system:service-account-issuer-discovery`, given to service
-accounts; `system:auth-delegator`, for programs that ask whose a token is. `cotenant-admin` and `cotenant-view` are for
+accounts; `system:auth-delegator`, for programs that review tokens. `cotenant-admin` and `cotenant-view` are for
 people, `cotenant-node` is for what runs on a node, `system:cotenant:evictor` for the service that evicts,
 `system:cotenant:quota-revoker` for the one that takes back what quotas use beyond their runtime. The gateway stores those that
 never existed; one that was deleted stays deleted.
 
-`cotenant-admin` gives no rights, so it neither acts as somebody else nor makes tokens of service accounts: in the core group it
+`cotenant-admin` grants no rights, so it may neither impersonate nor create tokens of service accounts: in the core group it
 names its verbs and resources.
 """
 

@@ -1,10 +1,10 @@
-"""What not everybody may ask of a pod: a priority of its own, and to run as root.
+"""Restricted requests of a pod: a priority of its own, and running as root.
 
 A pod's priority is its PriorityClass's. A number of its own is for users who may `use` priority classes altogether: as
-Kubernetes' Priority admission, but for the exception. Benchmarks and simulations give numbers, and tiers follow from them, so
-it is a right.
+in Kubernetes' Priority admission, except for this verb. Benchmarks and simulations set numbers, and tiers follow from them, so
+it needs a permission.
 
-A process of user 0 is root of its node, whoever asked for it. Nobody gets one unless the gateway was started to admit them.
+A process of user 0 is root of its node. It is refused unless the gateway was started to admit root pods.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _USE = RequestAttributes("use", PRIORITY_CLASSES.group, PRIORITY_CLASSES.plural)
 
 
 def check_pod(core: GatewayCore, user: User, written: Written, *, root_pods: bool) -> None:
-    """Raise ApiError 403 where a pod asks for what its writer may not have, or nobody may."""
+    """Raise ApiError 403 for a request that the pod's writer, or any writer, may not make."""
     if written.was is None and not root_pods and _maybe_root(written.document):
         refuse_root(written)
     refuse_priority(core, user, written)

@@ -16,7 +16,7 @@ MAX_CALLERS = 10_000
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """So many requests a second on average, so many at once; 0 a second: no limit."""
+    """Requests a second on average, and burst; 0 a second: no limit."""
 
     per_second: float
     burst: float

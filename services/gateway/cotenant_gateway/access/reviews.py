@@ -1,4 +1,4 @@
-"""Answers to questions about access: who the caller is, what somebody may do. `kubectl auth whoami` and `can-i` ask them.
+"""Access reviews: the caller's identity, a user's permissions. Used by `kubectl auth whoami` and `can-i`.
 
 In: the read model, the caller, a review's document. Out: the document with its status, or an ApiError.
 """
@@ -103,7 +103,7 @@ def _asked(spec: _Spec, local_to: str) -> RequestAttributes:
 
 
 def user_info(user: User) -> dict[str, object]:
-    """Return who somebody is, as reviews say it."""
+    """Return a user as reviews represent it."""
     info: dict[str, object] = {"username": user.name, "groups": user.groups}
     if user.uid:
         info["uid"] = user.uid

@@ -1,4 +1,4 @@
-"""Who asks: a name and groups, as authentication found them. Names are Kubernetes'."""
+"""The user of a request: name and groups, as authentication found them. Names are Kubernetes'."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The admission functions in the order in which they run: mutators first, then every validator.
 
 In: a review. Out: the document to store with notes of what was changed, or all field errors; and warnings. To add a rule:
-write a small pure function in a file of its own and name it here, for its kind. What needs the object alone stands in the
+write a small pure function in a file of its own and name it here, for its kind. Rules that need the object alone are in the
 kind's file (`cotenant.kinds`).
 """
 
@@ -140,7 +140,7 @@ WAITING = Rules(
     (reapply_colocation_profiles, replace_resources, complete_patched_device_spec, write_extended_resource_spec),
     NEW[PODS].validators,
 )
-"""For a pod that has not been placed when a profile changes: nobody has counted it yet, so it is checked as a new one."""
+"""For a pod that has not been placed when a profile changes: no service has counted it yet, so it is checked as a new one."""
 
 
 def admit(review: Review, rules: Rules | None = None) -> list[FieldError]:

@@ -43,7 +43,7 @@ class ObjectSource(Protocol):
 
     @property
     def stopwatch(self) -> Stopwatch | None:
-        """Takes the time of admission functions; None: nobody asks."""
+        """Measures admission functions; None: no metrics."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Snapshot | None:
         """Return one object."""
@@ -116,7 +116,7 @@ class Review(msgspec.Struct):
 Mutator = Callable[[Review], Mutation | None]
 Validator = Callable[[Review], list[FieldError]]
 Warner = Callable[[Review], list[str]]
-"""Returns what the writer is to be told of an object that is taken."""
+"""Returns warnings about an accepted object."""
 
 
 class WrongTypes(Exception):  # noqa: N818 - answered with 400

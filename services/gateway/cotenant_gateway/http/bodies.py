@@ -65,7 +65,7 @@ def json_response(body: bytes, status: int = 200) -> web.Response:
 def _hold(request: web.BaseRequest, size: int) -> None:
     connection = connection_of(request)
     if not connection.owner.reserve_request(connection, size):
-        raise too_many("the bodies of the requests under way fill the memory set aside for them; try again later")
+        raise too_many("the bodies of the requests in progress fill the memory reserved for them; try again later")
 
 
 async def _arriving(request: web.BaseRequest) -> bytes:

@@ -1,7 +1,7 @@
-"""pods/log: the end of a container's log, asked of the node's executor over NATS; followed by asking again.
+"""pods/log: the end of a container's log, requested from the node's executor over NATS; followed by polling.
 
-The executor has no stream: following asks once a FOLLOW_SECONDS and prints what is new behind the last text. If more
-was written in between than one answer holds, the gap is said in a line of its own.
+The executor has no stream: following polls every FOLLOW_SECONDS and prints the text after the last one. If more
+was written in between than one answer holds, a separate line reports the gap.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LogReader:
         self._stopping = stopping
 
     async def answer(self, request: web.BaseRequest, pod: Snapshot) -> web.StreamResponse:
-        """Return the log as text, or as a stream that goes on."""
+        """Return the log as text, or as a stream that follows it."""
         query = request.query
         node = pod.fields.get("spec.nodeName", "")
         if not node:

@@ -173,7 +173,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise ProtobufError("a number stands where text was expected")
+        raise ProtobufError("a number where text was expected")
     return value
 
 
@@ -186,7 +186,7 @@ def _text(value: int | bytes) -> str:
 
 def _number(value: int | bytes) -> int:
     if not isinstance(value, int):
-        raise ProtobufError("text stands where a number was expected")
+        raise ProtobufError("text where a number was expected")
     return value - (1 << 64) if value >= 1 << 63 else value
 
 

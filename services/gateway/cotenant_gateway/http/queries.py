@@ -1,4 +1,4 @@
-"""What a list or watch request asks for, read from its query string."""
+"""The parameters of a list or watch request, read from its query string."""
 
 from __future__ import annotations
 

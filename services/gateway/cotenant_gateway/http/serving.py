@@ -37,7 +37,7 @@ CERTIFICATE_LOOK_SECONDS = 10.0
 
 
 class ListenError(Exception):
-    """The gateway cannot listen as it is told to; the text states why, and what to do."""
+    """The gateway cannot listen as configured; the text states why, and what to do."""
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ class Certificate:
             raise ListenError(f"the certificate cannot be loaded from {files}: {error}") from error
 
     async def keep_current(self) -> None:
-        """Load it again whenever its files change, for ever."""
+        """Load it again whenever its files change, forever."""
         while True:
             await asyncio.sleep(CERTIFICATE_LOOK_SECONDS)
             self.look()

@@ -1,4 +1,4 @@
-"""Objects as meta/v1 Tables, which `kubectl get` asks for with `Accept: application/json;as=Table`."""
+"""Objects as meta/v1 Tables, which `kubectl get` requests with `Accept: application/json;as=Table`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _API_VERSION = "meta.k8s.io/v1"
 
 
 class TableFormat(msgspec.Struct, frozen=True):
-    """How a client wants objects: as a table, and with how much of the object in each row."""
+    """The requested format: as a table, and with how much of the object in each row."""
 
     include_object: str = "Metadata"
 

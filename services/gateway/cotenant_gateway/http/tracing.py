@@ -53,7 +53,7 @@ def traced(handler: Handler, tracing: Tracing | None, kinds: Registry) -> Handle
         parent = parsed(request.headers.get("traceparent", ""))
         own = sending.begin(parent, name)
         CURRENT.set(own)
-        began_ns, status = time.time_ns(), 499  # nobody waits for the answer, as nginx says it
+        began_ns, status = time.time_ns(), 499  # the client has gone (nginx' code)
         try:
             response = await handler(request)
             status = response.status

@@ -112,7 +112,7 @@ async def watch(
     version = core.folded
     initial = deque(_initial(core, target, selected)) if from_now else deque()
     if not stream.hold(sum(snapshot.weight_bytes for snapshot in initial)):
-        raise too_many("objects that other watches have yet to take fill the memory set aside for them; try again later")
+        raise too_many("objects that other watches have yet to read fill the memory reserved for them; try again later")
     await response.prepare(request)
     with contextlib.suppress(ConnectionError):
         while initial and not stream.gone:

@@ -63,7 +63,7 @@ class Duties:
         budgets: Cadence,
         terminated_pods: int = TERMINATED_POD_THRESHOLD,
     ) -> None:
-        """`terminated_pods`: so many finished pods are kept; 0: all."""
+        """`terminated_pods`: how many finished pods are kept; 0: all."""
         self._core = core
         self._terminated_pods = terminated_pods
         self._waiting_pods = WaitingPods(core)

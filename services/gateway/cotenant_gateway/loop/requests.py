@@ -208,9 +208,9 @@ def _answered(outcome: Outcome) -> Written | Refused:
 def storing(plan: Plan, folded: int) -> Request[Outcome]:
     """Store a plan that was made when the read model had folded LOG up to a sequence.
 
-    Where one that creates an object is refused, the read model may not know how the name stands: its tombstone has expired on
-    the server, is one that the read model has forgotten, or what is there is a message that nobody can read. LOG says so, and
-    the plan goes out again with that expectation. Where LOG has a message that was not folded yet the refusal stands.
+    If one that creates an object is refused, the read model may not know the subject's last sequence: its tombstone has expired
+    on the server, was evicted from the read model, or is an undecodable message. The sequence is read from LOG, and
+    the plan is sent again with that expectation. If LOG has a message that was not folded yet the refusal stands.
     """
     outcome = yield Store(plan)
     if isinstance(outcome, Written):

@@ -22,6 +22,8 @@ LAST_BYTES = 1 << 20
 """With less on the disk no write is tried: one that fails there is the stream's last until nats-server is restarted."""
 FEW_VERSIONS = 4
 """So many versions of a subject stay as long as half of the reserve is left; beyond that, one."""
+LEAST_RELAXED = 1 << 30
+"""A smaller limit of LOG is always enforced."""
 MIB = 1 << 20
 
 
@@ -79,6 +81,15 @@ class Room(msgspec.Struct, frozen=True):
             return min(kept, max(kept * 3 // 4, 1 if left <= self.reserve // 2 else FEW_VERSIONS))
         return KEEP_PER_SUBJECT if self.log.used <= self.log.limit // 2 else kept
 
+    def is_enforced(self) -> bool:
+        """Return whether the server shall enforce LOG's limit from now on. It need not while LOG is at most a quarter full and
+        the limit is large compared with what is written between two checks; it must from half on, and in between nothing
+        changes."""
+        log = self.log
+        if log.limit < LEAST_RELAXED or log.extended or self.disk_is_short or log.used > log.limit // 2:
+            return True
+        return log.enforced and log.used > log.limit // 4
+
     def __str__(self) -> str:
         """What is short, where, and what to do; empty where there is room."""
         if self.disk_is_short:
@@ -92,7 +103,7 @@ class Room(msgspec.Struct, frozen=True):
         if self.bound_is_short:
             return (
                 f"LOG is full: it takes {_mib(self.log.used)} of {_mib(self.log.limit)}, a tenth of which is the reserve; "
-                "creations and updates, but no deletions, are refused. Delete objects that nobody needs, or give nats-server "
+                "creations and updates, but no deletions, are refused. Delete unused objects, or give nats-server "
                 "more disk (max_file_store, then `cotenant admin streams`)"
             )
         return ""

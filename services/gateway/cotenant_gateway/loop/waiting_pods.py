@@ -1,9 +1,9 @@
-"""When pods that wait are looked at for profiles: as soon as a profile changes, and every PASS.
+"""When waiting pods are checked against profiles: as soon as a profile changes, and every PASS.
 
 In: the read model and the time. Out: plans (`planning.waiting_pods`), at most PER_SECOND a second and BURST at once, as
-Koordinator's ColocationProfile controller; what is refused is said once for each version of the pod and of the profiles.
+Koordinator's ColocationProfile controller; a refusal is logged once for each version of the pod and of the profiles.
 
-Bounds: LOOKED_AT pods a look, TRIED of them worked out; of pods that need nothing, SETTLED are remembered.
+Bounds: LOOKED_AT pods a pass, TRIED of them computed; of pods that need no change, SETTLED are cached.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class WaitingPods:
         self._core = core
         self._profiles: ProfileSet | None = None
         self._after = ("", "")
-        """Where the pass stands."""
+        """The position of the pass."""
         self._passing = False
         self._began: datetime | None = None
         self._looked: datetime | None = None

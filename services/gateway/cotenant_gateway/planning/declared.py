@@ -1,8 +1,8 @@
-"""Objects that other services' facts make, when somebody writes them (`Definition.declarable`).
+"""Writes to objects that are made of other services' facts (`Definition.declarable`).
 
-In: such an object without a document. Out: it with an empty document under it, so that a write goes on as with any object:
-what the facts say is taken off what is written, the rest becomes the document. Its uid is another one than the object had
-without: a deletion of the document is seen to end it. And the plans that end the documents of nodes that are gone.
+In: such an object without a document. Out: it with an empty document, so that a write proceeds as with any object:
+the facts are removed from what is written, the rest becomes the document. Its uid differs from the object's uid
+without: a deletion of the document is visible as its end. And the plans that end the documents of nodes that are gone.
 """
 
 from __future__ import annotations

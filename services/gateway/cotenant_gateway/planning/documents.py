@@ -112,7 +112,7 @@ def admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: Sn
     try:
         errors = admit(review)
     except DocumentError as error:
-        # What no view of the kind looks at is not of the type that a mutator needs.
+        # A member that no view of the kind reads may have another type than a mutator needs.
         raise bad_request(f"the object provided cannot be read: {error}") from error
     if errors:
         # If a profile changed it, the user gets a warning.

@@ -1,14 +1,14 @@
 """How objects end: level-triggered, from the read model.
 
 An object with a deletionTimestamp ends (its tombstone is stored) when no finalizer is left and, for a pod, when no
-placement of it is left: the scheduler has marked it gone after its executor reported that it ended. A namespace first
-deletes what is in it; what a gateway that had not folded that yet stores there later is deleted too. With a node
-ends what its executor reported of itself and of its machine: nothing else would end it, and once the node's tombstone has
-expired it would make a node of a machine that is gone. Every intent is fenced by the object's own sequence, so two gateways
+placement of it is left: the scheduler has marked it gone after its executor reported that it ended. A namespace's contents
+are deleted first, also those that a gateway stores later because it has not folded the deletion yet. With a node
+its executor's reports of itself and of its machine end: nothing else would end them, and once the node's tombstone has
+expired they would register a machine that is gone. Every intent is fenced by the object's own sequence, so two gateways
 do no harm.
 
-What waits is looked at again when it changes (`GatewayCore.may_end`), as many may be ending at a time; a namespace, whose end
-depends on other objects, at every look.
+A waiting object is checked again when it changes (`GatewayCore.may_end`), as many may be ending at a time; a namespace, whose
+end depends on other objects, in every pass.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _contents(core: GatewayCore, namespace: str) -> list[Snapshot]:
 
 
 def _due(core: GatewayCore, key: tuple[str, str, str], now: datetime) -> Iterator[Plan]:
-    """Yield what one ending object asks for; one that waits is left out of later looks until it changes."""
+    """Yield the plans of one ending object; one that waits is left out of later passes until it changes."""
     snapshot = core.ending[key].snapshot
     waits = True
     for plan in _ending(core, snapshot, now):

@@ -3,9 +3,9 @@
 In: the read model and an EvictionRequest. Out: one plan that holds the budgets' statuses, the pod's deletion and the
 outcome, so that two gateways cannot overshoot a budget; or, refused, the outcome alone, which is an event too.
 
-A request that names a reservation is refused unless that holds a place on another node; the outcome names the share of that
-node as a cause. With the policy Delete no budget is asked. With SoftEviction the plan holds the outcome and the pod with the
-annotation `scheduling.koordinator.sh/soft-eviction`: whoever reads that ends the pod.
+A request that names a reservation is refused unless that is Available on another node; the outcome names the share of that
+node as a cause. With the policy Delete budgets are not checked. With SoftEviction the plan holds the outcome and the pod with
+the annotation `scheduling.koordinator.sh/soft-eviction`, whose reader ends the pod.
 
 Source of the policies and of the annotation: koord-descheduler's evictors.
 """
@@ -95,7 +95,7 @@ class _SoftEviction(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 def _asked_to_go(pod: Snapshot, request: EvictionRequest, causes: tuple[str, ...], now: datetime) -> EvictionPlanned:
-    """Return the plan that asks the pod to go by its annotation."""
+    """Return the plan of a soft eviction: the pod's annotation."""
     assert pod.stored is not None
     grace = request.grace_period_seconds
     said = _SoftEviction(

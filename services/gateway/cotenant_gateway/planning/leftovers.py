@@ -30,7 +30,7 @@ from cotenant_gateway.read_model.pod_ends import ENDED_FOR_GOOD
 from cotenant_gateway.read_model.slots import Slot
 
 KEPT = timedelta(minutes=10)
-"""Whoever asked has folded the answer by then; one that has not asks again."""
+"""The requester has folded the answer by then, or repeats the request."""
 
 
 def leftovers(core: GatewayCore, now: datetime) -> Iterator[Plan]:

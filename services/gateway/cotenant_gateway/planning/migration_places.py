@@ -1,7 +1,7 @@
-"""Reservations that hold the next place of a pod that migrates, as descheduler-arbiter asks for them.
+"""Reservations for the replacements of migrating pods, as descheduler-arbiter requests them.
 
-In: the read model and a ReservationRequest. Out: the object to create, or the one to delete; or why the place cannot be asked
-for, as the EvictionOutcome of the pod: it is refused, since the pod has nowhere to go.
+In: the read model and a ReservationRequest. Out: the object to create, or the one to delete; or why it cannot be created,
+as the EvictionOutcome of the pod: the eviction is refused, since there is no room for the replacement.
 
 Source: koord-descheduler migration controller; the document is `cotenant.domain.reservations.of_migrations`.
 """

@@ -1,8 +1,8 @@
-"""What a ClusterColocationProfile would do to the pods that are there, told when it is tried (`dryRun`).
+"""The effect of a ClusterColocationProfile on existing pods, for dry runs (`dryRun`).
 
-In: the profile as it would be stored, and the pods of the read model. Out: a tally, pod after pod, so that whoever counts may
-pause between them; and the tally in words. A pod is changed if the profile alone, applied to it as it is, makes another
-document of it. Bound: the first TRIED matching pods are worked out, the others are counted.
+In: the profile as it would be stored, and the pods of the read model. Out: a tally, pod after pod, so that the caller may
+pause between them; and the tally in words. A pod counts as changed if the profile alone changes its document. Bound: the first
+TRIED matching pods are computed, the others are counted.
 """
 
 from __future__ import annotations

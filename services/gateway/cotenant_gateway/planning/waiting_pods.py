@@ -1,9 +1,9 @@
-"""Pods that wait to be placed get the profiles that were declared or changed after them.
+"""Applies profiles to waiting pods that are older than the profile or its last change.
 
 In: a pod without a placement, and the profiles with the label `config.koordinator.sh/controller-managed: "true"`. Out: the
-plan that stores the pod as these profiles make it now, with its resources, or why it cannot be stored. Such a pod has been
-counted by nobody, so it is checked as a new one. A pod is looked at where a profile that matches it is newer than the pod, or
-is not among those that it records; what was taken off by a profile that is gone or matches no more stays. Source:
+plan that stores the pod as these profiles make it now, with its resources, or why it cannot be stored. No service has
+counted such a pod yet, so it is checked as a new one. A pod is checked if a matching profile is newer than the pod, or
+is not among those that it records; changes by a profile that is deleted or no longer matches stay. Source:
 Koordinator's ColocationProfile controller, which may change labels and annotations alone.
 """
 
@@ -83,7 +83,7 @@ def plan_profiles(core: GatewayCore, pod: Snapshot) -> Plan | str | None:
 
 
 def _check_rights(core: GatewayCore, pod: Snapshot, document: msgspec.Raw) -> None:
-    """Nobody asks for this change, so it must not do what not everybody may. Raises ApiError where it makes a process run as
+    """This change has no requesting user, so restricted requests are refused. Raises ApiError if it makes a process run as
     root, or gives the pod a priority that is not its class's."""
     was_root = pod.pod.spec.runtime_class_name == RUNTIME_PROCESS and bool(root_fields(pod.pod))
     if not was_root:

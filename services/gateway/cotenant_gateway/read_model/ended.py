@@ -1,11 +1,11 @@
-"""Objects that have ended, remembered for as long as somebody may still care; then their slots go.
+"""Ended objects, cached while their tombstones matter; then their slots are freed.
 
-In: slots whose object ended or came again. Out: the slots that hold nothing any more. An ended object is remembered by the
-sequence of its tombstone, which is what a creation of its name has to expect, until a tombstone REMEMBERED_POSITIONS behind it
-was folded (`engine.last_sequences` says why that is enough for the fold). Whoever creates an object of a name that is forgotten
-expects nothing and is refused while the tombstone stands; the request then asks LOG (`loop.requests`).
+In: slots whose object ended or came again. Out: the slots that hold nothing any more. Of an ended object the
+tombstone's sequence is cached, which a creation of its name has to expect, until a tombstone REMEMBERED_POSITIONS behind it
+was folded (`engine.last_sequences` says why that is enough for the fold). A later creation of the name
+expects an empty subject and is refused while the tombstone exists; the request then reads LOG (`loop.requests`).
 
-Built-in objects stay remembered: one that a user deleted stays deleted.
+Built-in objects stay cached: one that a user deleted stays deleted.
 """
 
 from __future__ import annotations

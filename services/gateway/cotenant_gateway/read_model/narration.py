@@ -228,16 +228,23 @@ class Narrator(Collection):
         return (before, after), (oldest, None)
 
 
+def narrated_once(address: Address, narration: Narration, version: int, at: datetime | None) -> Narrated:
+    """An Event object outside of any collection, of something that happened once."""
+    return Narrated(address, None, _NO_PARTS, version, _composed, narration=narration, count=1, first=at, last=at)
+
+
 def _composed(event: Snapshot) -> Overlay:
     """The content of the Event object; composed on demand, as few are ever read."""
     assert isinstance(event, Narrated)
     namespace, name = event.address.namespace, event.address.name
     narration, first, last = event.narration, event.first, event.last
+    # Of a node's events kubectl asks for those whose uid is the node's name, as kubelet writes it.
+    uid_of = narration.uid or (narration.name if narration.kind == "Node" else "")
     involved = {"kind": narration.kind, "apiVersion": "v1", "name": narration.name}
     if narration.namespace:
         involved["namespace"] = narration.namespace
-    if narration.uid:
-        involved["uid"] = narration.uid
+    if uid_of:
+        involved["uid"] = uid_of
     head = head_of("v1", "Event") | {
         "involvedObject": raw(involved),
         "reason": raw(narration.reason),
@@ -258,7 +265,7 @@ def _composed(event: Snapshot) -> Overlay:
             "involvedObject.kind": narration.kind,
             "involvedObject.name": narration.name,
             "involvedObject.namespace": narration.namespace,
-            "involvedObject.uid": narration.uid,
+            "involvedObject.uid": uid_of,
             "reason": narration.reason,
             "type": "Normal" if narration.normal else "Warning",
         },

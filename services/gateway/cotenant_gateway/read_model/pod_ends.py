@@ -1,6 +1,6 @@
-"""What is left of pods that have ended, and which pods have finished: where to look for what nobody else ends.
+"""Leftovers of ended pods, and finished pods: indexes of what the gateway has to end.
 
-In: slots of pods and of nodes as they change, the answers to evictions. Out, as indexes that only say where to look:
+In: slots of pods and of nodes as they change, the answers to evictions. Out, as indexes:
 
     finished    pods whose processes have ended for good (their run says so, or the status that their object holds)
     deserted    run reports of nodes that have no object: no executor may be left to end them

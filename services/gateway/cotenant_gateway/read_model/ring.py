@@ -1,6 +1,6 @@
 """The last changes of API objects, in order of resourceVersion: what watches read.
 
-Bounds: at most `capacity` changes and `byte_capacity` bytes of documents; beyond it the oldest go. A watch that wants
+Bounds: at most `capacity` changes and `byte_capacity` bytes of documents; beyond it the oldest go. A watch from
 a version below the oldest kept (or a reader that fell behind it) gets `TooOld`, which the API answers with 410.
 """
 

@@ -21,6 +21,8 @@ class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`ColocationProfileSkipValidatingPriority`: the label `koordinator.sh/priority` of a live pod may change."""
     disable_extended_resource_spec: bool = False
     """`DisableExtendedResourceSpec`: the annotation `extended-resource-spec` is not written."""
+    disable_device_resource_spec: bool = False
+    """`DisableDeviceResourceSpec`: GPUs stay as the pod's author wrote them."""
     entries_need_names: bool = False
     """`--node-strategy-name-need-check`: node entries of a section have names, each its own."""
 
@@ -35,6 +37,7 @@ class FeatureGates(msgspec.Struct, frozen=True):
 POD_GATES = {
     "ColocationProfileSkipMutatingResources": "skip_mutating_resources",
     "ColocationProfileSkipValidatingPriority": "skip_validating_priority",
+    "DisableDeviceResourceSpec": "disable_device_resource_spec",
     "DisableExtendedResourceSpec": "disable_extended_resource_spec",
 }
 """The setting of each gate of pods."""

@@ -1,9 +1,9 @@
-"""Everything known under each address: what the snapshots of API objects are made of, and when.
+"""All parts of each address, from which snapshots of API objects are composed on demand.
 
-In: documents and other services' facts. Out: the objects of a kind by namespace and name. A snapshot is made when somebody asks
-for it, not when a fact arrives: most facts change an object that nobody looks at before the next one.
+In: documents and other services' facts. Out: the objects of a kind by namespace and name. A snapshot is composed when it is
+read, not when a fact arrives: most facts change an object that is not read before the next one.
 
-Bound: of changes that a reader has not asked for, MAX_TOUCHED names; beyond them it looks at all objects.
+Bound: MAX_TOUCHED names of changed objects that a reader has not taken; beyond it reads all objects.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Collection:
         self.derived: dict[Callable[..., Any], Any] = {}
         """What functions made of the objects as they are."""
         self._touched: set[tuple[str, str]] | None = None
-        """Names of objects that changed since somebody asked; None: nobody did, or they are too many."""
+        """Names of objects that changed since they were last taken; None: never taken, or too many."""
         self._order: list[tuple[str, str]] | None = None
 
     def get(self, namespace: str, name: str) -> Snapshot | None:

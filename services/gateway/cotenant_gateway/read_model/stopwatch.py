@@ -1,4 +1,4 @@
-"""Takes times for whoever plans: the pure parts of the gateway have no clock of their own.
+"""Measures durations for the pure parts of the gateway, which have no clock of their own.
 
 In: durations by series. Out: nothing that a decision reads.
 """

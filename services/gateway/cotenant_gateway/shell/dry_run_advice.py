@@ -1,8 +1,8 @@
-"""The warnings of a write that is only tried (`kubectl apply --dry-run=server`), beside the object as it would be.
+"""The warnings of a dry run (`kubectl apply --dry-run=server`), beside the resulting object.
 
 In: the plan of the write. Out: texts for `Warning` headers. Of the ConfigMap `slo-controller-config`
-batch-resource-calculator is asked what it would change; of a ClusterColocationProfile the pods that are there are counted.
-Neither can make the request fail: where there is no answer within ANSWER_SECONDS, that is what is told.
+batch-resource-calculator computes the effect; for a ClusterColocationProfile existing pods are counted.
+Neither can make the request fail: without an answer within ANSWER_SECONDS the warning says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _UNKNOWN = "what this would change is not known"
 _SERVICE = "batch-resource-calculator"
 
 Ask = Callable[[str, bytes, float], Awaitable[tuple[bytes, int, str]]]
-"""Sends a request to a subject and waits so many seconds; returns the answer, and the code and text of a refusal (0 if none).
+"""Sends a request to a subject and waits this many seconds; returns the answer, and the code and text of a refusal (0 if none).
 Raises TimeoutError."""
 
 

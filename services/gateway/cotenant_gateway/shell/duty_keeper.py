@@ -1,7 +1,7 @@
-"""Keeps the gateway's duties: looks after every fold and once a tick, and stores what each look yields.
+"""Runs the gateway's duties: after every fold and once a tick, storing the plans that each yields.
 
-In: the duties' plans, made from the read model as it is folded. Out: writes, at most one under way for each subject; the event
-`ready` once every built-in object is there. Where LOG has no room duties pause, longer each time.
+In: the duties' plans, made from the read model as it is folded. Out: writes, at most one in progress for each subject; the
+event `ready` once every built-in object is there. Where LOG has no room duties pause, longer each time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DutyKeeper:
         self._room_pause = RoomPause()
 
     async def run(self) -> None:
-        """Look until cancelled; what is under way then is cancelled too."""
+        """Look until cancelled; what is in progress then is cancelled too."""
         try:
             await self._keep_duties()
         finally:

@@ -62,7 +62,7 @@ class ReadModel:
         self.core = new_core()
         self.ready = asyncio.Event()
         self.folds = asyncio.Event()
-        """Set after every pull that brought something; cleared by whoever acts on it."""
+        """Set after every pull with messages; cleared by the consumer of the event."""
         self.traces = Traces(TRACED)
         self.loading = True
         """The core that requests see is not, or no longer, the one that is kept up to date."""
@@ -70,7 +70,7 @@ class ReadModel:
         """Called before every load."""
 
     async def run(self) -> None:
-        """Follow for ever; cancelled at the end of the process."""
+        """Follow forever; cancelled at the end of the process."""
         await self._follower.run(self._begin)
 
     def _begin(self, number: int) -> _Folding:

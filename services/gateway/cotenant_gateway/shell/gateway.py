@@ -79,8 +79,9 @@ class Gateway:
         quota_gates: QuotaGates = ALL_OFF,
         settings: AdmissionSettings = AS_BY_DEFAULT,
     ) -> None:
-        """`terminated_pods`: so many finished pods are kept; 0: all. `store`: the folder that nats-server stores in, where this
-        machine has it. `quota_gates`: which rules of quotas are on. `settings`: which others are not as by default."""
+        """`terminated_pods`: how many finished pods are kept; 0: all. `store`: the folder that nats-server stores in, where
+        this machine has it. `quota_gates`: which rules of quotas are on. `settings`: other settings that differ from the
+        defaults."""
         self.log = log
         self.identity = identity
         self.clock = clock

@@ -1,8 +1,8 @@
 """Watches how much room LOG has, and makes some.
 
-In: the log, and the folder that nats-server stores in where this machine has it. Out: the newest `Room`; LOG keeps fewer
-versions while its bound is short and all of them once there is room again; on request LOG is extended, so that a deletion can
-be stored although its bound is reached.
+In: the log, and the folder that nats-server stores in where this machine has it. Out: the newest `Room`; the server enforces
+LOG's limit once LOG is half full, and not below a quarter; LOG keeps fewer versions while its bound is short and all of them
+once there is room again; on request LOG is extended, so that a deletion can be stored although its bound is reached.
 
 Bounds: a look every LOOK_SECONDS; at most EXTENSIONS extensions by `extension_bytes`, which are taken back once there is room.
 """
@@ -49,11 +49,12 @@ class SpaceWatch:
         """Called with the text of a new `Room` when room becomes short, and with "" when it is there again."""
 
     async def run(self) -> None:
-        """Look for ever; cancelled at the end of the process."""
+        """Look forever; cancelled at the end of the process."""
         while True:
             self._look_now.clear()
             async with self._making_room:
                 await self._look()
+                await self._enforce()
                 await self._keep_versions()
                 await self._take_back()
                 if self.room.is_exhausted:
@@ -139,6 +140,18 @@ class SpaceWatch:
             await self._look()
             logger.warning("LOG keeps %d versions of a subject; it takes %d bytes now", wanted, self.room.log.used)
             self.hurry()
+        except LOG_ERRORS as error:
+            logger.warning("%s", error)
+
+    async def _enforce(self) -> None:
+        """Let the server enforce LOG's limit, or not any more: see `Room.is_enforced`."""
+        wanted, log = self.room.is_enforced(), self.room.log
+        if self._log is None or not log.limit or wanted == log.enforced:
+            return
+        try:
+            await self._log.enforce(wanted)
+            await self._look()
+            logger.info("LOG takes %d of %d bytes: its bound is %s", log.used, log.limit, "enforced" if wanted else "watched")
         except LOG_ERRORS as error:
             logger.warning("%s", error)
 

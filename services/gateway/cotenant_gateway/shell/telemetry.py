@@ -1,6 +1,6 @@
 """The gateway's own metrics: requests by verb and status class, time spent, objects, watches' ring, writes and batches.
 
-Counted in plain integers on the way of a request and read by OpenTelemetry when someone asks: a creation must not pay
+Counted in plain integers on the way of a request and read by OpenTelemetry on demand, so that a creation does not pay
 for it.
 """
 
@@ -48,7 +48,7 @@ class GatewayTelemetry:
         meter.create_observable_counter(
             "cotenant_gateway_batches", [self._batches], description="Batches of object writes by outcome"
         )
-        # The series of a Prometheus histogram: OpenTelemetry has none that is read when someone asks.
+        # The series of a Prometheus histogram: OpenTelemetry has no observable one.
         parts = {"bucket": self._admission_buckets, "sum": self._admission_sum, "count": self._admission_count}
         for name, callback in parts.items():
             described = "Milliseconds that admission functions took, as Koordinator's webhooks"
@@ -68,7 +68,7 @@ class GatewayTelemetry:
             "cotenant_log_disk_free_bytes", [self._disk_free], unit="By", description="Free on nats-server's disk, where known"
         )
         meter.create_observable_gauge(
-            "cotenant_log_full", [self._is_full], description="1 while creations and updates are refused for want of room"
+            "cotenant_log_full", [self._is_full], description="1 while creations and updates are refused for lack of room"
         )
 
     def _stored(self, event: Event, parent: str, sent_ns: int) -> None:

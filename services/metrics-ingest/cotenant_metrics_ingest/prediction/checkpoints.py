@@ -87,8 +87,10 @@ def _state(
     now: datetime,
     seasons: tuple[SeasonState, ...],
 ) -> PredictionState:
-    packed = [pod for pod in pods if _is_uuid(pod)]
-    other = [pod for pod in pods if not _is_uuid(pod)]
+    packed: list[str] = []
+    other: list[str] = []
+    for pod in pods:
+        (packed if _is_uuid(pod) else other).append(pod)
     rows = np.array([models.rows[model] for model in (*own, *packed, *other)], dtype=np.int64)
     return PredictionState(
         node=node,

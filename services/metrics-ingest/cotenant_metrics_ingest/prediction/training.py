@@ -141,17 +141,25 @@ def _possible(values: tuple[int, ...]) -> tuple[int, ...]:
 def figures_of(intervals: Sequence[Ended]) -> list[IntervalFigures]:
     """The P90s of each interval, of pods with samples and of the node."""
     found: list[IntervalFigures | None] = [None] * len(intervals)
-    alike: dict[int, list[int]] = {}
+    alike: dict[tuple[int, ...], list[int]] = {}
     for place, ended in enumerate(intervals):
         if _regular(ended.parts):
-            alike.setdefault(sum(part.size for part in ended.parts), []).append(place)
+            shape = [len(ended.parts[-1].pods)]
+            for part in ended.parts:
+                shape += (part.size, len(part.data))
+            alike.setdefault(tuple(shape), []).append(place)
         else:
             pods, counts, table = _table_of(ended.parts)
             p90s = _p90s(table.reshape(-1, table.shape[2]), np.concatenate((counts, counts)))
             found[place] = _figures(ended, pods, p90s.reshape(2, -1))
-    for columns, places in alike.items():
-        for place, p90s in zip(places, _p90s_of_regular([intervals[place].parts for place in places], columns), strict=True):
-            found[place] = _figures(intervals[place], intervals[place].parts[-1].pods, p90s)
+    for places in alike.values():
+        own = [intervals[place] for place in places]
+        p90s_of_own = _p90s_of_regular([ended.parts for ended in own])
+        nodes = p90s_of_own[:, :, 0].tolist()
+        for place, ended, p90s, (cpu, memory) in zip(places, own, p90s_of_own, nodes, strict=True):
+            pods = ended.parts[-1].pods
+            tiers = ended.tier_places if pods is ended.pods else tier_places(pods, ended.tiers)
+            found[place] = IntervalFigures(pods, tiers, p90s[:, _FIRST_POD:], (cpu, memory))
     return [figures for figures in found if figures is not None]
 
 
@@ -163,23 +171,20 @@ def _regular(parts: Sequence[_Part]) -> bool:
     return all(part.sizes is None and (part.pods is pods or part.pods == pods) for part in parts) and len({*pods}) == len(pods)
 
 
-def _p90s_of_regular(nodes: Sequence[Sequence[_Part]], columns: int) -> list[Table]:
-    """The P90s of each node's series, int64 (2, series); each has `columns` samples."""
-    rows = [_FIRST_POD + len(parts[-1].pods) for parts in nodes]
-    table = np.empty((2 * sum(rows), columns), dtype=np.int64)
-    at = 0
-    for parts, size in zip(nodes, rows, strict=True):
-        own, column = table[at : at + 2 * size].reshape(2, size, columns), 0
-        for part in parts:
-            # Host applications come after the pods and are left out.
-            given = np.frombuffer(part.data, dtype=np.int64).reshape(2, -1, part.size)
-            own[:, :, column : column + part.size] = given[:, :size]
-            column += part.size
-        at += 2 * size
+def _p90s_of_regular(nodes: Sequence[Sequence[_Part]]) -> Table:
+    """The P90s of each node's series, int64 (nodes, 2, series). All have messages of the same sizes, from the same number of
+    pods and of host applications, which come after the pods and are left out."""
+    first = nodes[0]
+    rows, columns = _FIRST_POD + len(first[-1].pods), sum(part.size for part in first)
+    table = np.empty((len(nodes), 2, rows, columns), dtype=np.int64)
+    column = 0
+    for number, part in enumerate(first):
+        given = np.frombuffer(b"".join([parts[number].data for parts in nodes]), dtype=np.int64)
+        table[:, :, :, column : column + part.size] = given.reshape(len(nodes), 2, -1, part.size)[:, :, :rows]
+        column += part.size
     rank = percentile_rank(columns, PERCENTILE)
-    table.partition(rank, axis=1)
-    ends = np.cumsum(rows)[:-1]
-    return [each.reshape(2, -1) for each in np.split(table[:, rank], 2 * ends)]
+    table.partition(rank, axis=3)
+    return table[:, :, :, rank]
 
 
 def _figures(ended: Ended, pods: list[str], p90s: Table) -> IntervalFigures:

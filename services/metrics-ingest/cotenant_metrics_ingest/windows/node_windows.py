@@ -29,6 +29,7 @@ from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW
 from cotenant_metrics_ingest.points import MAX_OPEN
 from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
+from cotenant_metrics_ingest.varints import packed
 
 FUTURE_TOLERANCE_MS = 60_000
 LONGEST_MS = 86_400_000
@@ -111,6 +112,7 @@ class NodeWindows:
         """Of the last message."""
         self._offsets: tuple[int, ...] = ()
         self._in_message = ""
+        self._parts_in_message = 0
         self.keys: list[str] = []
         """Of the last message's series, in its order; another list when who is in it changes, or a priority or QoS."""
         self._rows: list[int] = []
@@ -130,18 +132,16 @@ class NodeWindows:
             return refused
         self._remember(sample)
         size = len(offsets)
-        node, system = sample.node_usage, sample.system_usage
-        series = (node.cpu_milli, node.memory_bytes, system.cpu_milli, system.memory_bytes)
         first = self.first_new(sample, end_ms)
         for slot, start, stop in cut(end_ms, offsets, first, self.sizes.slot_ms):
-            part = series if stop - start == size else [values[start:stop] for values in series]
+            part = samples.node_and_system(start, stop) if samples is not None else _node_and_system(sample, start, stop)
             self.slots.add(slot, end_ms + offsets[start], end_ms + offsets[stop - 1], part)
         for slot, start, stop in cut(end_ms, offsets, first, self.sizes.mean_slot_ms):
             self.means.open(slot)
             if self._rows_in is not self.means.rows:
                 self._find_rows()
             if samples is not None and self._rows_alone is not None:
-                self.means.add(self._rows_alone, stop - start, samples.sums(start, stop))
+                self.means.add(self._rows_alone, samples.counts_and_sums(start, stop))
             else:
                 self._add_each(sample, start, stop, size)
         self.last_ms, self.boot, self.counter = newest_ms, sample.boot, sample.counter
@@ -206,7 +206,7 @@ class NodeWindows:
             cpu, memory = _newest(each.cpu_milli, each.memory_bytes, start, stop, size)
             sums, most = (sum(cpu), sum(memory)), LARGEST_VALUE * len(cpu)
             if row >= 0 and min(sums) >= 0 and max(sums) <= most:
-                self.means.add(slice(row, row + 1), len(cpu), np.array(sums)[:, np.newaxis])
+                self.means.add(slice(row, row + 1), np.array([len(cpu), *sums], dtype=np.int64)[:, np.newaxis])
 
     def _find_rows(self) -> None:
         rows = self.means.rows_of(self.keys)
@@ -228,9 +228,11 @@ class NodeWindows:
             parts += [part for host in hosts for part in (host.name, host.priority, host.qos)]
         # As one text: it is compared in one go, where single strings would each have to be fetched from memory.
         in_message = f"{len(pods)}\0{_NUL.join(parts)}"
-        if in_message == self._in_message and in_message.count(_NUL) == max(len(parts), 1):
+        if in_message == self._in_message and len(parts) == self._parts_in_message:
             return
-        self._in_message = in_message
+        # A text with a part that holds a NUL is like none.
+        self._in_message = in_message if in_message.count(_NUL) == max(len(parts), 1) else ""
+        self._parts_in_message = len(parts)
         in_pods = [
             member_of(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos) for pod in pods
         ]
@@ -286,6 +288,12 @@ def _newest(
     length = min(len(cpu), len(memory), size)
     low, high = max(start - size + length, 0), max(stop - size + length, 0)
     return cpu[len(cpu) - length :][low:high], memory[len(memory) - length :][low:high]
+
+
+def _node_and_system(sample: UsageSample, start: int, stop: int) -> list[bytes]:
+    node, system = sample.node_usage, sample.system_usage
+    series = (node.cpu_milli, node.memory_bytes, system.cpu_milli, system.memory_bytes)
+    return [packed([values[start:stop]]) for values in series]
 
 
 def _values_fault(sample: UsageSample) -> str:

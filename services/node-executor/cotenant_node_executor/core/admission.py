@@ -1,12 +1,12 @@
-"""Whether a pod that names this node itself has room here, as kubelet asks before it runs a pod.
+"""Whether a pod that names this node itself has room here: kubelet's admission check.
 
 In: its requests, those of the pods that came before it, and what the node offers: what the executor reports of itself, by how
 much the calculator amplifies that, and the batch and mid resources that it offers. Out: None, or reason and message as kubelet
-writes them. Nobody has asked before: the scheduler places such a pod where it says. What the scheduler has chosen a node for is
-not asked about.
+writes them. The scheduler places such a pod without a check. Pods for which the scheduler has chosen the node are
+not checked.
 
-A resource that the executor does not know of is not looked at, as kubelet leaves out extended resources that the node lacks.
-Labels and taints are not looked at either: those of the Node object are not among what an executor reads.
+A resource that the executor does not know is not checked, as kubelet ignores extended resources that the node lacks.
+Labels and taints are not checked either: an executor does not read those of the Node object.
 
 Source: kubelet's canAdmitPod and its predicate admit handler; messages of lifecycle.InsufficientResourceError.
 """

@@ -6,8 +6,8 @@ Out: orders for the runtime, one composed value for each target, and reports (`r
 State = last message of each subject below `node.<node>.>`, and the newest observation. A placement of another uid under
 the same name replaces the former pod, whose processes are then ended like those of any orphaned pod.
 
-What concerns one pod is in `pod_steps`. A strategy whose rules raise is set aside by itself: it keeps the values of its last
-decision until the node SLO is another one; `findings` says so once.
+What concerns one pod is in `pod_steps`. A strategy that raises is quarantined by itself: it keeps the values of its last
+decision until the node SLO changes; `findings` reports it once.
 
 Over 300 lines: it is the only place that knows all parts of the core, and each public method says what it returns.
 """
@@ -88,7 +88,7 @@ class ExecutorCore:
         self._admission = Admission()
         self._topology = TopologyReport(facts.name)
         self.wanted = Wanted()
-        """What the node SLO asks to be measured; the same object while it does not change."""
+        """What is to be measured by the node SLO; the same object while it does not change."""
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
         self.loaded = False
@@ -209,7 +209,7 @@ class ExecutorCore:
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What was set aside, pods and strategies, and is not published yet."""
+        """What was quarantined, pods and strategies, and is not published yet."""
         return self._steps.findings
 
     def take_findings(self) -> list[Finding]:
@@ -219,7 +219,7 @@ class ExecutorCore:
 
     @property
     def holds_reports(self) -> bool:
-        """The last decision held a report back: the next cycle, which should follow at once, sees what became of the start."""
+        """The last decision held a report back: the next cycle, which should follow at once, sees the result of the start."""
         return self._steps.holds_reports
 
     def keep_orphans(self, keep: bool) -> None:

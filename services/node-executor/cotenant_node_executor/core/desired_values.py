@@ -5,8 +5,7 @@ value for each target, and the evictions that strategies order. Every value foll
 memories; all other state is a cache of the last cycle. Every cycle returns all values, so the writer can repair a file that
 another process changed.
 
-A target that no strategy desires a value for any more gets its initial value, as long as it is there. What the strategies of a
-dry run decide is rehearsed (`rehearsal`) and desired by nobody.
+A target that no strategy desires a value for any more gets its initial value. A dry run is only reported (`rehearsal`).
 
 | source of desired values | computed from | computed again when |
 |---|---|---|
@@ -32,7 +31,7 @@ from cotenant_node_executor.core.rehearsal import Rehearsal, Rehearsed
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
-from cotenant_node_executor.strategies.registry import STRATEGIES
+from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
 from cotenant_node_executor.strategies.sections import is_dry_run
 from cotenant_node_executor.strategies.situation import (
     NodeFacts,
@@ -80,7 +79,7 @@ class DesiredTargets:
         self._rehearsal = Rehearsal()
         self.rehearsed: Sequence[Rehearsed] = ()
         """What strategies of a dry run would have done in the last cycle."""
-        self._initial = InitialValues(facts)
+        self._initial = InitialValues(facts, capabilities, precedence(strategies))
         self._there: dict[str, PodView] = {}
         """Placed pods with an existing group, by group, as of their last computed values."""
         self._burstable_milli = 0
@@ -179,9 +178,10 @@ class DesiredTargets:
             self._decide(seen)
         orders = [(name, order) for name, own in self._orders.items() for order in own] if self._orders else ()
         composed = self._composer.composed()
-        if self._composer.dropped:
-            dropped, self._composer.dropped = self._composer.dropped, {}
-            self._initial.add(dropped, self._groups)
+        if self._composer.dropped or self._initial.is_time(seen.snapshot):
+            self._initial.add_left_over(self._there.values(), self._groups, composed.winner)
+            self._initial.add(self._composer.dropped, self._groups)
+            self._composer.dropped = {}
             self._composer.put(RESTORE.name, self._initial.values)
             again = self._composer.composed()
             composed = replace(again, changed=(*composed.changed, *again.changed))

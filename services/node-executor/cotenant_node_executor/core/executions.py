@@ -41,6 +41,8 @@ from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteRepor
 
 MAX_CHANGES = 50
 
+RUNTIME = "runtime"
+"""The topic of what becomes of a pod's containers."""
 NEWEST_USAGE = f"{USAGE}:newest"
 """Placeholder in the causes for the usage message that is stored just before the event."""
 
@@ -242,13 +244,13 @@ class Executions:
     def _runtime(self, core: ExecutorCore, uid: str, text: str, now: datetime) -> Event:
         placed = core.pods.of_uid(uid)
         if placed is None:
-            execution = Execution(node=self._node, topic="runtime", summary=f"uid {uid}, unplaced: {text}")
-            return self._event("runtime", execution, (), now)
+            execution = Execution(node=self._node, topic=RUNTIME, summary=f"uid {uid}, unplaced: {text}")
+            return self._event(RUNTIME, execution, (), now)
         namespace, name = placed.placement.namespace, placed.placement.name
         execution = Execution(
-            node=self._node, topic="runtime", summary=f"{namespace}/{name}: {text}", namespace=namespace, pod=name
+            node=self._node, topic=RUNTIME, summary=f"{namespace}/{name}: {text}", namespace=namespace, pod=name
         )
-        return self._event("runtime", execution, (placed.ref,), now)
+        return self._event(RUNTIME, execution, (placed.ref,), now)
 
     def _refused_by_kernel(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
         first = report.refused[0]

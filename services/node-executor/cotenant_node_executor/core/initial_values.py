@@ -1,14 +1,17 @@
 """Initial values for targets that no strategy desires a value for any more, as long as they are there.
 
-In: the targets that were dropped, the existing groups. Out: desired values that every strategy takes precedence over. A thread
-may have ended, and its number be another's: it is left as it is. Bound: the places that strategies have set and that are
-there.
+In: the targets that were dropped, the existing groups. Once, LEFT_OVER_NS after the first sample, as strategies need some to
+decide: what an earlier executor may have set, that is every file of the tiers and of pods that strategies may set and none of
+them does. Out: desired values that every strategy takes precedence over. A thread may have ended, and its number be another's:
+it is left to what it held before (`targets.other.held`). Bound: the places that strategies have set and that are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Collection, Iterable, Set
 
+from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, PodView
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues
 from cotenant_node_executor.targets.address import (
@@ -22,13 +25,18 @@ from cotenant_node_executor.targets.address import (
     Thread,
 )
 from cotenant_node_executor.targets.cpulist import format_cpu_list
-from cotenant_node_executor.targets.interface import ROOT_GROUP
+from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities
+
+LEFT_OVER_NS = 10_000_000_000
+Desires = Callable[[Place, Attribute], Desired | None]
+"""The desired value of a target, if anybody desires one."""
 
 
 class InitialValues:
     """Of one node."""
 
-    def __init__(self, facts: NodeFacts) -> None:
+    def __init__(self, facts: NodeFacts, capabilities: Capabilities, settable: Collection[Attribute]) -> None:
+        """`settable`: what strategies may set."""
         self._of_attribute: dict[Attribute, str] = {
             **INITIAL_VALUES,
             Knob.CPUSET_CPUS: format_cpu_list(processor.cpu for processor in facts.processors),
@@ -36,7 +44,12 @@ class InitialValues:
         if facts.kubelet_pods:
             # What kubelet's files held before is kept with them.
             self._of_attribute = {each: text for each, text in self._of_attribute.items() if not isinstance(each, Knob)}
+        known = [each for each in Knob if each in settable and each in self._of_attribute]
+        self._set_by_strategies = [each for each in known if capabilities.supports(each)]
         self._desired: dict[Place, dict[Attribute, Desired]] = {}
+        self._began_ns: int | None = None
+        """When the first sample was taken, monotonic."""
+        self._due = self._looked = False
 
     def __bool__(self) -> bool:
         return bool(self._desired)
@@ -48,6 +61,26 @@ class InitialValues:
             if value is not None and not isinstance(place, Thread) and _is_there(place, groups):
                 desired = Desired(attribute, value, RESTORE.name, "nothing else desired")
                 self._desired.setdefault(place, {})[attribute] = desired
+
+    def is_time(self, snapshot: Snapshot | None) -> bool:
+        """Whether it is time to take back what an earlier executor set; not again after that was done."""
+        if snapshot is None or self._looked:
+            return False
+        self._began_ns = snapshot.monotonic_ns if self._began_ns is None else self._began_ns
+        self._due = snapshot.monotonic_ns - self._began_ns >= LEFT_OVER_NS
+        return self._due
+
+    def add_left_over(self, pods: Iterable[PodView], groups: Set[str], desires: Desires) -> None:
+        """Take the files that nobody desires a value for, if it is time. `pods`: those that are there."""
+        if not self._due or self._looked:
+            return
+        self._looked = True
+        for group in [BURSTABLE, BESTEFFORT, *(group for pod in pods for group in pod.groups)]:
+            for knob in self._set_by_strategies if group in groups else ():
+                if desires(group, knob) is None:
+                    why = "nobody desires what an earlier executor may have set"
+                    desired = Desired(knob, self._of_attribute[knob], RESTORE.name, why)
+                    self._desired.setdefault(group, {})[knob] = desired
 
     def keep(self, groups: Set[str]) -> None:
         """Forget the groups that are gone."""

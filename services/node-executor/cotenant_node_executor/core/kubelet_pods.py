@@ -1,13 +1,13 @@
-"""One pod of kubelet's: the placement and the groups of its containers in; its report and, for an eviction, a wish out.
+"""One pod of kubelet's: the placement and the groups of its containers in; its report and, for an eviction, a request out.
 
-The executor starts and ends nothing on such a node, and says no more than it sees:
+The executor starts and ends nothing on such a node, and reports only what it observes:
 
 | placement | containers | report |
 |---|---|---|
 | bound | none has been seen | pending |
 | bound | a group is there | running; a container without one waits |
 | bound, kubelet's status in the manifest says Succeeded or Failed | none is there | that phase |
-| bound, evicted by a strategy | as before | as before; the order asks for an eviction until the pod is gone |
+| bound, evicted by a strategy | as before | as before; the order requests an eviction until the pod is gone |
 | terminating | the pod's group is gone | stopped |
 
 A terminal phase is final, as for the executor's own pods (`pod_lifecycle`).
@@ -27,7 +27,8 @@ from cotenant_node_executor.strategies.strategy import Evict
 
 REASON_NO_GROUP = "NoControlGroup"
 _TERMINATING = PlacementPhase.TERMINATING
-_KUBELETS_END = {"Succeeded": RunPhase.SUCCEEDED, "Failed": RunPhase.FAILED}
+KUBELETS_END = {"Succeeded": RunPhase.SUCCEEDED, "Failed": RunPhase.FAILED}
+"""The phases of a pod's status that are final, as kubelet writes them."""
 
 
 def kubelet_step(
@@ -42,7 +43,7 @@ def kubelet_step(
         return PodStep((), base, steady=True)
     if states is None and placement.phase is _TERMINATING:
         return PodStep((), replace(base, phase=RunPhase.STOPPED, reason=placement.reason, finished_at=now))
-    ended = _KUBELETS_END.get(to_run.pod.status.phase)
+    ended = KUBELETS_END.get(to_run.pod.status.phase)
     if ended is not None and not states:
         return PodStep((), replace(base, phase=ended, finished_at=now))
     reported = {entry.name: entry for entry in base.containers}

@@ -1,7 +1,7 @@
 """The placed pods that offer their own latency.
 
-In: decoded placements. Out: whom to ask. With an annotation that cannot be read, which admission refuses, nobody is asked:
-strategies say so.
+In: decoded placements. Out: the endpoints to poll. A pod with an unreadable annotation, which admission refuses, is not
+polled: strategies report it.
 """
 
 from __future__ import annotations

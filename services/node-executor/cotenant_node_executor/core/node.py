@@ -16,15 +16,17 @@ from msgspec import Struct
 
 from cotenant.events.envelope import Event
 from cotenant.events.node.conditions import TAINT_MEMORY_PRESSURE
-from cotenant.events.node.runs import ExecutorStatus
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.log.contract import USAGE
 from cotenant.log.traces import Traces
 from cotenant.model.subjects import executor_subject, usage_subject
 from cotenant.model.trace_context import continued
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import ExecutorCore
-from cotenant_node_executor.core.executions import NEWEST_USAGE, Executions
+from cotenant_node_executor.core.executions import NEWEST_USAGE, RUNTIME, Executions
 from cotenant_node_executor.core.observation import Observation
+from cotenant_node_executor.core.placed import Key
 from cotenant_node_executor.core.usage_window import UsageWindow
 from cotenant_node_executor.runtime.interface import Order, PodToRun, Runtime
 from cotenant_node_executor.sampling.snapshot import Look
@@ -84,7 +86,7 @@ class Machine(Protocol):
         ...
 
     def reclaim(self, orders: Sequence[tuple[str, Reclaim]]) -> None:
-        """Begin to reclaim memory in the background; an order that comes while one is under way is dropped."""
+        """Begin to reclaim memory in the background; an order that comes while one is in progress is dropped."""
         ...
 
     def reclaimed(self) -> Sequence[Reclaimed]:
@@ -115,10 +117,12 @@ class ExecutorNode:
         self._measured: Wanted | None = None
         """What the machine was last asked to measure."""
         self._traces: Traces | None = None
-        """Of what was folded by `apply` and published; None where nobody follows traces, as in the simulator."""
+        """Of events folded by `apply` and published; None without traces, as in the simulator."""
         self.written_values = self.refused_values = 0
         """Since this node was made."""
         self._usage_ref = ""
+        self._evicted_by: dict[Key, str] = {}
+        """The references of what was published of evictions, by the pod's name, until its end is reported."""
         self._usage_at: datetime | None = None
         self._incarnation = f"node-executor/{name}/{core.boot}"
         self._named = 0
@@ -183,6 +187,26 @@ class ExecutorNode:
         """Whether a cycle has new work, given that the machine did not change by itself."""
         return self._moved or self.core.has_work or self._window.due(now)
 
+    def execution_stored(self, event: Event) -> None:
+        """Remember what was published of a pod's eviction: its report follows from that."""
+        data = event.data
+        if isinstance(data, Execution) and data.topic != RUNTIME and self._is_evicted((data.namespace, data.pod)):
+            self._evicted_by[data.namespace, data.pod] = event.ref
+
+    def _is_evicted(self, key: Key) -> bool:
+        placed = self.core.placed.get(key)
+        return placed is not None and self.core.evictions.of(placed.placement.uid) is not None
+
+    def _with_eviction(self, event: Event) -> Event:
+        """The report of an evicted pod's end follows from the eviction, which names the sample behind it; where the pod ended
+        before that was stored, from the newest sample and the policy."""
+        data = event.data
+        if not isinstance(data, RunStatus) or not data.phase.terminal or not self._is_evicted((data.namespace, data.name)):
+            return event
+        ref = self._evicted_by.get((data.namespace, data.name), "")
+        known = (ref,) if ref else (self._usage_ref, self.core.slo_ref)
+        return msgspec.structs.replace(event, causes=(*event.causes, *(each for each in known if each)))
+
     @property
     def report_due(self) -> datetime | None:
         """When usage is due next, by the node's clock; None before the first sample."""
@@ -237,7 +261,10 @@ class ExecutorNode:
         if plan.reclaims:
             machine.reclaim(plan.reclaims)
         done += self._executions.of_reclaimed(core, machine.reclaimed(), now)
-        return [*usage, *core.decide(now), *self._condition(now), *done]
+        if self._evicted_by:
+            self._evicted_by = {key: ref for key, ref in self._evicted_by.items() if self._is_evicted(key)}
+        reports = [self._with_eviction(event) for event in core.decide(now)]
+        return [*usage, *reports, *self._condition(now), *done]
 
     def _usage(self, now: datetime) -> list[Event]:
         self._usage_at = now

@@ -33,7 +33,7 @@ class Observation(Struct, frozen=True, gc=False):
     current: Mapping[tuple[str, Knob], str]
     identity_sysctl: int | None = None
     machine: MachineFacts | None = None
-    """The same object while nothing of it changes."""
+    """The same object while it does not change."""
     slow: SlowReadings | None = None
     storage: Storage = NO_STORAGE
     """The same object while nothing changed."""
@@ -43,7 +43,7 @@ class Observation(Struct, frozen=True, gc=False):
     """Of busy pods, where the node SLO protects single threads."""
     realtime: RealtimeState = NO_REALTIME
     strangers: tuple[str, ...] = ()
-    """Where kubelet runs the pods: directories and pods that do not match, and what cannot be looked at."""
+    """Where kubelet runs the pods: directories and pods that do not match, and what cannot be read."""
     services: Services = NO_SERVICES
     """What services last reported of their own latency; the same object until there are newer answers."""
 

@@ -1,9 +1,9 @@
-"""What is ordered and reported for each pod of the node: one step a pod, computed again when something about it changes.
+"""What is ordered and reported for each pod of the node: one step per pod, computed again when one of its inputs changes.
 
 In: the pods placed here, their last reports, the states of their containers, evictions. Out: orders for the runtime, and the
 reports that are not on LOG yet. Pods whose reports are up to date are left alone.
 
-A pod whose step raises is set aside by itself: it gets no orders until its placement or its report is another one; `findings`
+A pod whose step raises is quarantined by itself: it gets no orders until its placement or its report is another one; `findings`
 says so once. Processes without a placement (orphans) are ended, unless LOG is not the one that placed them.
 """
 
@@ -62,7 +62,7 @@ class PodSteps:
         self._set_aside: set[Key] = set()
         """Pods whose step raised, until a fact of the pod comes."""
         self.findings: list[Finding] = []
-        """What was set aside and is not published yet."""
+        """What was quarantined and is not published yet."""
         self._starting: dict[Key, tuple[str, datetime]] = {}
         """Uids of pods whose first report is held back, and when their containers were first ordered to start. Bound: pods."""
         self.holds_reports = False
@@ -179,7 +179,7 @@ class PodSteps:
         return orders
 
     def _step(self, key: Key, placed: DecodedPlacement, seen: Observation, now: datetime) -> PodStep | None:
-        """Compute a placed pod's orders and report; None where it cannot run here, or is set aside."""
+        """Compute a placed pod's orders and report; None where it cannot run here, or is quarantined."""
         if placed.to_run is None or placed.refusal or key in self._set_aside:
             return None
         try:

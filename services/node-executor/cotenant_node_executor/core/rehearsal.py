@@ -19,7 +19,7 @@ Order = Evict | Reclaim
 
 
 class WouldChange(Struct, frozen=True):
-    """A value that a strategy would write. `old`: the value in force, "" where nobody desires one."""
+    """A value that a strategy would write. `old`: the value in force, "" where none is desired."""
 
     place: Place
     desired: Desired

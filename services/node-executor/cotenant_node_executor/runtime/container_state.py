@@ -41,7 +41,7 @@ def container_state(
     if exit_code is None:
         exit_code, reason = UNKNOWN_EXIT, REASON_UNKNOWN
         files.file("status").write_text(f"{UNKNOWN_EXIT}\n", encoding="ascii")
-        files.file("error").write_text("nobody saw how the container ended", encoding="ascii")
+        files.file("error").write_text("the container's end was not observed", encoding="ascii")
     else:
         reason = _reason(files, exit_code, out_of_memory)
     return ContainerState(

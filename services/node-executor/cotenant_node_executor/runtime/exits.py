@@ -24,12 +24,12 @@ class Exits(Generic[K]):
         self._descriptors: dict[K, int] = {}
 
     def fileno(self) -> int:
-        """A descriptor that is readable while a watched process has ended and `ended` has not said so."""
+        """A descriptor that is readable while a watched process has ended and `ended` has not reported it."""
         return self._epoll.fileno()
 
     def watch(self, key: K, pid: int) -> bool:
         """Watch a process; False where it cannot be watched. The process may have ended and its number may be another's by now:
-        a caller that did not start it looks at it once more."""
+        a caller that did not start it checks it once more."""
         self.forget(key)
         try:
             descriptor = os.pidfd_open(pid)

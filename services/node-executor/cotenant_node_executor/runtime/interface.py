@@ -94,7 +94,7 @@ class Forget(Struct, frozen=True, gc=False):
 
 
 class AskEviction(Struct, frozen=True, gc=False):
-    """Have the API evict a pod that kubelet runs: nobody else may end it."""
+    """Have the API evict a pod that kubelet runs, as only kubelet may end it."""
 
     uid: str
     namespace: str

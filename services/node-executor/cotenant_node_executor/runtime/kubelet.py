@@ -4,7 +4,7 @@ In: the pods that LOG places on the node, kubelet's directories. Out: states of 
 runc and its like make a container's group when it starts and remove it when it has ended, so a group that is there runs. An
 attempt is counted whenever a container's group is another one than before. Exit codes are known to kubelet alone.
 
-Evictions that strategies order are kept as wishes: somebody who may ask the API for them does (`wishes`).
+Evictions that strategies order are kept as requests for the API (`wishes`).
 
 Bound: the pods of the node.
 """
@@ -124,7 +124,7 @@ class KubeletRuntime:
         return changed
 
     def carry_out(self, order: Order, now: datetime) -> None:
-        """Keep an eviction as a wish; there are no other orders here."""
+        """Keep an eviction as a request; there are no other orders here."""
         del now
         if isinstance(order, AskEviction):
             self.wishes.setdefault(order.uid, order)

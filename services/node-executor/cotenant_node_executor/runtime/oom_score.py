@@ -7,7 +7,7 @@ thousandths of the machine's memory to a process's memory, and kills the process
     burstable    1000 - 1000 * request // machine, within 3..999
     best-effort  1000, which includes every pod that requests batch resources only
 
-A pod's annotations may say otherwise (`targets.oom_annotations`).
+A pod's annotations may override this (`targets.oom_annotations`).
 
 A container within its request has a lower score than any container above its own: services within their requests survive
 best-effort work. Source: kubelet, qos policy; Linux, oom_badness.

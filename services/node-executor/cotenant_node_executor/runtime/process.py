@@ -215,7 +215,7 @@ class ProcessRuntime:
 
     def _spawn(self, files: AttemptFiles, uid: int) -> subprocess.Popen[bytes]:
         """Start the shim in its own session, so that it survives this executor and its supervisor. The log is the program's
-        own: it may open /dev/stdout again, and nobody else reads it."""
+        own: it may open /dev/stdout again, and has no other reader."""
         shims = [str(path) for path in self._driver.procs_paths(SHIM_GROUP)]
         launch = [sys.executable, "-I", "-S", str(LAUNCH), str(files.file("launch"))]
         descriptor = os.open(files.file("log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

@@ -1,7 +1,7 @@
-"""What this machine is made of, read from /proc, /sys and the kubelet's files: CPUs, NUMA nodes, disks, policies.
+"""The machine's hardware, read from /proc, /sys and the kubelet's files: CPUs, NUMA nodes, disks, policies.
 
-In: the CPUs and memory that the node is given. Out: ``MachineFacts``. CPUs come from sysfs, from `lscpu` where it tells
-nothing. What lies on disks comes from `lsblk`, `findmnt` and LVM's tools, which run only when the list of disks or mounts has
+In: the CPUs and memory that the node is given. Out: ``MachineFacts``. CPUs come from sysfs, from `lscpu` if it has
+none. Contents of disks come from `lsblk`, `findmnt` and LVM's tools, which run only when the list of disks or mounts has
 changed. NUMA nodes that are another device's are left out. Where memory is limited, each NUMA node has its share of the limit.
 """
 

@@ -1,7 +1,7 @@
-"""The executor's own turn at the CPU: what takes CPU away from batch work must not wait behind it.
+"""The executor's CPU priority: suppression of batch work must not be delayed by batch work.
 
-In: nothing. Out: the calling thread has the nice value URGENT; whatever it starts, pods above all, has 0. It uses a few percent
-of a CPU, so that nobody feels it. Without CAP_SYS_NICE all stays as it was.
+In: nothing. Out: the calling thread has the nice value URGENT; its children, pods above all, have 0. It uses a few percent
+of a CPU, so the effect on others is negligible. Without CAP_SYS_NICE nothing changes.
 """
 
 from __future__ import annotations

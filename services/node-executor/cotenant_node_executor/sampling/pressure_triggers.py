@@ -1,12 +1,12 @@
-"""The kernel's word that tasks have waited: PSI triggers on pressure files.
+"""Notifications of stalls: PSI triggers on pressure files.
 
-In: pressure files, each with a trigger: so much stalled time within a window. Out: the files whose trigger fired, as soon as
-the kernel sees it (every tenth of the window, while there is pressure), at most once a window. A kernel refuses windows below
-2 s to a process without CAP_SYS_RESOURCE: there the same is found by a look at the file's total every POLL_SECONDS. A file that
-cannot be read has no trigger, and its reader stays with the tick of the samples.
+In: pressure files, each with a trigger: an amount of stalled time within a window. Out: the files whose trigger fired, as soon
+as the kernel sees it (every tenth of the window, while there is pressure), at most once a window. A kernel refuses windows
+below 2 s to a process without CAP_SYS_RESOURCE: there the file's total is polled every POLL_SECONDS instead. A file that
+cannot be read has no trigger, and its reader relies on the samples.
 
-A thread waits for the triggers and raises an eventfd: the kernel says each event once, to whoever asks first, and an event loop
-that looks at a set of descriptors inside its own would swallow it.
+A thread waits for the triggers and raises an eventfd: the kernel reports each event once, to the first poll, and an event loop
+with a nested set of descriptors would lose it.
 
 Bound: one descriptor a file, MAX_TRIGGERS files, one thread from the first trigger on.
 """
@@ -23,6 +23,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from cotenant_node_executor.sampling.own_priority import hurry
+from cotenant_node_executor.sampling.stalls import total_us
 
 MAX_TRIGGERS = 128
 POLL_SECONDS = 0.05
@@ -50,7 +51,7 @@ class _Polled(Struct):
 
     def fires(self, now: float) -> bool:
         """Look at the file. Raises OSError where its group has gone."""
-        total = _total_us(self.descriptor)
+        total = total_us(self.descriptor)
         if total - self.total_us >= self.trigger.stall_us:
             fires = now - self.since >= 0
             self.total_us, self.since = total, now + self.trigger.window_us / 1e6 if fires else self.since
@@ -58,11 +59,6 @@ class _Polled(Struct):
         if now - self.since >= self.trigger.window_us / 1e6:
             self.total_us, self.since = total, now
         return False
-
-
-def _total_us(descriptor: int) -> int:
-    line = os.pread(descriptor, 256, 0).partition(b"\n")[0]
-    return int(line.rpartition(b"total=")[2])
 
 
 class PressureTriggers:
@@ -86,12 +82,12 @@ class PressureTriggers:
         """Files without a trigger, and why. Bound: the files that are asked for."""
 
     def fileno(self) -> int:
-        """A descriptor that is readable while a trigger has fired and `fired` has not said so."""
+        """A descriptor that is readable while a trigger has fired and `fired` has not reported it."""
         return self._event
 
     @property
     def polled(self) -> frozenset[str]:
-        """The files that are looked at, as the kernel refuses a trigger on them."""
+        """The files that are polled, as the kernel refuses a trigger on them."""
         return frozenset(self._polled)
 
     def watch(self, wanted: Mapping[str, Trigger]) -> None:
@@ -118,7 +114,7 @@ class PressureTriggers:
             self._epoll.register(descriptor, select.EPOLLPRI)
         except OSError:
             try:
-                polled = _Polled(descriptor, trigger, _total_us(descriptor), time.monotonic())
+                polled = _Polled(descriptor, trigger, total_us(descriptor), time.monotonic())
             except (OSError, ValueError) as error:
                 os.close(descriptor)
                 self.refused[path] = str(error)

@@ -48,7 +48,7 @@ class Spikes:
         self._guaranteed, self._last, self._milli, self.due_ns = None, None, (), None
 
     def read(self, now_ns: int) -> None:
-        """End a stretch and begin the next; where the counter cannot be read, all begins anew."""
+        """End an interval and begin the next; if the counter cannot be read, start over."""
         counter = self._count(now_ns)
         milli = group_milli(self._last, counter) if counter is not None else None
         self._milli = (*self._milli[-1:], milli) if milli is not None else ()

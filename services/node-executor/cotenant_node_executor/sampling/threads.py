@@ -1,10 +1,10 @@
 """The CPU time of the threads of pods' groups, for strategies that decide about single threads.
 
 In: the groups to look at. Out: each group's threads with what they used since the last look, in milli-CPU, and how long they
-waited for a CPU (run delay), in ms of each second. Only groups that used BUSY_MILLI within the last IDLE_NS are looked at: in
-the others no thread can matter. A thread's first reading is 0.
+waited for a CPU (run delay), in ms of each second. Only groups that used BUSY_MILLI within the last IDLE_NS are read: in
+others no thread is relevant. A thread's first reading is 0.
 
-Bound: MOST_THREADS of all groups together, the first by group and thread; what is beyond is not seen.
+Bound: MOST_THREADS of all groups together, the first by group and thread; further ones are ignored.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
-"""What cannot wait for the next sample: services that wait for CPU, a node that stalls for memory.
+"""Urgent triggers between samples: services that wait for CPU, a node that stalls for memory.
 
 In: samples, and PSI triggers on the pressure files of services (the burstable group, each guaranteed pod) and of the node's
 memory. Out: a spike of the services' CPU (`spikes`); that a sample is wanted now. While best-effort pods run beside services
 and suppression is on, the services' CPU is measured all the time, by one counter or two: when a trigger fires, what they
-used meanwhile is known, and for FOLLOWED_NS each measurement counts. A rise for which no service waits is none. Where there are
-no pressure files nothing is measured, and samples come every second as ever.
+used meanwhile is known, and for FOLLOWED_NS each measurement counts. A rise for which no service waits is none; whether one
+does is read with each measurement too (`stalls`), as the kernel looks at its triggers every 50 ms only. Where there are no
+pressure files nothing is measured, and samples come every second as ever.
 
-Bounds: a reading of at most two files every MEASURED_NS; an early sample at most every SAMPLE_AFTER_NS.
+Bounds: a reading of at most two files every MEASURED_NS, and of `stalls.MOST_FILES`; an early sample at most every
+SAMPLE_AFTER_NS.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 from cotenant_node_executor.sampling.pressure_triggers import PressureTriggers, Trigger
 from cotenant_node_executor.sampling.snapshot import Look, Snapshot
 from cotenant_node_executor.sampling.spikes import BESTEFFORT, BURSTABLE, Spikes
+from cotenant_node_executor.sampling.stalls import Stalls
 from cotenant_node_executor.targets.interface import CgroupDriver, Stat
 
 WINDOW_US = 500_000
@@ -37,6 +40,7 @@ class Urgency:
         self._memory = str(node_memory)
         self._triggers = PressureTriggers()
         self._spikes = Spikes(driver)
+        self._stalls = Stalls(CPU_TRIGGER.stall_us, WINDOW_US * 1000)
         self._sample: Snapshot | None = None
         self._groups: tuple[str, ...] | None = None
         self._followed_until_ns = 0
@@ -54,6 +58,7 @@ class Urgency:
     def close(self) -> None:
         """Have no triggers any more."""
         self._spikes.stop()
+        self._stalls.watch(())
         self._triggers.close()
 
     def sampled(self, sample: Snapshot) -> None:
@@ -83,6 +88,7 @@ class Urgency:
         measured = due is not None and now_ns >= due
         if measured:
             self._spikes.read(now_ns)
+            services_wait = self._stalls.found(now_ns) or services_wait
         found = None
         if services_wait or (measured and now_ns < self._followed_until_ns):
             found = self._spikes.found(self.spike or sample, now_ns)
@@ -93,4 +99,5 @@ class Urgency:
     def _watch(self, groups: tuple[str, ...]) -> None:
         files = [self._driver.stat_path(group, Stat.CPU_PRESSURE) for group in groups]
         wanted = {str(path): CPU_TRIGGER for path in files if path is not None}
+        self._stalls.watch([*wanted])
         self._triggers.watch({**wanted, self._memory: MEMORY_TRIGGER})

@@ -1,4 +1,4 @@
-"""What the node SLO asks to be measured beside node and pods: host applications, page cache, cold memory.
+"""What the node SLO requires to be measured beside node and pods: host applications, page cache, cold memory.
 
 In: the node SLO. Out: ``Wanted``. A spec of another form than Koordinator's asks for no host applications.
 Bound: MOST_APPLICATIONS.
@@ -77,7 +77,7 @@ _DECODER = msgspec.json.Decoder(_Spec)
 
 
 def wanted_by(slo: NodeSLORendered | None) -> Wanted:
-    """Return what a node SLO asks for."""
+    """Return what a node SLO requires to be measured."""
     return _wanted_by(slo) if slo is not None else Wanted()
 
 

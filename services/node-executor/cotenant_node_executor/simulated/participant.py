@@ -97,6 +97,8 @@ class NodeParticipant:
                 sent = world.publish(self.node.identified(self.node.refer(event), self._cell))
                 if sent is not None and sent.stream == USAGE:
                     self.node.usage_stored(sent.ref)
+                elif sent is not None:
+                    self.node.execution_stored(sent)
         return stored
 
     def _plan_sample(self, now: datetime) -> None:

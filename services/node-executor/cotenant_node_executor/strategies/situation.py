@@ -100,9 +100,9 @@ class Situation(Struct, frozen=True):
     realtime: RealtimeState = NO_REALTIME
     """What the guard of the real-time class did."""
     cold: Mapping[str, int] | None = None
-    """Page cache that nobody touched for minutes, by the pod's uid; None where it is not measured. One object a reading."""
+    """Page cache that was not accessed for minutes, by the pod's uid; None where it is not measured. One object a reading."""
     services: Services = NO_SERVICES
-    """What services said of their own latency."""
+    """Services' reports of their own latency."""
 
     @property
     def offered(self) -> Mapping[str, int]:

@@ -84,7 +84,7 @@ class Decision(Struct, frozen=True):
     keep: bool = False
     """The values of the last decision stay, whatever `values` says: there is nothing to decide from."""
     problems: tuple[str, ...] = ()
-    """What the policy or an annotation asks for and cannot be done: what, where, why. Published when it changes."""
+    """What the policy or an annotation requires and cannot be done: what, where, why. Published when it changes."""
 
 
 class Input(Enum):

@@ -191,7 +191,7 @@ class WriteReport(msgspec.Struct, frozen=True, gc=False):
     refused: tuple[Refused, ...] = ()
     unchanged: int = 0
     skipped: int = 0  # knobs this kernel lacks, groups that have gone, shares that cpu.idle locks
-    still_refused: int = 0  # refusals reported before, tried again in vain
+    still_refused: int = 0  # refusals reported before, retried without success
 
     def and_also(self, other: WriteReport) -> WriteReport:
         """Both reports in one."""

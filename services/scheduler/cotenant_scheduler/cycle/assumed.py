@@ -22,6 +22,7 @@ from typing import Protocol
 import msgspec
 
 from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.domain.quota.membership import Membership
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement
@@ -70,13 +71,20 @@ class Assumed:
         self._placed[key] = _Assumption(row, charge, data)
 
     def place_series(
-        self, rows: list[int], keys: list[PodKey], charge: Charge, assigned: AssignedPod, placements: list[Placement]
+        self, rows: list[int], keys: list[PodKey], charges: list[Charge], assigned: AssignedPod, placements: list[Placement]
     ) -> None:
-        """Assume equal pods, one on each of the rows. No counter counts them, and the nodes' reports do not include them."""
-        self._nodes.assume_series(rows, keys, charge.shape, assigned)
-        self._charge(charge, len(rows))
-        for row, key, data in zip(rows, keys, placements, strict=True):
+        """Assume pods of one shape, one on each of the rows. No counter counts them, and the nodes' reports do not include
+        them."""
+        shape = charges[0].shape
+        self._nodes.assume_series(rows, keys, shape, assigned)
+        charged: dict[tuple[Membership, bool], int] = {}
+        for row, key, charge, data in zip(rows, keys, charges, placements, strict=True):
             self._placed[key] = _Assumption(row, charge, data)
+            if charge.membership is not None:
+                counted = (charge.membership, charge.preemptible)
+                charged[counted] = charged.get(counted, 0) + 1
+        if charged:
+            self._ledger.charge_equal(charged, shape.requests)
 
     def holds(self, key: PodKey) -> bool:
         """Return whether a pod is assumed on some node."""

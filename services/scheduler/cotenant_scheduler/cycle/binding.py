@@ -112,14 +112,14 @@ class Binding:
     def place_series(
         self,
         run: list[PodRecord],
-        charge: Charge,
+        charges: list[Charge],
         evaluation: Evaluation,
         now: datetime,
         bound: list[Event],
         gang: str = "",
     ) -> int:
-        """Place equal pods that follow each other as far as one evaluation decides them; return how many. `gang`: that they are
-        placed with."""
+        """Place pods of one shape that follow each other as far as one evaluation decides them; return how many. `charges`:
+        what each is charged with; `gang`: that they are placed with."""
         allocation = Allocation(gang=gang) if gang else None
         series = Series(evaluation, len(run))
         reports, assigned_as = self._nodes.load.reports, self._pods.assigned.of
@@ -127,17 +127,18 @@ class Binding:
         placements: list[Placement] = []
         facts = run[0].facts
         assert facts is not None
-        now_us = microseconds(now)
-        assigned = assigned_as(facts, charge.shape, now_us)
-        for record, row, figures in zip(run, series.rows, series.figures(self._figures), strict=False):
+        now_us, shape = microseconds(now), evaluation.shape
+        assigned = assigned_as(facts, shape, now_us)
+        for record, charge, row, figures in zip(run, charges, series.rows, series.figures(self._figures), strict=False):
             key = record.key
             assert record.facts is not None
-            if reports(row, key) or assigned_as(record.facts, charge.shape, now_us) != assigned:
+            if reports(row, key) or assigned_as(record.facts, shape, now_us) != assigned:
                 break
             placements.append(self._bind(bound, record, row, figures, charge, now, allocation))
             keys.append(key)
         if keys:
-            self._assumed.place_series(series.rows[: len(keys)], keys, charge, assigned, placements)
+            count = len(keys)
+            self._assumed.place_series(series.rows[:count], keys, charges[:count], assigned, placements)
         return len(keys)
 
     def _bind(

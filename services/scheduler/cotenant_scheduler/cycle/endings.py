@@ -37,9 +37,8 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, Waiti
 from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import placement_subject, waiting_subject
-from cotenant_scheduler.cycle.blocked import blocked_by, blocked_event
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
-from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, first_due
+from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, blocked_by, blocked_event, first_due
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
 from cotenant_scheduler.state.pod_records import ENDED_FOR_GOOD, PlacementRecord, PodRecord

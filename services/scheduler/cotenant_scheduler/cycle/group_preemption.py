@@ -81,7 +81,7 @@ class GroupPreemption:
         group.keeps_nominations = False
         if trial.refused is None:
             return []
-        if before and not trial.by_quota and self._stand(entry, before, now):
+        if before and not trial.by_quota and self._are_kept(entry, before, now):
             group.keeps_nominations = True
             return []
         chosen = {} if trial.by_quota or not self._may_preempt(group, entry) else self._choose(group, entry, now)
@@ -136,7 +136,7 @@ class GroupPreemption:
             for (membership, preemptible), total in requests.items()
         )
 
-    def _stand(self, entry: Entry, before: dict[PodKey, Nomination], now: datetime) -> bool:
+    def _are_kept(self, entry: Entry, before: dict[PodKey, Nomination], now: datetime) -> bool:
         """Return whether the nominations that the members have are kept."""
         nominated = [(record, before[record.key]) for record in entry.records if record.key in before]
         if not all(self._preempting.may_keep(found.node, record) for record, found in nominated):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, MAX_EVENTS_TOGETHER
 from cotenant.events.envelope import Event
@@ -28,7 +29,7 @@ from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.pre_allocation import MOST_TAKEN, PreAllocation, TakesPods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
-from cotenant_scheduler.cycle.walk import States, Walk
+from cotenant_scheduler.cycle.walk import Run, States, Walk
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.queue_args import QueueArgs, QueueOrder
@@ -39,7 +40,7 @@ from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pod_records import Charge, PodRecord
+from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
@@ -126,6 +127,8 @@ class Placing:
         evaluation: Evaluation | None = None
         follows: int | None = None
         """The only row that has changed since the evaluation was current."""
+        one_by_one = 0
+        """So many pods come next of a run that is too short to be placed at once."""
         while (top := self._top(walk)) is not None:
             entry, alike = top
             left = limit - len(bound)
@@ -186,15 +189,26 @@ class Placing:
             placed = 0
             # One that is to act as a reservation says so in its own placement.
             plain = reserved is None and not (isinstance(ask, Ask) and ask.acts)
-            in_series = plain and evaluation.in_columns and len(alike.live) >= WORTHWHILE
-            if in_series and not self._nodes.counters_of(shape):
-                placed = self._place_run(walk, charge, evaluation, now, bound, left)
-            if not placed:
+            run: Run | None = None
+            if one_by_one:
+                one_by_one -= 1
+            elif plain and evaluation.in_columns and not self._nodes.counters_of(shape):
+                run = self._run(walk, alike, left)
+                if len(run.records) < WORTHWHILE:
+                    one_by_one = max(len(run.records) - 1, 0)
+                else:
+                    charges = [each.charge for each in run.classes]
+                    placed = self._binding.place_series(run.records, charges, evaluation, now, bound)
+            if run is not None and placed:
+                for each in run.classes[:placed]:
+                    each.template = each.stamp = None
+                walk.follow(run, placed)
+            else:
                 self._binding.place(bound, record, row, evaluation, charge, now, reserved=reserved)
                 bound += self._pre_allocation.owners(record, row, taken)
-                placed, follows = 1, row
+                walk.advance()
+                follows = row
             self._nominations.end(record.key, self._nodes.names[row])
-            walk.advance(placed)
             if shape.selected_by:
                 walk.reopen(shape.selected_by)
         self.head.release()
@@ -251,20 +265,27 @@ class Placing:
         states = self._states()
         return States(states.quotas, (*states.nodes, self.head.version))
 
-    def _place_run(
-        self,
-        walk: Walk,
-        charge: Charge,
-        evaluation: Evaluation,
-        now: datetime,
-        bound: list[Event],
-        left: int,
-    ) -> int:
-        """Place the run of equal pods at the head of the queue if it is long enough; return how many were placed."""
+    def _run(self, walk: Walk, alike: EquivalenceClass, left: int) -> Run:
+        """Return the run of pods of one shape at the head of the queue that their quotas admit, in so many events; empty where
+        it is too short to be placed at once."""
+        mixed = walk.is_mixed()
+        if not mixed and len(alike.live) < WORTHWHILE:
+            return Run([], [])
+        admitted = self._admission.one_after_the_other(alike.charge.shape)
+        if mixed:
+            events = left
+
+            def takes(record: PodRecord, of: EquivalenceClass) -> bool:
+                nonlocal events
+                events -= events_of(record)
+                return events >= 0 and admitted.admits(of.charge)
+
+            return walk.mixed_run(left, takes)
+        charge = alike.charge
         run = _fitting(walk.run(left), left)
-        if charge.membership is not None and len(run) >= WORTHWHILE:
-            run = run[: self._admission.room(charge.shape, charge.membership, charge.preemptible, len(run))]
-        return self._binding.place_series(run, charge, evaluation, now, bound) if len(run) >= WORTHWHILE else 0
+        if charge.membership is not None:
+            run = list(takewhile(lambda _: admitted.admits(charge), run))
+        return Run(run, [alike] * len(run))
 
 
 def _may_exceed(entry: Entry, bound: int) -> bool:

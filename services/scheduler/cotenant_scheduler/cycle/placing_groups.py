@@ -155,11 +155,12 @@ class PlacingGroups:
         if not evaluation.in_columns or self._nodes.counters_of(charge.shape) or evaluation.best() < 0:
             return 0
         if charge.membership is not None:
-            alike = alike[: self._admission.room(charge.shape, charge.membership, charge.preemptible, len(alike))]
+            admitted = self._admission.one_after_the_other(charge.shape)
+            alike = list(takewhile(lambda _: admitted.admits(charge), alike))
         if len(alike) < WORTHWHILE:
             return 0
         gang = group.together.gang_of(alike[0].key)
-        return self._binding.place_series(alike, charge, evaluation, now, bound, gang)
+        return self._binding.place_series(alike, [charge] * len(alike), evaluation, now, bound, gang)
 
     def _place_member(
         self, trial: Trial, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event]

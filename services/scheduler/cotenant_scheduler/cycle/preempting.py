@@ -89,7 +89,7 @@ class Preempting:
         """Return the waiting event of a pod that is nominated now; else its class gets a template."""
         shape = evaluation.shape
         before = nomination_of(record)
-        if before is not None and self._stands(before, record, now):
+        if before is not None and self._is_kept(before, record, now):
             line = "not eligible due to a terminating pod on the nominated node." if self.ends_on(before.node, record) else ""
             alike.template = self._waiting.refused_by_nodes(alike, evaluation, line, before)
             return None
@@ -135,7 +135,7 @@ class Preempting:
         """Return the waiting event of a pod that is nominated now; else its class gets a template with the refusal."""
         charge = alike.charge
         before = nomination_of(record)
-        if before is not None and self._uses_quota(before, charge) and self._stands(before, record, now):
+        if before is not None and self._uses_quota(before, charge) and self._is_kept(before, record, now):
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes, before)
             return None
         choice = self._within_quota.choose(charge, evaluation) if charge.shape.preempts else None
@@ -195,7 +195,7 @@ class Preempting:
         priority = record.facts.priority
         return self._nodes.is_declared(node) and self._taken.get(node, priority) <= priority
 
-    def _stands(self, nomination: Nomination, record: PodRecord, now: datetime) -> bool:
+    def _is_kept(self, nomination: Nomination, record: PodRecord, now: datetime) -> bool:
         if not self.may_keep(nomination.node, record):
             return False
         return now < nomination.at + patience(nomination.attempts) or self.ends_on(nomination.node, record)

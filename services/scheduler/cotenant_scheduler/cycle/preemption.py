@@ -25,54 +25,57 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
-from operator import itemgetter
 
 import msgspec
 import numpy as np
 
-from cotenant.domain.quota.membership import is_preemptible
 from cotenant.events.placements import PlacementPhase, Victim
 from cotenant_scheduler.cycle.what_if import Asking, RowPod, victims
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.preemptibility import FEW_ASKED
 from cotenant_scheduler.state.columns import BoolArray, Changes, distinct
-from cotenant_scheduler.state.counting import CountedPod, PodKey, is_held, is_reserve
+from cotenant_scheduler.state.counting import RESERVE_NAMESPACE, CountedPod, PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
+from cotenant_scheduler.state.held_rooms import Use
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import Shape
 
 SHAPES_CACHED = 32
 SPARE_RANKS = 64
 ROWS_CACHED = 1 << 16
-LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
 PRIORITY_OFFSET = 1 << 31
 """Added to each priority before summing, so that every victim adds to the sum."""
 _NOBODY = -PRIORITY_OFFSET - 1
+_BOUND = PlacementPhase.BOUND
 
 Rank = tuple[int, int, int, int, int, str]
 """What nodes are compared by; the smallest is the best."""
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A node, its victims, and the key by which it compares with other nodes."""
+    """A node, the pods that leave it, and the key by which it compares with other nodes."""
 
     rank: Rank
     node: str
-    victims: tuple[Victim, ...]
+    leaving: tuple[tuple[RowPod, bool], ...]
+    """By importance, each with whether its end violates a disruption budget."""
+
+    @property
+    def victims(self) -> tuple[Victim, ...]:
+        """The pods that leave, as events name them: made for the few choices that are taken."""
+        return tuple(
+            Victim(namespace=pod.key[0], name=pod.key[1], uid=pod.uid, priority=pod.shape.priority, violates_budget=violates)
+            for pod, violates in self.leaving
+        )
 
 
 def is_ending(record: PodRecord, placed: PlacementRecord) -> bool:
     """Return whether a placed pod ends whatever this decision does."""
     facts = record.facts
-    if placed.data.phase is not PlacementPhase.BOUND:
+    if placed.data.phase is not _BOUND:
         return True
     return not record.unreadable and (facts is None or facts.uid != placed.data.uid or facts.deleting)
-
-
-def is_protected(facts: PodFacts) -> bool:
-    """Return whether a pod may never be preempted."""
-    return not is_preemptible(facts.labels) or facts.labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true"
 
 
 class CachedChoices:
@@ -154,7 +157,7 @@ class Preemption:
     def best_of(self, asking: Asking, rows: Sequence[int], victims: Set[PodKey]) -> Choice | None:
         """Return the best of some rows, where only these pods may be victims; None if that helps on none."""
         self._forget_changed_lists()
-        choices = (self._choice(asking, row, victims) for row in rows)
+        choices = (self._choice_among(asking, row, victims) for row in rows)
         return min((choice for choice in choices if choice is not None), key=lambda choice: choice.rank, default=None)
 
     def hopeless(self, evaluation: Evaluation) -> int:
@@ -194,11 +197,12 @@ class Preemption:
         asking: Asking | None = None
         asked = np.asarray(rows, dtype=np.intp)
         for row in asked[~helpless[asked]].tolist():
-            if not any(self._lower(row, shape.priority)):
+            lower = self._lower(row, shape.priority)
+            if not any(lower):
                 continue
             if asking is None:
                 asking = Asking(nodes, evaluation)
-            choice = self._choice(asking, row)
+            choice = self._choice(asking, row, *lower)
             if choice is not None:
                 cached.put(row, choice)
         cached.stamp, cached.positions = stamp, positions
@@ -218,12 +222,12 @@ class Preemption:
         rows: list[int] = distinct(np.concatenate(known), self._nodes.size).tolist()
         return rows
 
-    def _choice(self, asking: Asking, row: int, only: Set[PodKey] | None = None) -> Choice | None:
+    def _choice_among(self, asking: Asking, row: int, victims: Set[PodKey]) -> Choice | None:
         ending, pods = self._lower(row, asking.shape.priority)
-        if only is not None:
-            pods = [pod for pod in pods if pod.key in only]
-        if not ending and not pods:
-            return None
+        pods = [pod for pod in pods if pod.key in victims]
+        return self._choice(asking, row, ending, pods) if ending or pods else None
+
+    def _choice(self, asking: Asking, row: int, ending: list[RowPod], pods: list[RowPod]) -> Choice | None:
         if self._budgets:
             violating = self._budgets.violating((*pod.key, pod.labels) for pod in pods)
             order = [pod for pod, violates in zip(pods, violating, strict=True) if violates]
@@ -234,7 +238,7 @@ class Preemption:
         found = victims(asking, row, ending, order)
         if found is None:
             return None
-        return _ranked(self._nodes.names[row], [(order[index], index < costly) for index in found])
+        return _ranked(self._nodes.names[row], [(order[index], index < costly) for index in found], bool(costly))
 
     def _lower(self, row: int, priority: int) -> tuple[list[RowPod], list[RowPod]]:
         """Return the pods of lower priority that are ending already, and the others that may be preempted, by importance."""
@@ -246,34 +250,35 @@ class Preemption:
         found: list[RowPod] = []
         for pod in pods:
             if pod.shape.priority < priority:
-                if pod.ending or pod.uid in leaving:
+                if pod.ending or (leaving and pod.uid in leaving):
                     ending.append(pod)
                 elif not pod.protected:
                     found.append(pod)
         return ending, found
 
     def _listed_pods(self, row: int) -> list[RowPod]:
+        """Runs for every pod of a full cluster before the first choice: what is a call elsewhere stands here in place."""
         node, records = self._nodes.names[row], self._records
+        held = self._nodes.held.on(row)
         found = []
         for key, counted in self._nodes.pods[row].items():
-            if is_held(key) or is_reserve(key) or self._uses_what_is_held(row, counted):
-                continue  # its end would give nothing to others
+            namespace = key[0]
+            if not namespace or namespace == RESERVE_NAMESPACE or (held and _uses_what_is_held(held, counted)):
+                continue  # nominated only, or its end would give nothing to others
             record = records[key]
             placed = record.placements.get(node)
-            if placed is None or placed.facts is None:
+            if placed is None:
                 continue  # assumed there by the decision that is being made
-            ending, protected = is_ending(record, placed), is_protected(placed.facts)
-            shape, bound_us = counted.shape, counted.assigned.assigned_us
-            pod = RowPod(key, counted, shape, bound_us, placed.data.uid, placed.facts.labels, ending, protected)
+            facts, data = placed.facts, placed.stored.data
+            if facts is None:
+                continue
+            shape, bound_us, uid, traits = counted.shape, counted.assigned.assigned_us, data.uid, facts.traits
+            bound = data.phase is _BOUND and record.facts is facts and facts.uid == uid and not facts.deleting
+            ending = not bound and is_ending(record, placed)
+            pod = RowPod(key, counted, shape, bound_us, uid, traits.labels, ending, traits.protected)
             found.append((-shape.priority, bound_us, key, pod))
-        return [entry[3] for entry in sorted(found, key=_IMPORTANCE)]
-
-    def _uses_what_is_held(self, row: int, counted: CountedPod) -> bool:
-        """Return whether a pod uses a reservation that still holds room, to which its end gives it back. Or whether it acts
-        as a reservation that is used: its end gives only what its user does not take."""
-        used = counted.allocation.reservation if counted.allocation is not None else None
-        use = self._nodes.held.on(row).get(used.uid) if used is not None else None
-        return use is not None and use.reserve is not None and (use.reserve is not counted or bool(use.owners))
+        found.sort()  # no two keys are equal: pods are not compared
+        return [entry[3] for entry in found]
 
     def _forget_changed_lists(self) -> None:
         nodes = self._nodes
@@ -288,26 +293,26 @@ class Preemption:
                 self._by_importance.pop(row, None)
 
 
-_IMPORTANCE = itemgetter(0, 1, 2)
+def _uses_what_is_held(held: Mapping[str, Use], counted: CountedPod) -> bool:
+    """Return whether a pod uses a reservation that still holds room on its row: its end gives the room back to that. Or whether
+    it acts as a reservation that is used: its end gives only what its user does not take."""
+    used = counted.allocation.reservation if counted.allocation is not None else None
+    use = held.get(used.uid) if used is not None else None
+    return use is not None and use.reserve is not None and (use.reserve is not counted or bool(use.owners))
 
 
-def _ranked(node: str, leaving: list[tuple[RowPod, bool]]) -> Choice:
-    ordered = sorted(leaving, key=lambda entry: (-entry[0].shape.priority, entry[0].bound_us, entry[0].key))
-    highest = ordered[0][0].shape.priority if ordered else _NOBODY
-    first = min((pod.bound_us for pod, _ in ordered if pod.shape.priority == highest), default=0)
-    rank = (
-        sum(violates for _, violates in ordered),
-        highest,
-        sum(pod.shape.priority + PRIORITY_OFFSET for pod, _ in ordered),
-        len(ordered),
-        -first,
-        node,
-    )
-    return Choice(
-        rank,
-        node,
-        tuple(
-            Victim(namespace=pod.key[0], name=pod.key[1], uid=pod.uid, priority=pod.shape.priority, violates_budget=violates)
-            for pod, violates in ordered
-        ),
-    )
+def _ranked(node: str, leaving: list[tuple[RowPod, bool]], mixed: bool) -> Choice:
+    """`mixed`: those that violate budgets come first; else they come by importance."""
+    if mixed:
+        leaving = sorted(leaving, key=_importance)
+    violations, highest, total, first = 0, _NOBODY, 0, 0
+    if leaving:
+        violations = sum(violates for _, violates in leaving) if mixed else 0
+        highest, first = leaving[0][0].shape.priority, leaving[0][0].bound_us
+        total = sum([pod.shape.priority for pod, _ in leaving]) + PRIORITY_OFFSET * len(leaving)
+    return Choice((violations, highest, total, len(leaving), -first, node), node, tuple(leaving))
+
+
+def _importance(entry: tuple[RowPod, bool]) -> tuple[int, int, PodKey]:
+    pod = entry[0]
+    return -pod.shape.priority, pod.bound_us, pod.key

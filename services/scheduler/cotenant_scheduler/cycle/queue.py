@@ -153,8 +153,10 @@ class EquivalenceClass:
 
     def pods(self) -> Iterator[tuple[QueueKey, PodRecord]]:
         """Walk the pods in queue order."""
-        for entry in iter(Cursor(self).take, None):
-            yield entry.order, entry.records[0]
+        entries, head = self.in_order()
+        for entry in islice(entries, head, None):
+            if self.live.get(entry.records[0].key) is entry:
+                yield entry.order, entry.records[0]
 
     def first(self) -> Entry | None:
         """Return the first entry; None if there is none to try."""
@@ -306,44 +308,3 @@ class PodQueue:
             record.queued_in = None
             if not alike.live:
                 del self.classes[alike.key]
-
-
-class Cursor:
-    """A position in a class that can look ahead; valid as long as the class does not change."""
-
-    __slots__ = ("_entries", "_live", "_next")
-
-    def __init__(self, alike: EquivalenceClass) -> None:
-        self._entries, self._next = alike.in_order()
-        self._live = alike.live
-
-    def take(self) -> Entry | None:
-        """Advance past the next entry and return it."""
-        entries, live, index = self._entries, self._live, self._next
-        while index < len(entries):
-            entry = entries[index]
-            index += 1
-            if live.get(entry.records[0].key) is entry:
-                self._next = index
-                return entry
-        self._next = index
-        return None
-
-    def skip(self, count: int) -> None:
-        """Advance past this many entries."""
-        for _ in range(count):
-            self.take()
-
-    def entries(self, most: int) -> Iterator[Entry]:
-        """Walk the entries ahead, at most this many; the position stays."""
-        live, ahead = self._live, islice(self._entries, self._next, None)
-        return islice((entry for entry in ahead if live.get(entry.records[0].key) is entry), most)
-
-    def look(self, most: int, until: QueueKey | None) -> list[PodRecord]:
-        """Return the first records of the entries ahead: at most this many, and only those before a place in the queue."""
-        found: list[PodRecord] = []
-        for entry in self.entries(most):
-            if until is not None and entry.order > until:
-                break
-            found.append(entry.records[0])
-        return found

@@ -14,7 +14,7 @@ lowest priority.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Hashable, Mapping, Set
 
 from cotenant.domain.quota.preemption import Headroom, may_preempt
 from cotenant.model.amounts import Amounts, add_to
@@ -52,6 +52,10 @@ class _QuotaAsking(Asking):
         if pod.key not in self._victims:
             return (*on_row, *self._nothing)
         return (*on_row, *(pod.shape.requests.get(resource, 0) for resource in self._counted))
+
+    def kinds(self, pods: list[RowPod]) -> list[Hashable]:
+        """Return for each pod what `gives_back` depends on."""
+        return [(pod.shape, pod.key in self._victims) for pod in pods]
 
 
 class QuotaPreemption:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from cotenant_scheduler.cycle.queue import Cursor, Entry, EquivalenceClass, PodQueue, QueueKey, State
+from cotenant_scheduler.cycle.cursor import Cursor, behind_first
+from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, QueueKey, State
 from cotenant_scheduler.state.pod_records import PodRecord
+from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class States(msgspec.Struct, frozen=True):
@@ -20,6 +22,16 @@ class States(msgspec.Struct, frozen=True):
 
 _Open = tuple[QueueKey, Entry, EquivalenceClass, Cursor | None]
 """The next entry of a class, with its place in the queue; None stands for a cursor behind the first one."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Single pods of one shape that follow each other, whatever their quotas."""
+
+    records: list[PodRecord]
+    classes: list[EquivalenceClass]
+    """That of each."""
+    behind: list[_Open] | None = None
+    """What is open behind them; None where all are of the top entry's class."""
 
 
 class Walk:
@@ -102,6 +114,44 @@ class Walk:
         until = min(heap[1:3])[0] if len(heap) > 1 else None
         return [entry.records[0], *cursor.look(most - 1, until)]
 
+    def is_mixed(self) -> bool:
+        """Return whether pods of the top entry's shape come from several classes: the next entry of another one is among
+        them."""
+        heap = self._heap
+        return len(heap) > 1 and _is_alike(min(heap[1:3])[2], heap[0][2].charge.shape)
+
+    def mixed_run(self, most: int, takes: Callable[[PodRecord, EquivalenceClass], bool]) -> Run:
+        """Return pods of the top entry's shape that come next, from all classes: at most so many, and as long as `takes` is
+        true of each, which is asked once in their order."""
+        heap = self._heap.copy()
+        shape = heap[0][2].charge.shape
+        records: list[PodRecord] = []
+        classes: list[EquivalenceClass] = []
+        while heap and len(records) < most:
+            _, entry, alike, known = heap[0]
+            record = entry.records[0]
+            if not _is_alike(alike, shape) or not takes(record, alike):
+                break
+            records.append(record)
+            classes.append(alike)
+            cursor = known.fork() if known is not None else behind_first(alike)
+            head = cursor.take()
+            if head is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (head.order, head, alike, cursor))
+        return Run(records, classes, heap)
+
+    def follow(self, run: Run, count: int) -> None:
+        """Continue behind the first pods of a run, which were placed."""
+        if run.behind is None:
+            self.advance(count)
+        elif count == len(run.records):
+            self._heap = run.behind
+        else:
+            for _ in range(count):
+                self.advance()
+
     def advance(self, count: int = 1) -> None:
         """Continue behind the first entries of the top entry's class, which were placed."""
         heap = self._heap
@@ -146,8 +196,7 @@ class Walk:
                 heapq.heappush(self._heap, entry)
 
 
-def behind_first(alike: EquivalenceClass) -> Cursor:
-    """Return a position behind the first entry of a class."""
-    cursor = Cursor(alike)
-    cursor.take()
-    return cursor
+def _is_alike(alike: EquivalenceClass, shape: Shape) -> bool:
+    """Return whether the pods of a class are of a shape, and are placed by that and their quota alone."""
+    plain = alike.ask is None and not alike.own_rooms and not isinstance(alike, GroupClass)
+    return plain and alike.charge.shape is shape

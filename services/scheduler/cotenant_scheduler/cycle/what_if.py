@@ -7,7 +7,7 @@ so that a filter is written once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from itertools import groupby
 
 import msgspec
@@ -18,7 +18,7 @@ from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 
 
-class RowPod(msgspec.Struct, frozen=True):
+class RowPod(msgspec.Struct, frozen=True, gc=False):
     """A pod on a row, as far as preemption needs to know it."""
 
     key: PodKey
@@ -39,10 +39,15 @@ class Asking:
         self.shape = evaluation.shape
         self._sums, self.others = evaluation.preemptibility.liftable()
         self._gives_back: dict[Shape, tuple[int, ...]] = {}
+        self.answers: dict[tuple[Hashable, ...], list[int] | None] = {}
+        """What `victims` found by amounts: rows that are full of equal pods ask the same. At most one a row."""
 
     def room(self, row: int) -> list[int]:
         """Return the headroom under each limit on a row with the shape there; below 0 it does not fit."""
-        return [left for plugin in self._sums for left in plugin.room(self.nodes, self.shape, row)]
+        left: list[int] = []
+        for plugin in self._sums:
+            left += plugin.room(self.nodes, self.shape, row)
+        return left
 
     def gives_back(self, pod: RowPod) -> tuple[int, ...]:
         """Return what ending a pod adds to the headroom under each limit."""
@@ -52,6 +57,10 @@ class Asking:
                 amount for plugin in self._sums for amount in plugin.gives_back(self.shape, pod.shape)
             )
         return found
+
+    def kinds(self, pods: list[RowPod]) -> list[Hashable]:
+        """Return for each pod what `gives_back` depends on."""
+        return [pod.shape for pod in pods]
 
 
 class _WhatIf:
@@ -108,8 +117,13 @@ def victims(asking: Asking, row: int, ending: list[RowPod], order: list[RowPod])
     allows, keeping its first ones first. None if the shape does not fit without all of them."""
     if asking.others:
         return _victims(_WhatIf(asking, row), ending, order)
-    taken = [asking.gives_back(pod) for pod in (*order, *ending)]
-    return _victims_by_amount(asking.room(row), taken, len(order))
+    room = asking.room(row)
+    question = (*room, len(order), *asking.kinds(order), *asking.kinds(ending))
+    answers = asking.answers
+    if question not in answers:
+        taken = [asking.gives_back(pod) for pod in (*order, *ending)]
+        answers[question] = _victims_by_amount(room, taken, len(order))
+    return answers[question]
 
 
 def _victims(what_if: _WhatIf, ending: list[RowPod], order: list[RowPod]) -> list[int] | None:

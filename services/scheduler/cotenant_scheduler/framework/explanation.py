@@ -1,4 +1,4 @@
-"""Why the nodes refuse a shape, and what can change that.
+"""Why the nodes refuse a shape, and which events can change that.
 
 In: the results of the shape. Out: how many nodes each reason keeps from it, in words, and the subjects to wait for. A node
 counts under the first filter that refuses it.
@@ -34,7 +34,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 MANY_ROWS = 256
-"""Up to this many rows are told apart one by one, more over arrays: about where both cost the same."""
+"""Up to this many rows are grouped one by one, above over arrays: about the break-even point."""
 
 
 def explain(evaluation: Evaluation) -> Explanation:

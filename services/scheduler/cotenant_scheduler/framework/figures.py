@@ -1,8 +1,8 @@
-"""The figures of its node that a placement carries: the total score, the weighted scores by plugin, and what the node is taken
-to use of what it has.
+"""The figures of its node that a placement carries: the total score, the weighted scores by plugin, and the node's estimated
+load and capacity.
 
-In: the results of a shape and a row, or columns of such numbers. Out: `Figure` structs, shared where they repeat: scores
-do so all the time. Bounds: FIGURES_CACHED shared figures a name.
+In: the results of a shape and a row, or columns of such numbers. Out: `Figure` structs, shared where they repeat, as scores
+usually do. Bounds: FIGURES_CACHED shared figures a name.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FigureCache:
         if len(values) == len(self._plain):
             return tuple(map(getitem, self._plain, values))
         figures = map(getitem, self._relational, values)
-        # Left out at 0, as for a shape without relations: the selector of a pod that waits can make it a relational one.
+        # Left out at 0, as for a shape without relations: a waiting pod's selector can make it a relational one.
         return tuple([figure for figure in figures if figure.value or figure.name not in self._of_relations])
 
     def of_reserved(self, evaluation: Evaluation, row: int, scores: list[int], weighted: int) -> tuple[Figure, ...]:

@@ -1,19 +1,19 @@
-"""What a plugin of the scheduler can be. A plugin is one or several of these, and the profile lists those that run.
+"""The interfaces of the scheduler's plugins. A plugin implements one or several, and the profile lists those that run.
 
     Filter          keeps pods off nodes: a code a row, 0 where the pod may run; `reason` turns a code into words
     Score           prefers nodes: a raw number a row, normalised to 0..100
-    SpanningScore   prefers nodes by what is on other nodes
-    Counter         keeps what it counts of the pods on each row (`state.counting`): `count` and `uncount`
-    Allocator       gives a pod the very units that it runs on: a fragment of its placement's allocation
+    SpanningScore   prefers nodes by the pods on other nodes
+    Counter         counts pods on each row (`state.counting`): `count` and `uncount`
+    Allocator       assigns individual units to a pod: a fragment of its placement's allocation
     Grouping        says which pods are placed together or not at all
-    Reader          reads what it asks of a pod's document, so that pods that ask alike are alike (`state.reading.pod_reader`)
+    Reader          reads requests of a pod's document; pods with equal requests are equivalent (`state.reading.pod_reader`)
 
-Evaluation, series and preemption ask the same functions. What would fit after pods are gone is asked by uncounting them, asking
-the filters again, and counting them again (`cycle.preemption`).
+Evaluation, series and preemption call the same functions. A what-if check without some pods uncounts them, calls the filters
+again, and counts them again (`cycle.preemption`).
 
-A filter or a score exists in array form: over all rows asked about, at once. `RowFilter` and `RowScore` add the same answer for
-one row, where that was measured to pay; other plugins are asked about an array of one row. `static` plugins look only at what
-placements and metrics never change: their results are kept and shared.
+A filter or a score exists in array form, over all given rows at once. `RowFilter` and `RowScore` add the same answer for
+one row, where that was measured to pay; other plugins are called with an array of one row. `static` plugins depend only on what
+placements and metrics never change: their results are cached and shared.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Filter(Protocol):
         """Return 0 or a code below 4096 for each row (int32, one entry a row)."""
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:
-        """Return the reason for a code with the figures of the rows that were refused for it."""
+        """Return the reason for a code with the figures of the rows (int64, row numbers) that were refused for it."""
 
 
 class RowFilter(Protocol):
@@ -94,7 +94,7 @@ class RowFilter(Protocol):
 
 @runtime_checkable
 class AmountFilter(Protocol):
-    """A filter that holds sums against limits. As preemption looks at every pod of every node, it adds up what ending pods
+    """A filter that holds sums against limits. As preemption examines every pod of every node, it sums what ending pods
     release instead of running the filter again."""
 
     def room(self, nodes: NodeTable, shape: Shape, row: int) -> list[int]:
@@ -126,7 +126,7 @@ class RowScore(Protocol):
 
 
 class SpanningScore(Protocol):
-    """Prefers nodes by what is on other nodes; evaluated over all rows at once."""
+    """Prefers nodes by the pods on other nodes; evaluated over all rows at once."""
 
     name: str
     weight: int
@@ -139,7 +139,7 @@ class SpanningScore(Protocol):
 
 
 class Allocator(Protocol):
-    """Assigns to pods the very units that they run on."""
+    """Assigns individual units to pods."""
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
         """Return the units assigned to a pod of the shape on a row that the filters accepted; None if it requests none."""
@@ -150,13 +150,13 @@ class Together(Protocol):
 
     @property
     def name(self) -> str:
-        """Not empty; another one for each group."""
+        """Not empty; unique per group."""
 
     def missing(self, members: Collection[PodKey]) -> str:
         """Return why none of these queued pods may be tried yet; empty if they may."""
 
     def enough(self, placed: Collection[PodKey], members: Collection[PodKey]) -> bool:
-        """Return whether what was placed of the queued pods may be stored without the others."""
+        """Return whether the placed pods of the group may be stored without the others."""
 
     def gives_up(self, refused: PodKey) -> bool:
         """Return whether no further pods are tried once this one finds no node."""

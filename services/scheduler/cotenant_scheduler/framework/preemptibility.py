@@ -1,7 +1,7 @@
-"""Which refusals of a shape ending pods can lift, and on which rows one stands that they cannot.
+"""Which refusals of a shape the end of pods can lift, and on which rows another filter refuses.
 
 In: the shape's filters and static results. Out: rows that preemption cannot help, and for `cycle.what_if` the filters whose
-refusals it can lift. Few rows are asked one by one, more over arrays (`framework.plugin`).
+refusals it can lift. Few rows are computed one by one, more over arrays (`framework.plugin`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 
 FEW_ASKED = 10
-"""Up to this many rows are computed one by one, more over arrays: about where both cost the same."""
+"""Up to this many rows are computed one by one, above over arrays: about the break-even point."""
 
 
 class Preemptibility:
-    """What preemption asks of one shape's filters. The node table and the static results must be current."""
+    """Preemption's view of one shape's filters. The node table and the static results must be current."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Preemptibility:
         self._lasting_of_row = [refuses for plugin, refuses in both if not plugin.preemptible]
 
     def beyond(self, rows: Rows) -> BoolArray:
-        """Return for each row whether a filter refuses it whose refusal preemption cannot lift; a row without a node is
-        refused."""
+        """Return for each row (bool) whether a filter refuses it whose refusal preemption cannot lift; a row without a node
+        is refused."""
         beyond: BoolArray = self._static.codes[rows] != 0
         for plugin in self._lasting:
             beyond |= plugin.filter(self._nodes, self._shape, rows) > 0

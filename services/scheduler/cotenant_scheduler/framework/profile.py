@@ -1,6 +1,6 @@
-"""The profile in force: which plugins run, in which order, with which weights. (kube-scheduler's word for it.)
+"""The profile in force: which plugins run, in which order, with which weights. (As in kube-scheduler.)
 
-In: the plugins in their order, the weights that a user set. Out: the plugins by what they do. The order of filters is the order
+In: the plugins in their order, the configured weights. Out: the plugins by interface. The order of filters is the order
 in which a node's refusal is reported: the first one counts.
 """
 
@@ -23,7 +23,7 @@ NOT_DECLARED = -1
 
 
 class Profile:
-    """Plugins by what they do. `weights` by name, in place of a score's own; 0 takes it out."""
+    """Plugins by interface. `weights` by name, instead of a score's default; 0 disables it."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Profile:
         self.allocators = tuple(allocators)
         self.readers = tuple(readers)
         self.grouping = grouping
-        """In place of gangs."""
+        """Instead of gangs."""
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
         """Return the units assigned to a pod of the shape on a row; None if it gets no units with identity."""

@@ -1,9 +1,9 @@
-"""The order in which jobs are tried, and how long the first may wait before it is kept room: what a user sets of the queue.
+"""Configuration of the queue: the order in which jobs are tried, and how long the first waits before room is held for it.
 
     priority  by priority, then creation time, then namespace and name
     fifo      by creation time, then namespace and name
     fair      between tenants the one with the smallest dominant share (`cycle.ordering.shares`), within a tenant as by priority
-Priorities decide who may preempt whom in every order.
+Priorities decide about preemption in every order.
 """
 
 from __future__ import annotations
@@ -27,4 +27,4 @@ class QueueArgs(msgspec.Struct, frozen=True, rename="camel"):
 
     order: QueueOrder = QueueOrder.PRIORITY
     hold_after_seconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_HOLD_SECONDS)] = 30
-    """A job that has waited so long is kept room when it is first in the queue (`cycle.ordering.queue_head`); 0: no job is."""
+    """Room is held for the first job of the queue once it has waited this long (`cycle.ordering.queue_head`); 0: never."""

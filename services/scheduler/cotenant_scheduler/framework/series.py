@@ -3,10 +3,10 @@
 In: the results of one shape, and how many pods of it follow each other in the queue. Out: the row of each, with the
 figures it was chosen by: exactly what placing them one after the other gives.
 
-A pod of the shape on a row changes what that row is worth to the next one, and nothing else. So the n best rows are
-evaluated as they are and with one pod more, and those that take both with more again, over arrays. Taking the best row
-again and again then is a merge of those sequences; an entry that is worth more than the one before it follows it at
-once, so it is a sort by the lowest worth so far. The result is cut off where it would rest on something not computed:
+A pod of the shape on a row changes only that row's score for the next one. So the n best rows are
+evaluated as they are and with one pod more, and those that take both with more again, over arrays. Repeatedly taking the best
+row is then a merge of those sequences; an entry that is worth more than the one before it follows it at
+once, so it is a sort by the lowest worth so far. The result is cut off where it would depend on values not computed:
 behind a row that took DEEPEST pods, and where the last feasible row with the highest raw score fills up, since scores
 normalised to it then change for all.
 

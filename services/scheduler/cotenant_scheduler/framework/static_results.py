@@ -1,7 +1,7 @@
-"""What placements never change, computed once for a set of constraints and shared by all shapes that have it.
+"""Results that placements never change, computed once for a set of constraints and shared by all shapes that have it.
 
 In: the node table, a shape with the constraints, the profile. Out: per row the refusal code of the static filters, the raw
-scores of the static plugins that score, and `base`: all that a row's key has but for the scores that placements change,
+scores of the static plugins that score, and `base`: a row's key without the scores that placements change,
 given the highest raw scores among the rows that can take the pod.
 """
 
@@ -76,7 +76,7 @@ class StaticResults:
         self._bases.clear()
 
     def highest(self, feasible: BoolArray) -> tuple[int, ...]:
-        """Return the highest raw score among rows of each score that is normalised."""
+        """Return the highest raw score of each score that is normalised, among the `feasible` rows (bool, a row each)."""
         if not self.scales:
             return (0,) * len(self.normalised)
         return tuple(int(self.raw[k][feasible].max(initial=0)) for *_, k in self.normalised)
@@ -93,12 +93,12 @@ class StaticResults:
         return scores
 
     def likely_base(self) -> tuple[tuple[int, ...], IntArray]:
-        """Return the highest raw scores that another shape had last, and the base for them."""
+        """Return the highest raw scores that another shape had last, and the base for them (as `base`)."""
         highest = next(reversed(self._bases), (0,) * len(self.normalised))
         return highest, self.base(highest)
 
     def base(self, highest: tuple[int, ...]) -> IntArray:
-        """Return for each row the key that it has while all other scores are 0, if no filter refuses it. Not to be changed."""
+        """Return for each row (int64) the key that it has while all other scores are 0, if no filter refuses it. Read-only."""
         known = self._bases.get(highest)
         if known is None:
             nodes = self._nodes
@@ -106,7 +106,7 @@ class StaticResults:
             for _, weight, k in self.plain:
                 total += weight * self.raw[k]
             for (_, weight, normalise, k), most in zip(self.normalised, highest, strict=True):
-                # A row above the highest is refused, or the highest is about to change: until then it counts as one at the top.
+                # A row above the highest is refused, or the highest is about to change: until then it counts as the highest.
                 total += weight * scaled(normalise, np.minimum(self.raw[k], most), most)
             if len(self._bases) >= BASES_CACHED:
                 self._bases.clear()
@@ -115,6 +115,6 @@ class StaticResults:
 
 
 def scaled(normalise: Normalise, raw: IntArray, highest: int) -> IntArray:
-    """Return raw scores as 0..100, normalised to the highest."""
+    """Return raw scores (int64, any shape) as 0..100, normalised to the highest."""
     values: IntArray = raw * MAX_SCORE // highest if highest else np.zeros_like(raw)
     return values if normalise is Normalise.HIGHEST else MAX_SCORE - values

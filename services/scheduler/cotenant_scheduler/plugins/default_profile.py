@@ -1,4 +1,4 @@
-"""The plugins that run by default, and what a user may set of them. Order and weights are those of kube-scheduler and of
+"""The plugins that run by default, and their configuration. Order and weights are those of kube-scheduler and of
 Koordinator's profile."""
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """What a user may set. `weights`: plugin name to weight in place of the default; 0 removes a score."""
+    """The scheduler's configuration. `weights`: plugin name to weight instead of the default; 0 disables a score."""
 
     load_aware: LoadAwareArgs = LoadAwareArgs()
     weights: dict[str, int] = {}
     scoring_strategy: ScoringStrategy = ScoringStrategy.LEAST_ALLOCATED
     """How NodeResourcesFit scores."""
     quota_runtime_limits: bool = True
-    """A quota limits by its runtime; false: by its max."""
+    """Quotas limit by their runtime; false: by their max."""
     quota_check_ancestors: bool = True
     quota_scale_min: bool = True
     quota_guarantee_usage: bool = False
     quota_terminating_pods: Terminating = Terminating.COUNT
     quota_ignore_pod_overhead: bool = False
-    """The rules by which runtimes are computed: those of quota-tree (`scale_min`, `guarantee_usage`, ...), to be set alike."""
+    """The rules by which runtimes are computed: those of quota-tree (`scale_min`, `guarantee_usage`, ...), which need the same
+    values."""
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
     queue: QueueArgs = QueueArgs()
@@ -58,7 +59,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def default_profile(config: SchedulerConfig) -> Profile:
-    """Return the profile of a scheduler; each needs its own, as plugins keep what they count."""
+    """Return the profile of a scheduler; each needs its own, as plugins hold counters."""
     fit = NodeResourcesFit(config.scoring_strategy)
     affinity, taints, load = NodeAffinityMatch(), TaintToleration(), LoadAwareScheduling()
     balanced, images = NodeResourcesBalancedAllocation(), ImageLocality()

@@ -1,7 +1,7 @@
 """Image locality: a node that has a pod's images need not pull them.
 
-Inputs: images and their sizes as the nodes' status says, the images of the pod's containers and init containers. Score: the
-sum over containers of size * (nodes that have the image / all nodes), each cut off to an integer; held to 23 MB .. 1000 MB
+Inputs: images and their sizes in the nodes' status, the images of the pod's containers and init containers. Score: the
+sum over containers of size * (nodes that have the image / all nodes), each cut off to an integer; clamped to 23 MB .. 1000 MB
 per container, and scaled from there to 0..100. A name without a tag means `:latest`. Source: kube-scheduler ImageLocality,
 default weight 1.
 """

@@ -3,8 +3,8 @@
 Inputs: the node's report (newest average, or a percentile of a window), the estimates of the pods assigned to it that
 the report cannot know, the thresholds in force, raw allocatable; the pod's own estimate. used = view + estimate.
 Filter: refuses where round(used / allocatable * 100) > threshold for a tracked resource (sorted by name; a threshold or
-allocatable of 0 is not checked), and where the report has expired. Prod pods on nodes with prod thresholds are judged
-by the prod view. Passed over: pods of a DaemonSet, nodes without thresholds or without a report.
+allocatable of 0 is not checked), and where the report has expired. Prod pods on nodes with prod thresholds use
+the prod view. Skipped: pods of a DaemonSet, nodes without thresholds or without a report.
 Score: s = (allocatable - used) * 100 // allocatable per resource (0 where used is more), (sum of weight * s + dominant weight *
 min s) // (sum of weights); 0 where there is no report or it has expired. Source: Koordinator LoadAwareScheduling,
 weight 1.
@@ -48,7 +48,7 @@ class LoadAwareScheduling:
             return codes
         if shape.prod and load.prod_thresholds:
             return self._judged(nodes, shape, rows)
-        # Most nodes have a fresh report and are not full: `limit` says that at once. Only the others are looked at.
+        # Most nodes have a fresh report and are not full, which `limit` shows at once. Only the others are examined.
         used = of_rows(load.node_view, rows) + shape.estimate_column
         doubtful = used >= of_rows(load.limit, rows)
         if np.count_nonzero(doubtful):

@@ -1,7 +1,7 @@
-"""Which pods stand where, as far as other pods care: what topology spread and inter-pod affinity both look at.
+"""Where pods are, as topology spread and inter-pod affinity count them.
 
-In: pods counted on rows. Out: how many pods of each selector, and how many holders of each term, are on which row; apart for
-pods that are placed and pods that are nominated only: these keep others away, but attract none.
+In: pods counted on rows. Out: how many pods of each selector, and how many holders of each term, are on which row; separately
+for placed and for nominated pods: nominated ones repel others, but attract none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Quota admission: before any node is looked at.
+"""Quota admission: before any node is evaluated.
 
 Inputs: the quotas as published, with `used` from the placements; the pod's requests, quota and whether it is preemptible.
 Rule: used + request must fit the quota's runtime (by configuration: its max), for non-preemptible pods min, and every
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cotenant.domain.quota.admission import QuotaLevel, Refusal, admit
+from cotenant.domain.quota.equal_pods import EqualPods
 from cotenant.domain.quota.ledger import QuotaLedger
 from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.preemption import Headroom, headroom
@@ -18,6 +19,7 @@ from cotenant.events.placements import Waiting, WaitingReason
 from cotenant.model.amounts import Amounts
 from cotenant.model.quantities import format_amount
 from cotenant.model.subjects import quota_subject
+from cotenant_scheduler.state.pod_records import Charge
 from cotenant_scheduler.state.reading.shapes import Shape
 
 
@@ -36,7 +38,7 @@ class QuotaAdmission:
         return None if refusal is None else _waiting(refusal, membership)
 
     def admits(self, requests: Amounts, membership: Membership, preemptible: bool) -> bool:
-        """Return whether the quota has room for pods that request so much together."""
+        """Return whether the quota has room for pods with this total request."""
         chain = self._ledger.chain(membership)
         return self._refusal(requests, chain, preemptible) is None
 
@@ -55,21 +57,12 @@ class QuotaAdmission:
         )
         return None if found is None else (found, chain[0].max)
 
-    def room(self, shape: Shape, membership: Membership, preemptible: bool, most: int) -> int:
-        """Return how many pods of this shape the quota admits, at most this many; at least one was admitted."""
-        chain = self._ledger.chain(membership)
-
-        def admitted(count: int) -> bool:
-            requests = {name: amount * count for name, amount in shape.requests.items()}
-            return self._refusal(requests, chain, preemptible) is None
-
-        if admitted(most):
-            return most
-        enough, too_many = 1, most
-        while too_many - enough > 1:
-            middle = (enough + too_many) // 2
-            enough, too_many = (middle, too_many) if admitted(middle) else (enough, middle)
-        return enough
+    def one_after_the_other(self, shape: Shape) -> AdmittedRun:
+        """Return what admits pods of this shape one after the other, whatever their quotas; good until anything is charged."""
+        return AdmittedRun(
+            self._ledger,
+            EqualPods(shape.requests, runtime_limits=self._runtime_limits, check_ancestors=self._check_ancestors),
+        )
 
     def _refusal(self, requests: Amounts, chain: Sequence[QuotaLevel], preemptible: bool) -> Refusal | None:
         return admit(
@@ -79,6 +72,21 @@ class QuotaAdmission:
             runtime_limits=self._runtime_limits,
             check_ancestors=self._check_ancestors,
         )
+
+
+class AdmittedRun:
+    """Pods of one shape that are admitted one after the other, as if each before had been charged."""
+
+    def __init__(self, ledger: QuotaLedger, pods: EqualPods) -> None:
+        self._ledger = ledger
+        self._pods = pods
+
+    def admits(self, charge: Charge) -> bool:
+        """Return whether the next pod is admitted, and count it if so; False also where only `check` can say."""
+        membership = charge.membership
+        if membership is None:
+            return True
+        return self._pods.admit(self._ledger.chain(membership), preemptible=charge.preemptible)
 
 
 def _waiting(refusal: Refusal, membership: Membership) -> Waiting:

@@ -3,7 +3,7 @@
 Inputs: taints of the node (its own and those of its condition), the pod's tolerations. Filter: every NoSchedule and
 NoExecute taint must be tolerated. Score: fewest PreferNoSchedule taints that are not tolerated, normalised so that
 none gives 100. A toleration with an empty key and Exists tolerates everything; an empty effect means every effect;
-Equal compares the value. A pod that is not best-effort tolerates `node.kubernetes.io/memory-pressure` unasked. Source:
+Equal compares the value. A pod that is not best-effort tolerates `node.kubernetes.io/memory-pressure` implicitly. Source:
 kube-scheduler TaintToleration, default weight 3.
 """
 

@@ -1,4 +1,4 @@
-"""Pods as the load estimates count them. Pods that are counted alike share one object."""
+"""Pods as the load estimates count them. Equally counted pods share one object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AssignedPods:
         """Return a pod that was assigned to its node at a moment (microseconds since 1970)."""
         if self._args.allow_customize_estimation:
             return self._make(facts, shape, assigned_us)
-        # Pods of one shape that are assigned at one moment are counted alike.
+        # Pods of one shape that are assigned at one moment are counted equally.
         if self._assigned_us != assigned_us:
             self._assigned_us = assigned_us
             self._known.clear()

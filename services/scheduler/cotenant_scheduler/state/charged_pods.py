@@ -1,8 +1,8 @@
 """Which pods a quota is charged for, by what each is charged with.
 
 In: a placement's charge, when it is charged and when it is given back. Out: the charges of a quota, and the pods of each. A
-quota has few kinds of pods: who looks for one that may be ended looks at those first. Nothing is kept before somebody looks:
-then it is read from the records once.
+quota has few kinds of pods: a search for victims checks the kinds first. Nothing is held before the first
+search: then it is read from the records once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ChargedPods:
     def __init__(self, records: Mapping[PodKey, PodRecord]) -> None:
         self._records = records
         self._kept = False
-        """Whether anybody has looked."""
+        """Whether there was a first search."""
         self._pods: dict[Charge, set[PodKey]] = {}
         self._charges: dict[Membership, dict[Charge, None]] = {}
 

@@ -18,21 +18,21 @@ Rows = slice | IntArray
 """Rows that a vectorised function works on: a slice of them, or an array of row numbers."""
 
 Cells = memoryview
-"""A column whose numbers are accessed one by one: an access takes half of the time that numpy needs."""
+"""A column for access to single numbers, in half of numpy's time."""
 
 FIRST_CAPACITY = 64
 
 CHANGES_KEPT = 65_536
-"""Changed rows that are remembered; a reader further behind recomputes everything."""
+"""Changed rows that are kept; a reader further behind recomputes everything."""
 
 
 def of_rows(columns: IntArray, rows: Rows) -> IntArray:
-    """Return the given rows of columns that are on the first axis."""
+    """Return the given rows of columns (int64, columns by rows)."""
     return columns[:, rows] if isinstance(rows, slice) else columns.take(rows, axis=1)
 
 
 def grown(array: IntArray, capacity: int) -> IntArray:
-    """Return the array with room for `capacity` entries along its last axis, new ones zero."""
+    """Return the array (int64) with room for `capacity` entries along its last axis, new ones zero."""
     wider = np.zeros((*array.shape[:-1], capacity), dtype=np.int64)
     wider[..., : array.shape[-1]] = array
     return wider
@@ -48,8 +48,8 @@ def doubled(current: int, needed: int) -> int:
 class Changes:
     """Rows that changed, in the order of their changes; positions count from the first change ever.
 
-    Not `engine.agenda`: that is one set of names for one reader, which a look empties. Here every cache of a shape reads from a
-    position of its own, and rows are taken as a slice of an array.
+    Not `engine.agenda`: that is one set of names for one reader, which empties it. Here every cache of a shape reads from its
+    own position, and rows are returned as a slice of an array.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Changes:
         self.position = 0
         """The position after the last change."""
         self._start = 0
-        """The position of the first change that is remembered."""
+        """The position of the first change that is kept."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Changes:
         """A copy's cells are those of the copy's rows."""
@@ -68,7 +68,7 @@ class Changes:
         return copied
 
     def add(self, row: int) -> None:
-        """Remember that a row changed."""
+        """Record that a row changed."""
         index = self.position - self._start
         if index >= CHANGES_KEPT:
             self.forget()
@@ -77,7 +77,7 @@ class Changes:
         self.position += 1
 
     def extend(self, rows: IntArray) -> None:
-        """Remember that rows changed."""
+        """Record that rows (int64, row numbers) changed."""
         size = rows.shape[0]
         if self.position - self._start + size > CHANGES_KEPT:
             self.forget()
@@ -93,8 +93,8 @@ class Changes:
         self._start = self.position
 
     def since(self, position: int) -> IntArray | None:
-        """Return the rows that changed after a position, duplicates included, until the next change; None: too many, start
-        over."""
+        """Return the rows (int64) that changed after a position, duplicates included, until the next change; None: too many,
+        start over."""
         if position < self._start:
             return None
         return self._rows[position - self._start : self.position - self._start]
@@ -108,7 +108,7 @@ class Changes:
 
 
 def distinct(rows: IntArray, size: int) -> IntArray:
-    """Return the rows without duplicates, ascending; all are below `size`."""
+    """Return the rows (int64, row numbers below `size`) without duplicates, ascending."""
     marked = np.zeros(size, dtype=np.bool_)
     marked[rows] = True
     found: IntArray = np.flatnonzero(marked)

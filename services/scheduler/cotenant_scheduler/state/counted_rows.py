@@ -1,8 +1,8 @@
 """The pods on each row, and the columns with what they add up to.
 
 In: pods assumed on rows and retracted. Out: requests, load, priorities and what plugins count (`counting`), always as if
-exactly the pods there had been counted, in any order. Pods that no counter counts and that the nodes' reports do not know are
-sums, and are counted many at once.
+exactly the pods there had been counted, in any order. Pods without counters that the nodes' reports do not include are
+summed, and counted many at once.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CountedRows(NodeColumns):
         self.held = HeldRooms()
         """What reservations hold."""
         self._last_pod: CountedPod | None = None
-        """What pods that are counted one after the other share."""
+        """Intermediate results that pods counted one after the other share."""
         self._adds: dict[Shape, Adds] = {}
         """Invalid whenever the columns move."""
         self._uncounted: dict[Shape, list[int]] = {}

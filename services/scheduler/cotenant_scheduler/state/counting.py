@@ -1,8 +1,8 @@
-"""What is counted on a row, and the seam by which plugins count there too.
+"""What is counted on a row, and the interface by which plugins count there too.
 
-The node table keeps sums in columns (requests, load). What is no sum (ports, the pods that a selector selects, the units of a
-device) a plugin keeps by itself: it is a `Counter`, and the table calls it for every pod that concerns it, whether the pod was
-placed long ago, is placed by the decision being made, or is taken away to see what would fit then.
+The node table holds sums in columns (requests, load). Other counts (ports, the pods that a selector selects, the units of a
+device) are held by plugins: a plugin is a `Counter`, and the table calls it for every pod that concerns it, whether the pod was
+placed earlier, is placed by the present decision, or is removed for a what-if check.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ PodKey = tuple[str, str]
 
 
 def held_key(key: PodKey) -> PodKey:
-    """The key under which a pod that is only nominated to a node is counted there."""
+    """The key under which a nominated pod is counted on a node."""
     return ("", f"{key[0]}/{key[1]}")
 
 
 def is_held(key: PodKey) -> bool:
-    """Return whether a key is that of a pod that is only nominated; no namespace is empty."""
+    """Return whether a key is that of a nominated pod; namespaces are never empty."""
     return not key[0]
 
 
 RESERVE_NAMESPACE = "~reservation"
-"""In place of a namespace in the keys of reserve pods, which is no name of one; then comes the reservation's name."""
+"""Replaces the namespace in the keys of reserve pods, before the reservation's name; not a valid namespace."""
 
 
 def is_reserve(key: PodKey) -> bool:

@@ -1,14 +1,14 @@
-"""Gangs as the scheduler knows them: members, what each gang requires, which gangs wait for one another.
+"""Gangs in the scheduler: members, what each gang requires, which gangs wait for one another.
 
-In: pods (their labels, annotations, whether they have a node) and PodGroups, in any order. Out: what a queued pod is placed
-together with, whether a group may be tried, and whether what was placed of it is enough. Rules, and the texts of refusals:
-Koordinator's Coscheduling plugin. Different from it:
+In: pods (their labels, annotations, whether they have a node) and PodGroups, in any order. Out: the group of a queued pod,
+whether a group may be tried, and whether enough of it was placed. Rules, and the texts of refusals: Koordinator's Coscheduling
+plugin. Different from it:
 
     requirements that pods state come from the oldest pod (then by name) with a minimum that can be read, whichever came first:
     the state is the same after a restart
-    a group is satisfied while a member has a node. (Koordinator forgets it only when it restarts.)
+    a group is satisfied while a member has a node. (Koordinator resets it only when it restarts.)
     a group is one entry of the queue, whose members are tried in queue order and stored in one batch: there is no
-    representative, no permit to wait in, and nothing is held for a group that waits, so that two gangs cannot block each other
+    representative, no permit to wait in, and nothing is held for a group that waits, so that two gangs cannot deadlock
 
 Bound: one Gang per gang with members or a PodGroup, one GangPod per member.
 
@@ -43,7 +43,7 @@ MAX_TIMEOUT_SECONDS = 86_400 * 3650
 
 
 class CoschedulingArgs(msgspec.Struct, frozen=True, rename="camel"):
-    """What gangs do that do not say so themselves."""
+    """Defaults of gangs."""
 
     default_timeout: Annotated[int, msgspec.Meta(ge=0, le=MAX_TIMEOUT_SECONDS)] = 600
     """Seconds that a gang may wait; shown, as nothing is held for a gang that waits."""
@@ -60,12 +60,12 @@ class GangPod(msgspec.Struct, frozen=True, gc=False):
     run: RunPhase | None = None
 
     def states_as(self, other: GangPod) -> bool:
-        """Return whether both state the same of their gang."""
+        """Return whether both make the same statements about their gang."""
         return (self.created, self.labels, self.annotations) == (other.created, other.labels, other.annotations)
 
 
 class Gang:
-    """One gang. `spec` is None while nobody says how many members it needs."""
+    """One gang. `spec` is None while its minimum is unknown."""
 
     __slots__ = ("bound", "id", "members", "pod_group", "pod_group_sequence", "spec")
 
@@ -104,7 +104,7 @@ def _names_no_pod_group(pod: GangPod) -> bool:
 
 
 class GangGroup:
-    """What a queued member is placed together with: the pods of all gangs of its group. See `framework.plugin.Together`."""
+    """The group of a queued member: the pods of all gangs of its group. See `framework.plugin.Together`."""
 
     __slots__ = ("_gangs", "name")
 
@@ -155,7 +155,7 @@ class GangCache:
     # -- folding -----------------------------------------------------------------------------------------------------
 
     def put(self, key: PodKey, pod: GangPod | None, namespace: str = "") -> None:
-        """Take over a pod; None: it is gone. Pods that are in no gang leave nothing. `namespace`: of a reserve pod, whose key
+        """Take over a pod; None: it is gone. Pods without a gang are not recorded. `namespace`: of a reserve pod, whose key
         names none."""
         name = gang_name(pod.labels, pod.annotations) if pod is not None and key[1] else ""
         identity = gang_id(namespace or key[0], name) if name else ""
@@ -178,7 +178,7 @@ class GangCache:
             self._moved.add(identity)
 
     def put_pod_group(self, identity: str, pod_group: PodGroup | None, sequence: int = 0) -> None:
-        """Take over a PodGroup; None: there is none any more."""
+        """Take over a PodGroup; None: it was deleted."""
         gang = self._gang(identity)
         gang.pod_group, gang.pod_group_sequence = pod_group, sequence
         self._dirty.add(identity)
@@ -251,8 +251,8 @@ class GangCache:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def together(self, key: PodKey, facts: PodFacts | None = None) -> GangGroup | None:  # noqa: ARG002
-        """Return what a queued pod is placed together with; None: it is placed alone, as it is in no gang, or in one that is
-        satisfied once and for all."""
+        """Return the group of a queued pod; None: it is placed alone, as it has no gang, or one that is
+        satisfied already."""
         identity = self.of_pod.get(key)
         if identity is None or self._once_satisfied(identity):
             return None

@@ -1,11 +1,11 @@
-"""What reservations hold on the rows of the node table, and what of it their owners have taken.
+"""What reservations hold on the rows of the node table, and what their owners have allocated.
 
 In: reserve pods, pods that act as reservations and owners (pods whose allocation names a reservation), counted on rows and
 uncounted, in any order. Out: per row the reservations with their owners and sums; and the part of `requested` that would count
-twice: a reserve pod counts whole, an owner counts whole, so min(allocatable, allocated) is taken off. What is left of a
+twice: a reserve pod counts whole, an owner counts whole, so min(allocatable, allocated) is subtracted. What is left of a
 reservation is max(0, allocatable - allocated).
 
-Nothing is remembered: all of it is a sum over the pods on the rows. Bounds: one entry a reservation that holds or is used.
+There are no counters: everything is a sum over the pods on the rows. Bounds: one entry a reservation that holds or is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Use:
         self.allocated: dict[str, int] = {}
         """What the owners request."""
         self.covered: dict[str, int] = {}
-        """What is taken off the row's requests."""
+        """The amounts subtracted from the row's requests."""
 
     @property
     def held(self) -> Mapping[str, int]:
@@ -43,7 +43,7 @@ class Use:
         return self.reserve.shape.requests if self.reserve is not None else {}
 
     def left(self) -> dict[str, int]:
-        """Return what is left for owners, or kept from others."""
+        """Return what is left for owners, and unavailable to others."""
         return {name: max(0, amount - self.allocated.get(name, 0)) for name, amount in self.held.items()}
 
 
@@ -54,7 +54,7 @@ class HeldRooms:
         self.by_row: dict[int, dict[str, Use]] = {}
         """By row and uid."""
         self.unreported: dict[str, None] = {}
-        """Names of the reservations whose owners changed since their share was last looked at."""
+        """Names of the reservations whose owners changed since their share was last inspected."""
 
     def count(
         self, row: int, key: PodKey, pod: CountedPod, sign: int, dims: Mapping[str, int], requested: IntArray, nonzero: IntArray
@@ -103,7 +103,7 @@ class HeldRooms:
                 nonzero[_NONZERO.index(name), row] -= change
 
     def covered_of(self, name: str) -> dict[int, int]:
-        """Return by row what is taken off the requests of one resource."""
+        """Return by row the amount subtracted from the requests of one resource."""
         return {
             row: sum(use.covered.get(name, 0) for use in uses.values()) for row, uses in self.by_row.items()
         }

@@ -1,8 +1,8 @@
-"""The columns of the node table that are numbers: what nodes offer, what is requested of them, what they are taken to use.
+"""The numeric columns of the node table: allocatable, requested amounts, estimated usage.
 
 A resource is a dimension: every name that a node offers gets one, and is 0 where a node does not offer it. Columns that
 placements change, and what they are compared with, are views of one block (int64, lanes by rows), so that rows are taken out at
-once: `beside` and `with_more` give tables of copied rows, which plugins are asked about as they are about the nodes.
+once: `beside` and `with_more` return tables of copied rows, which plugins evaluate like the nodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cotenant_scheduler.state.load.load_columns import LoadColumns
 from cotenant_scheduler.state.reading.shapes import Shape
 
 DIMENSIONS = 8
-"""Resources that there is room for at first; for more the room is doubled."""
+"""Initial capacity in resources; doubled on demand."""
 
 NOT_ASKED = -(1 << 62)
 """Less than the headroom of any resource on any node."""
@@ -30,10 +30,10 @@ _FIRST_DIMENSION = 4
 """The lanes before are those of `nonzero` and `divisor`."""
 
 _LAID = frozenset({"allocatable", "requested", "nonzero", "divisor"})
-"""What is a view of the block."""
+"""Attributes that are views of the block."""
 
 _CACHES = frozenset({"_needs", "_adds"})
-"""What looks at one table's counters and columns."""
+"""Attributes that refer to one table's counters and columns."""
 
 SHAPES_CACHED = 8192
 """Shapes whose needs and amounts are cached; beyond, the cache is cleared."""
@@ -74,7 +74,7 @@ class NodeColumns:
 
     @property
     def all_rows(self) -> Rows:
-        """Every row in use."""
+        """Every row in use, as a slice."""
         return slice(0, self.size)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
@@ -103,8 +103,8 @@ class NodeColumns:
         return (self._needs.get(shape) or self._find_needs(shape)).dims
 
     def asked_by(self, shape: Shape) -> IntArray:
-        """Return what the shape needs of each dimension, up to the last that it needs, as a column; NOT_ASKED where that is
-        nothing."""
+        """Return what the shape needs of each dimension (int64, dimensions by 1), up to the last that it needs; NOT_ASKED where
+        that is nothing."""
         return (self._needs.get(shape) or self._find_needs(shape)).asked
 
     def counters_of(self, shape: Shape) -> tuple[Counter, ...]:
@@ -140,7 +140,7 @@ class NodeColumns:
         self._columns_moved()
 
     def _add_many(self, rows: IntArray, shape: Shape, times: IntArray) -> None:
-        """Add so many pods of a shape to each of the (distinct) rows, whose reports do not know them."""
+        """Add this many pods of a shape to each of the (distinct) rows, whose reports do not include them."""
         for dim, (_, amount) in zip(self.dims_of(shape), shape.needs, strict=True):
             if dim >= 0:
                 self.requested[dim, rows] += amount * times
@@ -150,7 +150,7 @@ class NodeColumns:
 
     def with_more(self, rows: IntArray, shape: Shape, first: int, depth: int) -> Self:
         """Return a table of what-if rows: each of `rows` `depth` times, with `first`, `first` + 1, ... pods of the shape
-        more. For shapes that no counter counts, on nodes whose reports do not know the pods."""
+        more. For shapes that no counter counts, on nodes whose reports do not include the pods."""
         taken = np.repeat(rows, depth)
         more = np.tile(np.arange(first, first + depth, dtype=np.int64), rows.shape[0])
         table = copy(self)
@@ -165,7 +165,7 @@ class NodeColumns:
         return table
 
     def beside(self, size: int) -> Self:
-        """Return a table with room for so many entries in place of the rows, which are to be copied there; good until the
+        """Return a table with room for this many entries, to which rows are to be copied; valid until the
         version changes."""
         table = copy(self)
         table.size = size

@@ -56,7 +56,7 @@ class NodeFacts:
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """The messages that the node's state rests on, in a stated order."""
+        """The messages that the node's state follows from, in a stated order."""
         if self._causes is None:
             self._causes = tuple(
                 f"LOG:{self.sequences[part]}"

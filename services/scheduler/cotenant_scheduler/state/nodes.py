@@ -23,7 +23,7 @@ from cotenant_scheduler.state.load.load_estimate import AssignedPod, NodeReport
 from cotenant_scheduler.state.reading.shapes import Shape
 
 TIE_BITS = 21
-"""Leaves two million nodes for the tie-break of equal scores."""
+"""Leaves room for two million nodes in the tie-break of equal scores."""
 
 
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class NodeTable(CountedRows):
 
     @property
     def state(self) -> tuple[int, ...]:
-        """Versions of everything that is read of the table: if they are equal, nothing changed in between."""
+        """Versions of everything in the table: if they are equal, nothing changed in between."""
         counted = (counter.version for counter in self.counters)
         return self.version, self.changes.position, self.static_changes.position, *counted
 
@@ -232,7 +232,7 @@ class NodeTable(CountedRows):
         self._count_all()
         dim = self._add_dimension(name)
         self.version += 1
-        # Pods that asked for the resource before any node offered it count from now on.
+        # Pods that requested the resource before any node offered it count from now on.
         for row in self.rows.values():
             for pod in self.pods[row].values():
                 self.requested[dim, row] += pod.shape.requests.get(name, 0)

@@ -80,14 +80,14 @@ class PodRecord:
         self.waiting: Waiting | None = None
         self.waiting_at: datetime | None = None
         self.ask: Hashable = None
-        """What it asks of reservations while it is queued; None for nothing."""
+        """Its requirements of reservations while it is queued; None without."""
         self.counted_as: Kind | None = None
         self.counted_held = False
-        """As what the pod is counted in its quota (`state.quota_demands`), and whether as placed."""
+        """The kind as which the pod is counted in its quota (`state.quota_demands`), and whether as placed."""
         self.counted_facts: PodFacts | None = None
         """The facts that decided on it; None where more than facts and placements did."""
         self.queued_in: object | None = None
-        """The queue's mark: the equivalence class that the pod waits in."""
+        """The equivalence class that the pod waits in; set by the queue."""
 
     @property
     def empty(self) -> bool:
@@ -101,7 +101,7 @@ class PodRecord:
 
     @property
     def finished(self) -> bool:
-        """The present pod ran and ended for good."""
+        """The present pod ran and ended permanently."""
         facts = self.facts
         return bool(self.runs) and facts is not None and any(
             run.uid == facts.uid and run.phase in ENDED_FOR_GOOD for run, _ in self.runs.values()

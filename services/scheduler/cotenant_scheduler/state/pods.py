@@ -79,7 +79,7 @@ class PodCache:
         try:
             facts = facts or self._reader.read(document, self.priorities)
             if (facts.namespace, facts.name) != key:
-                # What is decided about a pod is stored under its name: under another one it would be decided for ever.
+                # Decisions about a pod are stored under its name: with another one they would be repeated forever.
                 raise msgspec.DecodeError(f"it is that of pod {facts.namespace[:253]}/{facts.name[:253]}")
             record.facts = self._instead(record.facts, facts)
             facts.namespace, facts.name = record.key
@@ -91,7 +91,7 @@ class PodCache:
         self._hold_against_new_selectors()
 
     def describe(self, record: PodRecord, document: msgspec.Raw | None) -> None:
-        """Give a reserve pod its document; None: it has none. Raises DecodeError."""
+        """Set a reserve pod's document; None: it has none. Raises DecodeError."""
         record.document = document
         record.facts = self._instead(record.facts, None if document is None else self._reader.read(document, self.priorities))
 
@@ -204,7 +204,7 @@ class PodCache:
         self._read_again(lambda facts: facts.from_class)
 
     def _hold_against_new_selectors(self) -> None:
-        """Match known pods against the selectors that a pod has introduced: those that they select get another shape."""
+        """Match known pods against a pod's new selectors: selected ones get another shape."""
         book = self._reader.selectors
         if book.new:
             new = book.take_new()
@@ -221,7 +221,7 @@ class PodCache:
             )
 
     def _read_again(self, concerned: Callable[[PodFacts], bool]) -> None:
-        """Give pods the shapes that they have now, and recount those that are placed."""
+        """Update the shapes of pods, and recount those that are placed."""
         for key in sorted(self.records):
             record = self.records[key]
             if record.facts is not None and record.document is not None and concerned(record.facts):
@@ -265,7 +265,7 @@ class PodCache:
         return None
 
     def _account(self, record: PodRecord, node: str, placed: PlacementRecord) -> None:
-        """Charge the node and the quota with what the placement holds now."""
+        """Charge the node and the quota with the placement's present amounts."""
         due = self._due(record, node, placed)
         if placed.charge is not None:
             if due == placed.charge:

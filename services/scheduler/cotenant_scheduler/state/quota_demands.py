@@ -41,8 +41,8 @@ class QuotaDemands:
         self._kinds: dict[tuple[str, str, Shape, bool], Kind] = {}
         self._now = EPOCH
         self._expiring: list[tuple[datetime, int, PodRecord]] = []
-        """A heap of terminating pods by the time after which they do not count. Bound: an entry each time that such a pod
-        changes until then."""
+        """A heap of terminating pods by the time after which they do not count. Bound: one entry per change of such a pod
+        until then."""
         self._pushed = 0
         self.counting = False
 
@@ -53,7 +53,7 @@ class QuotaDemands:
             self.note(record)
 
     def expire(self, now: datetime) -> None:
-        """Stop counting terminating pods whose time is over by now."""
+        """Stop counting terminating pods that no longer count at this time."""
         self._now = max(self._now, now)
         while self._expiring and self._expiring[0][0] < self._now:
             self.note(heappop(self._expiring)[2])
@@ -63,7 +63,7 @@ class QuotaDemands:
         facts = record.facts
         known = record.counted_as
         if known is not None and facts is not None and facts is record.counted_facts and not record.runs:
-            # It was counted with this very object: only whether it is placed can differ.
+            # It was counted with the same object: only whether it is placed can differ.
             held = bool(facts.node_name) or (bool(record.placements) and _is_placed(record, facts.uid))
             if held is not record.counted_held:
                 record.counted_held = held

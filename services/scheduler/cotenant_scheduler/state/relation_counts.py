@@ -47,7 +47,7 @@ class Tally:
                 sums[domain] += sign
 
     def per_domain(self, topology: str, domains: IntArray, number: int) -> IntArray:
-        """Return the sums over the `number` domains, and 0 behind them; to be read only."""
+        """Return the sums over the `number` domains, and 0 after them (int64, number + 1 entries; read-only)."""
         known = self._sums.get(topology)
         if known is not None and known[0] is domains:
             return known[1]

@@ -1,8 +1,8 @@
-"""How a placement is read and stored: with little effort and small, as there are a hundred thousand of them.
+"""Compact reading and storing of placements, as there are a hundred thousand of them.
 
 In: a placement as it was read, whole (`Placement`) or with its figures as they were written (`PlacementView`, what the service
-decodes), and the facts of its pod. Out: `StoredPlacement`: the placement without its figures, which shares with the facts what
-both have, and the figures as JSON; `whole` returns the placement as it was read. What was decided here is made of shared parts
+decodes), and the facts of its pod. Out: `StoredPlacement`: the placement without its figures, which shares common parts with
+the facts, and the figures as JSON; `whole` returns the placement as it was read. What was decided here is made of shared parts
 already.
 """
 
@@ -24,7 +24,7 @@ _NO_FIGURES = msgspec.Raw(b"[]")
 
 
 class PlacementView(View, frozen=True, kw_only=True):
-    """A placement whose figures are only carried along, so they are not decoded: that is half of what reading one costs."""
+    """A placement whose figures stay encoded, as they are not used: that halves the cost of reading one."""
 
     OF = Placement
 
@@ -60,7 +60,7 @@ class StoredPlacement(msgspec.Struct, frozen=True, gc=False):
         try:
             figures = _DECODE(self.figures)
         except msgspec.DecodeError:
-            # Not what a scheduler writes, and no decision depends on it.
+            # A scheduler does not write such a message, and no decision depends on it.
             figures = ()
         return msgspec.structs.replace(self.data, figures=figures)
 

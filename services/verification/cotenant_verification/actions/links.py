@@ -56,8 +56,8 @@ def partition(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def lose_machines(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A switch fails: the machines behind it are cut off, and their pods go on. An executor that was away for longer than half
-    of a tombstone's time starts over, as its reader would have it.
+    """A switch fails: the machines behind it are cut off, and their pods keep running. An executor that was away for longer
+    than half of a tombstone's time starts over, as its reader would have it.
     """
     until = now + ms(entry.number("for_ms"))
     behind = [harness.nodes[name] for name in sorted(harness.nodes)[: entry.number("nodes")]]

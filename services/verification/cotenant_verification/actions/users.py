@@ -34,7 +34,7 @@ def create_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def revise_pod(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A user changes a pod; with `stale-update`, on the condition that nobody else changed it."""
+    """A user changes a pod; with `stale-update`, conditional on an old version."""
     harness.revisions += 1
     gateway = harness.gateways[entry.number("gateway")]
     gateway.request_revision(now, entry.target, harness.revisions, stale=entry.kind == "stale-update")
@@ -80,7 +80,7 @@ def delete_reservation(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def create_move(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A user asks for a pod to be moved."""
+    """A user creates a migration job for a pod."""
     harness.gateway().request_creation(now, move(entry.target, entry.args))
     return True
 

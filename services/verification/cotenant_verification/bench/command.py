@@ -133,7 +133,7 @@ def recover(nodes: int, pods: int, output: str | None) -> None:
 @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the moments at which it is killed.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")
 def gang_kills(nodes: int, gang: int, times: int, seed: int, output: str | None) -> None:
-    """Kill the scheduler while it places a gang, and check that no half of one was ever there."""
+    """Kill the scheduler while it places a gang, and check that half a gang was never stored."""
     from cotenant_verification.bench.gang_kills import run
 
     found = _carry_out(run(nodes, gang, times, seed, partial(click.echo, err=True)))
@@ -181,7 +181,7 @@ def churn(
 @click.option("--grace", type=click.IntRange(0, 3_600), help="Grace period in seconds; the pods' own (30 s) where left out.")
 @click.option("-o", "--output", type=click.Choice(["json"]), help="Print JSON.")
 def deletions(nodes: int, pods: int, clients: int, grace: int | None, output: str | None) -> None:
-    """Delete running pods over HTTP with many clients, while others go on writing."""
+    """Delete running pods over HTTP with many clients, while others keep writing."""
     from cotenant_verification.bench.over_http.deletions import run
 
     found = _carry_out(run(synthetic(nodes, pods, 1), clients, grace, partial(click.echo, err=True)))

@@ -60,7 +60,7 @@ def _near(group: str, side: str, topology: str) -> Constraints:
     return Constraints(spec={"affinity": {side: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
 
 
-def _wishes(group: str) -> Constraints:
+def _preferences(group: str) -> Constraints:
     near = {"topologyKey": RACK, "labelSelector": _members(group)}
     zone = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["zone-1"]}]}
     affinity = {
@@ -118,7 +118,7 @@ def constraints(number: int) -> Constraints:
         case "affinity":
             found = _near(group, "podAffinity", ZONE)
         case "wishes":
-            found = _wishes(group)
+            found = _preferences(group)
         case "host-port":
             found = Constraints(host_port=20_000 + place)
         case "dedicated":
@@ -137,5 +137,5 @@ def constraints(number: int) -> Constraints:
 
 
 def how_many(kind: str, constrained: int) -> int:
-    """Return how many pods of a kind there are among so many constrained ones."""
+    """Return how many pods of a kind are among this many constrained ones."""
     return (constrained - KINDS.index(kind) + len(KINDS) - 1) // len(KINDS)

@@ -28,7 +28,7 @@ def upper_levels(count: int) -> list[tuple[str, str]]:
 
 @lru_cache(maxsize=1)
 def leaves(count: int) -> int:
-    """Return how many of so many quotas are leaves."""
+    """Return how many of this many quotas are leaves."""
     return count - len(upper_levels(count))
 
 

@@ -24,7 +24,7 @@ from cotenant.model.subjects import object_subject, reservation_subject
 
 CLAIM = "bench.cotenant.io/claim"
 EVERY = 3
-"""One pod in so many may use a reservation."""
+"""One pod in this many may use a reservation."""
 PODS_EACH = 4
 _GROUP = "scheduling.koordinator.sh"
 

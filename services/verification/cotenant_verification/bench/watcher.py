@@ -1,16 +1,22 @@
 """The process that watches placements, as any subscriber would, and notes when each arrived.
 
 In: URL, number of pods to wait for, where to write. Out, to files: per pod the clock at which its placement arrived (0: it
-did not), and every commit's number of events; with `runs` also when its node first said that it runs. It ends when all have
-arrived, or when none did for IDLE_SECONDS after the first; for ANSWERED_SECONDS if the others are known to wait.
+did not), and every commit's number of events; with `runs` also when its node first reported it running. It ends when all have
+arrived, or when none did for IDLE_SECONDS after the first; for ANSWERED_SECONDS if the others are reported as waiting.
+
+Each subject has a reader of its own: one reader of several subjects takes the whole stream
+(`cotenant.log.nats.reader.MANY_FILTERS`), so the watcher would also receive every pod's object.
+
+Bound: QUEUED pulls of PULL_LIMIT wait to be noted.
 """
 
 from __future__ import annotations
 
 import array
+import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,12 +26,19 @@ from cotenant.events.commits import Commit
 from cotenant.events.envelope import Event
 from cotenant.events.node.runs import RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.log.contract import LOG
-from cotenant.log.nats.log import connect
+from cotenant.log.contract import LOG, Reader
+from cotenant.log.nats.log import NatsLog, connect
 from cotenant_verification.bench.workload import pod_number
 
 IDLE_SECONDS = 10.0
 ANSWERED_SECONDS = 2.0
+PULL_LIMIT = 1000
+PULL_SECONDS = 1.0
+LAST_SECONDS = 0.2
+QUEUED = 16
+
+Arrived = asyncio.Queue[tuple[Sequence[Event], int]]
+"""Events, and the clock at which they arrived."""
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -71,22 +84,42 @@ class Seen:
 
 async def _watch(watch: Watch, say_ready: Callable[[], None]) -> Seen:
     log = await connect(watch.url, "bench-watcher")
-    runs = ("node.*.run.>",) if watch.runs else ()
-    reader = await log.follow(LOG, ["node.*.placement.>", "waiting.>", "commits.scheduler.*", *runs])
-    reader.loaded()
-    reader.max_behind = 0
+    arrived: Arrived = asyncio.Queue(QUEUED)
     seen = Seen(watch.pods)
-    say_ready()
-    while seen.awaited > 0:
-        events = await reader.pull(1000, 1.0)
-        clock = time.monotonic_ns()
-        for event in events:
-            seen.note(event, clock, watch.runs)
-        answered = seen.awaited <= len(seen.waiting)
-        if seen.last and time.monotonic() - seen.last > (ANSWERED_SECONDS if answered else IDLE_SECONDS):
-            break
+    async with asyncio.TaskGroup() as readers:
+        commits = await _follow(log, "commits.scheduler.*")
+        others = ("node.*.placement.>", "waiting.>", *(("node.*.run.>",) if watch.runs else ()))
+        followed = [commits, *[await _follow(log, subject) for subject in others]]
+        tasks = [readers.create_task(_read(reader, arrived)) for reader in followed]
+        say_ready()
+        while seen.awaited > 0:
+            events, clock = await arrived.get()
+            for event in events:
+                seen.note(event, clock, watch.runs)
+            answered = seen.awaited <= len(seen.waiting)
+            if seen.last and time.monotonic() - seen.last > (ANSWERED_SECONDS if answered else IDLE_SECONDS):
+                break
+        for task in tasks:
+            task.cancel()
+    # A commit record precedes what it commits, but not on the way through another reader.
+    for event in await commits.pull(PULL_LIMIT, LAST_SECONDS):
+        seen.note(event, 0, watch.runs)
     await log.close()
     return seen
+
+
+async def _follow(log: NatsLog, subject: str) -> Reader:
+    reader = await log.follow(LOG, [subject])
+    reader.loaded()
+    reader.max_behind = 0
+    return reader
+
+
+async def _read(reader: Reader, arrived: Arrived) -> None:
+    """Pull for ever; a pull that brings nothing within PULL_SECONDS is passed on too."""
+    while True:
+        events = await reader.pull(PULL_LIMIT, PULL_SECONDS)
+        await arrived.put((events, time.monotonic_ns()))
 
 
 def main() -> None:

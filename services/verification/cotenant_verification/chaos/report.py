@@ -1,4 +1,4 @@
-"""What a person reads of chaos runs: the live line, the verdict, the table of many seeds.
+"""The output of chaos runs: the live line, the verdict, the table of many seeds.
 
 The events of a failure come from `checks.related_events`.
 
@@ -75,7 +75,7 @@ def _recomputed(result: Result) -> list[str]:
 def _rest(result: Result) -> list[str]:
     checks = result.checks.items()
     counts = [f"{count} {name.removeprefix('waiting ')}" for name, count in checks if name.startswith("waiting ")]
-    lines = ["waiting pods that were held against every filter, and others: " + ", ".join(counts)] if counts else []
+    lines = ["waiting pods that were checked against every filter, and others:  " + ", ".join(counts)] if counts else []
     if not result.ok:
         return lines
     # Checks are SLICE apart: at the one after the last that found something everything was done.

@@ -43,18 +43,18 @@ QUOTA_NUMBER = 3
 FOLD_NUMBER = 10
 DECIDE_NUMBER = 19
 DECIDE_EVERY = 50
-"""One in so many decisions is preceded by a check, on copies, that deciding changes nothing, within this budget:"""
+"""One in this many decisions is preceded by a check, on copies, that deciding changes nothing, within this budget:"""
 DECIDE_FREE = 20_000
-"""two copies of a core take twice as many messages as the log has subjects, in all so many"""
+"""two copies of a core take twice as many messages as the log has subjects, at most this many in total"""
 DECIDE_SHARE = 1
 """and this many more for each message stored on LOG."""
 FOLD_EVERY = 400
-"""One in so many steps of an idle service is followed by a comparison with fresh cores, within the budget."""
+"""One in this many steps of an idle service is followed by a comparison with fresh cores, within the budget."""
 FOLD_SHARE = 2
 """The budget: a comparison loads as many messages as the log has subjects, and all comparisons together may load at most so
 many per message stored on LOG,"""
 FOLD_FREE = 20_000
-"""and so many on top."""
+"""and this many in addition."""
 VERIFIED = 500
 """So many commits of a run are all recomputed,"""
 VERIFIED_OF = 4
@@ -109,7 +109,7 @@ class Checker:
         ]
         self.verifier = Verifier({each.definition.name: each.definition for each in recomputed}, chosen=self._is_chosen)
         for participant in recomputed:
-            participant.listeners.append(self._at_rest)
+            participant.listeners.append(self._while_idle)
             if self._decide_check is not None:
                 participant.before_deciding.append(self._before_deciding)
             if self._fold_check is not None:
@@ -147,7 +147,7 @@ class Checker:
         if control is not None:
             self.suppressions.sampled(node.node_name, control, node.cpu_milli, now)
 
-    def _at_rest(self, participant: ServiceParticipant, world: World) -> None:
+    def _while_idle(self, participant: ServiceParticipant, world: World) -> None:
         """A service decided nothing: sometimes compare it with fresh cores, if it has folded everything."""
         check = self._fold_check
         if check is None or not participant.cycle.ready or self._chance.randrange(FOLD_EVERY):

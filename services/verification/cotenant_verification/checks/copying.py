@@ -1,24 +1,22 @@
 """Copies of cores: what the checks may ask anything without changing the core that is in use.
 
-In: a core. Out: one that decides alike, and shares with it what does not change: frozen structs (events, payloads, decoded
-objects, a service's own facts), text, numbers, functions. Frozen structs that are compared by identity may hold records that
-change (the queue's entries): they are copied. Containers and the services' own objects are copied; everything
-else (arrays, weak dictionaries, types with a rule of their own) `copy.deepcopy` copies. `deepcopy` alone takes ten times as
-long, most of it for facts.
+In: a core. Out: one that decides alike, and shares with it what does not change: frozen structs of nothing but such (events,
+payloads, decoded objects, a service's own facts), text, numbers, functions. Containers, the services' own objects and frozen
+structs that refer to these are copied; everything else (arrays, weak dictionaries, types with a rule of their own)
+`copy.deepcopy` copies. `deepcopy` alone takes ten times as long, most of it for facts.
 """
 
 from __future__ import annotations
 
 import types
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy, deepcopy
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import TypeVar
+from typing import TypeVar, get_args, get_type_hints
 
 import msgspec
-from msgspec.structs import force_setattr
 
 T = TypeVar("T")
 Memo = dict[int, object]
@@ -121,7 +119,7 @@ def _object(kind: type) -> Way:
 
 
 def _struct(kind: type[msgspec.Struct]) -> Way:
-    """How a struct that may change, or holds what may, is copied: field by field."""
+    """How a struct that may change, or refers to something that may, is copied: field by field."""
     fields = kind.__struct_fields__
 
     def way(here: object, memo: Memo) -> object:
@@ -129,17 +127,44 @@ def _struct(kind: type[msgspec.Struct]) -> Way:
         assert isinstance(made, msgspec.Struct)
         memo[id(here)] = made
         for field in fields:
-            force_setattr(made, field, _copy(getattr(here, field), memo))
+            msgspec.structs.force_setattr(made, field, _copy(getattr(here, field), memo))
         return made
 
     return way
+
+
+def _may_change(kind: type, within: set[type]) -> bool:
+    """Whether a struct, or something that it refers to by the types of its fields, may change. Dictionaries and lists in a
+    frozen struct are assumed to be unchanging, like those of payloads; a type that cannot be told apart counts as one that may.
+    """
+    if not issubclass(kind, msgspec.Struct):
+        return kind is object or (kind.__module__.startswith("cotenant") and not issubclass(kind, (Enum, str, int, tuple)))
+    if not kind.__struct_config__.frozen:
+        return True
+    if kind in within:
+        return False
+    within.add(kind)
+    try:
+        hints = get_type_hints(kind)
+    except NameError:
+        # A type that is imported for type checkers only.
+        return True
+    fields = (hints[field] for field in kind.__struct_fields__)
+    return any(_may_change(each, within) for hint in fields for each in _named_in(hint))
+
+
+def _named_in(hint: object) -> Iterator[type]:
+    if isinstance(hint, type):
+        yield hint
+    for argument in get_args(hint):
+        yield from _named_in(argument)
 
 
 def _way(kind: type) -> Way:
     if issubclass(kind, Enum):
         return _shared
     if issubclass(kind, msgspec.Struct):
-        if kind.__struct_config__.frozen and kind.__struct_config__.eq:
+        if not _may_change(kind, set()):
             return _shared
         return _deep if hasattr(kind, "__deepcopy__") else _struct(kind)
     # Objects that define how they are copied, and the standard library's types.

@@ -1,7 +1,7 @@
-"""What nodes and pods were at a sequence, for the bench's independent check of filters (`bench.audit`).
+"""The state of nodes and pods at a sequence, for the bench's independent check of filters (`bench.audit`).
 
-In: the view, a sequence, the placements that held a place. Out: for a pod and a node, why the pod cannot be there; empty if it
-can. Nodes are those whose object was there. Pods that had ended hold nothing. What nobody asks about is not read.
+In: the view, a sequence, the active placements. Out: for a pod and a node, why the pod cannot be there; empty if it
+can. Nodes are those whose object existed. Pods that had ended hold nothing. State is read on demand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The checks' view of the log: every event in order, and the tables derived from them, independently of the services.
 
 In: events as they are stored, acknowledgements of the gateways. Out: the tables that invariants read. Nothing here is taken
-from a core: a check must not share a mistake with what it checks.
+from a core: a check must not share a bug with the code that it checks.
 
 Bounds: the last KEPT_LOG to twice as many events; KEPT_VERSIONS of what decisions rest on. Uids, revisions and ends of pods are
 kept to the end of the run: some hundred bytes for every pod that ever was. Over 300 lines: all tables follow from one pass over
@@ -80,7 +80,7 @@ class LogView:
         self.configs: dict[str, str] = {}
         """Digest to the text of a configuration, as start markers state it."""
         self.versions: dict[str, list[Event]] = defaultdict(list)
-        """Recent versions of what decisions rest on: nodes, quotas, namespaces, profiles."""
+        """Recent versions of the basis of decisions: nodes, quotas, namespaces, profiles."""
         self.declared: dict[str, dict[str, None]] = defaultdict(dict)
         """Nodes, namespaces, profiles: all subjects that ever existed, in order of appearance."""
         self.measured: set[str] = set()

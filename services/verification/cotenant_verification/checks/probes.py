@@ -1,8 +1,9 @@
-"""Probes: pods that nobody created, put before copies of a core, so that its answer shows its state.
+"""Probes: artificial pods, given to copies of a core, whose decisions reveal its state.
 
-In: the nodes and quotas there are, a number. Out: events beyond the log. Pods that want next to nothing show the scores and
-figures of the best node, and of each node; a giant of one resource, bound to one node, shows how much of it is free there; a
-giant in a quota shows what that uses and may use. So two cores that answer alike hold the same of every node and quota.
+In: the nodes and quotas there are, a number. Out: events beyond the log. Pods with minimal requests reveal the scores and
+figures of the best node, and of each node; a pod with a huge request of one resource, bound to one node, reveals how much of it
+is free there; one in a quota reveals its usage and runtime. So two cores with equal answers have equal state of every node
+and quota.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 LOOKED_AT = 3
-"""Nodes that one comparison asks about; the next one asks about others."""
+"""Nodes that one comparison probes; the next one probes others."""
 GIANT_MILLI, GIANT_MIB = 10_000_000, 1 << 30
 
 

@@ -1,11 +1,11 @@
-"""The events that touched an object: what a person reads first when a promise is broken.
+"""The events about an object: the first thing to read when a promise is broken.
 
-In: the view, a subject as a check names it. Out: events in the order of the log, and each as lines: when, what, its
-figures, its causes. What a subject stands for:
+In: the view, a subject as a check names it. Out: events in the order of the log, and each as lines: time, sentence,
+figures, causes. The meaning of a subject:
 
 | subject | events |
 |---|---|
-| of a pod (object, waiting, placement, run, eviction) | everything that bears the pod's name |
+| of a pod (object, waiting, placement, run, eviction) | everything with the pod's name |
 | `node.<node>.executor`, `execution.<node>.*`, a node's name | everything of the node, its metrics and its YARN side |
 | `LOG:<sequence>`, of a commit | the commit, what was stored with it, and earlier versions of the same subjects |
 | `<service>/<replica>` | the service's commits |
@@ -30,7 +30,7 @@ NAMED = ("objects", "waiting", "evictions")
 
 
 def related_events(view: LogView, subject: str) -> list[Event]:
-    """Events that touched what a subject stands for."""
+    """Events about the entity of a subject."""
     wanted = _wanted(view, subject)
     return [event for event in view.log if wanted(event.subject)]
 

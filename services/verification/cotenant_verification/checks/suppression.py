@@ -1,8 +1,8 @@
 """Watches suppression on the nodes themselves, at each of their samples: for promises 8 and 9.
 
-In: a node's executor after a step, what it said it did. Out: where the best-effort bound lags behind the services, or flutters;
-where services are slower (`latency`) than with what best-effort may use; what a kernel refused. The bound that
-the rule wants: capacity * threshold - services' use - system (the reserve if that is more), of the sample that the step
+In: a node's executor after a step, its reported actions. Out: where the best-effort bound lags behind the services, or flaps;
+where services are slower (`latency`) than with what best-effort may use; what a kernel refused. The bound
+by the rule: capacity * threshold - services' use - system (the reserve if that is more), of the sample that the step
 was made on; what is in force may be above it for two control periods at most, and by the width of one CPU.
 """
 

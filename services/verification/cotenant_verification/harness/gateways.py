@@ -1,7 +1,7 @@
 """A gateway under faults: the simulated gateway with crashes, and callbacks for what it acknowledges to users.
 
 In: users' requests. Out: objects on the log; `Users` is notified of each plan before it is stored and when it is acknowledged.
-A request that arrives while the gateway is down, or whose write nobody answered, is not acknowledged.
+A request that arrives while the gateway is down, or whose write was not answered, is not acknowledged.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Harness:
             if entry.kind not in actions:
                 raise ScheduleError(f"entry at {entry.at_ms} ms: kind {entry.kind!r} is none of {', '.join(sorted(actions))}")
             self.at(START + ms(entry.at_ms), self._carrying(entry))
-        self.at(self.ends, self._mend)
+        self.at(self.ends, self._lift_faults)
 
     def open(self) -> None:
         """Add all participants. Services start in an order that the seed decides."""
@@ -155,7 +155,7 @@ class Harness:
             self.world.add(self.copilot)
         return self.copilot.cluster
 
-    def _mend(self, now: datetime) -> None:
+    def _lift_faults(self, now: datetime) -> None:
         """Lift every fault: links and clocks are in order."""
         self.world.stalled_until = EPOCH
         names = [*self.services, *(gateway.name for gateway in self.gateways), "yarn-copilot/a"]

@@ -1,9 +1,9 @@
 """A node under faults: a simulated machine that dies and comes back, an executor that crashes, a clock that jumps.
 
 In: a name, a size, what happens to it. Out: a participant. The machine is `cotenant_node_executor.simulated.machine`: services
-go before batch, each tier shares by weight under quota and CPU set; what a pod wants follows from its annotation and the
+go before batch, each tier shares by weight under quota and CPU set; a pod's demand follows from its annotation and the
 time. Death loses the machine: the next one has another boot and no pods. A crash loses the executor's core alone. A slow
-executor runs only now and then, and reads then what has come since.
+executor runs at long intervals, and then reads what has arrived since.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """YARN beside cotenant: a small ResourceManager, and the copilot that runs its real pass against it.
 
-In: NodeManagers that register, are lost and restart; what applications want in sum; the log. Out: `yarn.*` facts by
+In: NodeManagers that register, are lost and restart; applications' total demand; the log. Out: `yarn.*` facts by
 `cotenant_yarn_copilot.syncing.Syncing.sync`, the process' own pass, every SYNC and soon after a node's resources changed.
 
 The ResourceManager's rules (Hadoop's): a NodeManager has what it announces when it registers, until somebody sets another
@@ -40,7 +40,7 @@ logging.getLogger("cotenant_yarn_copilot").addHandler(logging.NullHandler())
 
 
 class NodeManager(msgspec.Struct):
-    """One NodeManager as the ResourceManager knows it. A container is one vcore and its memory."""
+    """The ResourceManager's record of a NodeManager. A container is one vcore and its memory."""
 
     host: str
     announced: YarnResource
@@ -80,7 +80,7 @@ class ResourceManager:
         return True
 
     def want(self, containers: int, memory_mb: int) -> None:
-        """Set what applications demand: so many containers of one vcore each."""
+        """Set the applications' demand: the number of containers of one vcore each."""
         self._wanted, self._memory_mb = containers, max(memory_mb, 1)
         self._schedule()
 

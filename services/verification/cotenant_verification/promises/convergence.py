@@ -52,7 +52,7 @@ def no_work_is_left(moment: Moment) -> Wrong:
             data = event.data
             assert isinstance(data, Placement)
             if run is None or not isinstance(run.data, RunStatus) or run.data.uid != data.uid:
-                yield event.subject, f"{namespace}/{name} is placed on {node} and its executor says nothing of it"
+                yield event.subject, f"{namespace}/{name} is placed on {node} and its executor has no report of it"
             elif data.phase is PlacementPhase.TERMINATING and _long_ago(data.terminating_at, moment):
                 yield event.subject, f"{namespace}/{name} is ending on {node} since {data.terminating_at}"
     for subject, event in sorted(view.last.items()):
@@ -93,9 +93,9 @@ def _long_ago(at: datetime | None, moment: Moment) -> bool:
 def _needless_waiting(view: LogView, subject: str, data: Waiting) -> Wrong:
     pod = view.pods.get((data.namespace, data.name))
     if pod is None or pod.metadata.uid != data.uid:
-        yield subject, f"{data.namespace}/{data.name} is said to wait and does not exist"
+        yield subject, f"{data.namespace}/{data.name} is reported as waiting and does not exist"
     elif view.places[data.uid]:
-        yield subject, f"{data.namespace}/{data.name} is said to wait and is placed"
+        yield subject, f"{data.namespace}/{data.name} is reported as waiting and is placed"
 
 
 def _needless_report(moment: Moment, event: Event, data: RunStatus) -> Wrong:

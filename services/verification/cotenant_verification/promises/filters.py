@@ -1,4 +1,4 @@
-"""Promises 1 and 12: every filter holds for each placement when it is decided, and nobody waits whom no filter refuses.
+"""Promises 1 and 12: every filter holds for each placement when it is decided, and no pod waits that passes every filter.
 
 The filters are those of the bench's independent check, which shares no code with the scheduler: room in every resource, cordon,
 node selector and affinity, taints, host ports, load, affinity and anti-affinity on both sides and over namespaces, hard spread;
@@ -90,7 +90,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = now_and_before(moment)
-    promised = _promised(view) | {node for node, shares in view.shares.items() if shares}
+    promised = _nominated(view) | {node for node, shares in view.shares.items() if shares}
     used = cache(lambda tree, folded: used_by(view, tree, folded, published(view, tree, folded)))
     for (namespace, name), head in sorted(view.pods.items()):
         uid = head.metadata.uid
@@ -99,7 +99,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
         subject = pod_subject(namespace, name)
         event = view.last.get(waiting_subject(namespace, name))
         if event is None or not isinstance(event.data, Waiting):
-            yield subject, f"{namespace}/{name} ({uid}) has no place and nobody says why"
+            yield subject, f"{namespace}/{name} ({uid}) has no placement and no waiting reason"
             continue
         codes = {reason.code for reason in event.data.reasons}
         stored = view.last[subject].data
@@ -163,7 +163,7 @@ def now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
     return present, Filters(view, view.needs, folded, placed), changed, left
 
 
-def _promised(view: LogView) -> set[str]:
+def _nominated(view: LogView) -> set[str]:
     waiting = [event.data for event in view.last.values() if isinstance(event.data, Waiting)]
     nominated = {data.nomination.node for data in waiting if data.nomination is not None}
     return nominated | {data.hold.node for data in waiting if data.hold is not None}

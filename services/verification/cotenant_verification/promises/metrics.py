@@ -69,8 +69,8 @@ def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
 
 
 def mid_leaves_services_their_requests(view: LogView, event: Event) -> Wrong:
-    """What a node offers to mid pods is at most what its services are predicted not to need of their requests, within what
-    nobody uses, by the metric that the event names, and the configured share of what nobody requested: mid takes no service
+    """What a node offers to mid pods is at most what its services are predicted not to need of their requests, within
+    unused capacity, by the metric that the event names, and the configured share of unrequested capacity: mid takes no service
     below its request. A static amount is the operator's.
     """
     data = event.data

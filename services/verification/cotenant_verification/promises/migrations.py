@@ -1,4 +1,4 @@
-"""Promise 23: a pod that moves to a reserved place leaves only once that is held, and places that nobody needs are given back.
+"""Promise 23: a pod of a ReservationFirst job is evicted only once room is reserved, and unneeded reservations are deleted.
 
 Read from the log alone: the outcome of an eviction names the share of the node as a cause.
 """
@@ -55,7 +55,7 @@ def _end_of(view: LogView, held: Event, until: Event) -> Event | None:
 
 
 def places_are_given_back(moment: Moment) -> Wrong:
-    """At rest, a Reservation that was made for a job stands only while the job is under way, or where its pod has come."""
+    """When idle, a job's Reservation exists only while the job is unfinished, or if its pod uses it."""
     for subject, event in sorted(moment.view.last.items()):
         parts = tokens(subject)
         if parts[:3] != ("objects", RESERVATIONS.group, RESERVATIONS.plural) or not isinstance(event.data, ObjectStored):

@@ -1,4 +1,4 @@
-"""Promise 20: lost nodes lose their pods by the rate of their zone, taints evict whom they should, and nobody else.
+"""Promise 20: lost nodes lose their pods at the rate of their zone, taints evict exactly the pods that do not tolerate them.
 
 The rules are worked out here from the log alone: zones, states and rates with Kubernetes' defaults, tolerations by the first
 that matches. What the arbiter wrote itself counts as of its previous commit, everything else as of what it had folded.
@@ -29,7 +29,7 @@ UNREACHABLE, NOT_READY = "node.kubernetes.io/unreachable", "node.kubernetes.io/n
 NORMAL_RATE, LARGE_ZONE, SLOW_RATE, UNHEALTHY = 0.1, 50, 0.01, 0.55
 DEFAULT_SECONDS = 300
 READY_FOR = timedelta(seconds=75)
-"""Deliveries to a reader may be lost for a minute, in which it asks for an eviction as before; and some seconds."""
+"""Deliveries to a reader may be lost for a minute, in which it still requests an eviction; plus some seconds."""
 LEFT_FOR = timedelta(minutes=2)
 
 
@@ -64,7 +64,7 @@ def _evicts(condition: NodeCondition) -> bool:
 
 
 def _own(view: LogView, subject: str, seen: CommitSeen) -> object:
-    """What the arbiter had said on a subject before this commit."""
+    """The arbiter's last message on a subject before this commit."""
     found = view.version_at(subject, seen.record.sequence - 1)
     return found.data if found is not None else None
 
@@ -157,7 +157,7 @@ def _set(view: LogView, node: str, key: str, seen: CommitSeen) -> bool:
 
 
 def _seconds(pod: Pod, key: str, value: str) -> int | None:
-    """How long the pod tolerates a NoExecute taint; None: for ever."""
+    """How long the pod tolerates a NoExecute taint; None: forever."""
     for toleration in pod.spec.tolerations:
         if _matches(toleration, key, value):
             return None if toleration.toleration_seconds is None else max(0, toleration.toleration_seconds)

@@ -6,7 +6,7 @@ runs state owners by labels.
     a commit    places pods in shares of their node alone, in those of their own; one that is allocated once has one owner, and
                 so has a pod that acts as one; a Restricted one gives no more than it holds; pods and what is left of
                 reservations fit into what the node offers
-    afterwards  a share has its object and its node, nothing that has expired is held, and a reservation says where it stands
+    afterwards  a share has its object and its node, nothing that has expired is held, and every reservation has a status
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
 
 
 def no_reservation_leaks(moment: Moment) -> Wrong:
-    """In the idle phase: what is held belongs to somebody, and has not expired."""
+    """In the idle phase: every share has an object, and has not expired."""
     view = moment.view
     for node, shares in sorted(view.shares.items()):
         for name, event in sorted(shares.items()):

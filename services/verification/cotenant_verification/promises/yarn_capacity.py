@@ -31,14 +31,14 @@ def yarn_has_what_nodes_offer(moment: Moment) -> Wrong:
         changed = [event.time for event in (said, *moment.view.placed[manager.host].values())]
         if any(at is None or moment.now - at < SETTLED for at in changed):
             continue
-        cpu, memory = _lent(moment.view, manager.host, said.data)
+        cpu, memory = _offered(moment.view, manager.host, said.data)
         present = (manager.total.vcores, manager.total.memory_mb)
         if present != (cpu // 1000, memory // MIB):
             text = f"NodeManager {name} has {present[0]} vcores and {present[1]} MB; its node offers {cpu}m and {memory} bytes"
             yield yarn_subject(manager.host), text
 
 
-def _lent(view: LogView, node: str, resources: NodeResources) -> tuple[int, int]:
+def _offered(view: LogView, node: str, resources: NodeResources) -> tuple[int, int]:
     cpu, memory = resources.origin.cpu_milli, resources.origin.memory_bytes
     if resources.withdrawn:
         cpu = memory = 0

@@ -152,12 +152,12 @@ def _pod(row: _Row) -> TracePod:
 
 
 def offered_gpus(gpus: int) -> dict[str, int]:
-    """What a node with so many GPUs offers, as its Device object adds it up."""
+    """What a node with this many GPUs offers, as its Device object sums it."""
     return {GPU: gpus, **dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED), gpus * GPU_CORE_PER_GPU)}
 
 
 def asked_gpus(core: int) -> Document:
-    """What a pod requests that takes so many hundredths of GPUs, of their cores and of their memory alike."""
+    """The requests of a pod that takes this many hundredths of GPUs, equally of cores and memory."""
     return {GPU_CORE: str(core), GPU_MEMORY_RATIO: str(core)}
 
 

@@ -1,7 +1,7 @@
 """`cotenant simulate --openb DIR`: the trace from its first second to its last, in virtual time.
 
 In: the trace. Out: a `TraceResult`. The gateway's planning and admission, quota-tree and the scheduler are the
-services' own; executors answer for all nodes at once, and nothing samples: a trace of requests says nothing of
+services' own; executors answer for all nodes at once, and nothing samples: a trace of requests has no
 usage. Services are woken by events, and once in six hours.
 """
 

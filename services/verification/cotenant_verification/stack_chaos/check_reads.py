@@ -35,7 +35,7 @@ def _exact(listings: Sequence[Listing], versions: Sequence[Version], missing: Co
         expected = {name: seen for name, seen in state.items() if listing.name in ("", name)}
         for name in sorted(expected.keys() | listing.objects.keys()):
             shown = listing.objects.get(name)
-            # What nobody could read may be what was shown.
+            # An unread version may be the one that was shown.
             unread = (
                 shown.version in missing
                 if shown is not None

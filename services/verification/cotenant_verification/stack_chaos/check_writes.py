@@ -1,7 +1,7 @@
 """Acknowledged writes are there; refused ones are not; conditions held; the log's order is that of real time.
 
-In: the clients' writes and all versions that the log ever had, in order. Out: violations. Sequences that nobody could read any
-more (`missing`) prove nothing.
+In: the clients' writes and all versions that the log ever had, in order. Out: violations. Sequences that could not be read
+(`missing`) prove nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _acknowledged(writes: Sequence[Write], versions: Sequence[Version], missing:
         if write.outcome is not Outcome.OK:
             continue
         if write.action is Action.DELETE:
-            # A tombstone that nobody could read cannot be told by its uid.
+            # An unread tombstone has no known uid.
             if write.uid not in ended and not missing:
                 yield Violation(LOST, f"{write}: the log has no end of uid {write.uid}")
             continue

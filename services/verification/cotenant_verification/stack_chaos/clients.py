@@ -1,7 +1,7 @@
-"""Clients of the gateways: they write and list small objects, and record what they asked, when, and the answer.
+"""Clients of the gateways: they write and list small objects, and record requests, times and answers.
 
 In: the gateways' URLs, a seed. Out: writes and listings. Each client does one thing after the other, now at this gateway, now
-at that one; it asks for no older a version than the newest that it knows.
+at that one; it never requests an older version than the newest that it has seen.
 
 Bound: ANSWER_SECONDS for an answer; after that the outcome is unknown.
 """
@@ -45,7 +45,7 @@ class Registers:
         return time.monotonic() - self._began
 
     async def run(self, clients: int, stop: asyncio.Event) -> None:
-        """Run so many clients until they are stopped."""
+        """Run this many clients until they are stopped."""
         async with http_session(self.credentials, timeout=aiohttp.ClientTimeout(ANSWER_SECONDS)) as session:
             await asyncio.gather(*(_Client(self, session, f"client-{number}", stop).run() for number in range(clients)))
 
@@ -155,7 +155,7 @@ class _Client:
         try:
             async with self._session.request(method, url, json=document or None, headers={"Content-Type": kind}) as answer:
                 body = await answer.json()
-                self._told(write, answer.status, body)
+                self._record_answer(write, answer.status, body)
         except NO_ANSWER as error:
             write.said = f"{type(error).__name__}"
         write.ended = self._run.now()
@@ -170,7 +170,7 @@ class _Client:
             self._objects.pop(name, None)
         return write.outcome is not Outcome.UNKNOWN
 
-    def _told(self, write: Write, status: int, body: dict[str, Any]) -> None:
+    def _record_answer(self, write: Write, status: int, body: dict[str, Any]) -> None:
         if status in (200, 201):
             write.outcome = Outcome.OK
             if write.action is Action.DELETE:

@@ -68,7 +68,7 @@ class Cluster:
                 clients[server],
                 peers[server],
                 tuple(self.between[server, other].port for other in SERVERS if other != server),
-                # Others must not be told of the way around the relays.
+                # Others must not learn an address that bypasses the relays.
                 advertised=nowhere,
             )
             for server in SERVERS

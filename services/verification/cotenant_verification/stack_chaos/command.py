@@ -58,7 +58,7 @@ def chaos(seed: int, span: str, clients: int, keep: str, only_faults: bool, outp
 @click.option("--times", type=click.IntRange(1, 100), default=10, show_default=True)
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of what clients do.")
 def leader_kills(times: int, seed: int) -> None:
-    """Kill the server that leads LOG again and again under load; report how long writes stood still, and check the history."""
+    """Kill LOG's leader repeatedly under load; report how long writes were unavailable, and check the history."""
     faults = [Fault(at=10.0 + KILL_EVERY_SECONDS * number, seconds=0.1, kind="kill", target=LEADER) for number in range(times)]
     report = _carry_out(seed, faults[-1].at + FAULT_FREE_SECONDS, faults, KILL_CLIENTS, "")
     progress = [write.ended for write in report.writes if write.outcome is Outcome.OK]

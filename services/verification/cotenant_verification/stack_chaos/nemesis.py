@@ -70,7 +70,7 @@ class Nemesis:
         return [leader] if target == LEADER else [leader, others[0]]
 
     async def leader(self) -> str:
-        """The server that leads LOG; the first one where nobody says."""
+        """The server that leads LOG; the first one if unknown."""
         with contextlib.suppress(BusError, *API_ERRORS):
             found = (await self._onlooker._api.info(LOG, 1.0)).cluster.leader
             if found in SERVERS:

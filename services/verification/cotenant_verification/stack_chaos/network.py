@@ -119,7 +119,7 @@ class _Near(_End):
         self._reaching = asyncio.ensure_future(self._reach())
 
     def release(self) -> None:
-        """Read on, once there is somebody to read for."""
+        """Continue reading, once there is a peer."""
         if self.other is not None:
             super().release()
 

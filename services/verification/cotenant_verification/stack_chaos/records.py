@@ -1,7 +1,7 @@
 """What a run records: the clients' operations, listings and watches, and what the log holds in the end.
 
 Times are seconds since the run began, on one clock. Versions are resourceVersions, which are sequences of LOG: the log's own
-order is the linear order that everything is held against.
+order is the linearization order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import msgspec
 
 
 class Outcome(StrEnum):
-    """ok: answered well; refused: answered that it was not done; unknown: no answer, or one that says that nobody knows."""
+    """ok: answered well; refused: answered that it was not done; unknown: no answer, or one that says that the outcome is
+    unknown."""
 
     OK = "ok"
     REFUSED = "refused"
@@ -22,7 +23,7 @@ class Outcome(StrEnum):
 
 
 class Action(StrEnum):
-    """What a client asks of one object."""
+    """A client's request about one object."""
 
     CREATE = "create"
     REPLACE = "replace"
@@ -66,7 +67,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, kw_only=True):
-    """The objects that a gateway showed, all or (`name`) one of them, and the version that it said they were at."""
+    """The objects that a gateway showed, all or (`name`) one of them, and the version that it reported."""
 
     client: str
     gateway: str

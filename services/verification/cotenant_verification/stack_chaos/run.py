@@ -1,4 +1,5 @@
-"""One run: the stack comes up, clients and faults run side by side, all comes to rest, and the history is held against the log.
+"""One run: the stack comes up, clients and faults run side by side, everything becomes idle, and the history is checked against
+the log.
 
 In: a seed, a span, faults. Out: a report. The stack lies in a temporary folder, which stays where something was broken.
 """

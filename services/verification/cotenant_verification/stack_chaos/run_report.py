@@ -39,7 +39,7 @@ class RunReport(msgspec.Struct, kw_only=True):
     evictions: dict[str, int]
     log_messages: int
     missing: list[int]
-    """Messages of LOG that nobody could read before they were replaced."""
+    """Messages of LOG that could not be read before they were replaced."""
     commits: int
     gaps: list[Gap]
     crashes: list[str]

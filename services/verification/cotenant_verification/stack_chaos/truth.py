@@ -1,8 +1,8 @@
 """What the log holds in the end, and whether it ever held anything else.
 
-In: the three servers' addresses. Out: all events of LOG in order (as an onlooker read them at once, as HISTORY has them, and
-as LOG still has them), the versions of the clients' objects, sequences that nobody could read; and violations where two of
-these differ: a log that tells two stories was split, or has lost what it had acknowledged.
+In: the three servers' addresses. Out: all events of LOG in order (as a concurrent reader received them, as HISTORY has them,
+and as LOG still has them), the versions of the clients' objects, sequences that could not be read; and violations where two of
+these differ: such a log was split, or has lost acknowledged writes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _two_stories(one: Event, other: Event, how: str) -> Violation:
 
 
 async def find_truth(onlooker: Onlooker, log: NatsLog, urls: Sequence[str]) -> Truth:
-    """Read everything, once all is at rest. `urls`: each server's own."""
+    """Read everything, once all is idle. `urls`: each server's own."""
     end = await log.last_sequence(LOG)
     async with asyncio.timeout(CAUGHT_UP_SECONDS):
         while max(onlooker.events, default=0) < end:  # noqa: ASYNC110 - bounded

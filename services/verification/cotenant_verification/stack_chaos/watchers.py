@@ -1,6 +1,6 @@
 """Watches of the clients' objects, one at a time at each gateway, each from where the last one ended.
 
-In: a gateway's URL. Out: watches as they were delivered. One that is told 410 lists again and begins there.
+In: a gateway's URL. Out: watches as they were delivered. After 410 the client lists again and begins there.
 """
 
 from __future__ import annotations

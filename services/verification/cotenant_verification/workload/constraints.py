@@ -56,7 +56,7 @@ def _application(chance: Random, header: Header, kind: str, app: str) -> list[En
         args: Args = {"class": "ls", "app": app, "cpu": chance.choice((50, 100, 400)), "memory_mib": 64}
         if chance.random() < 0.4:
             args["lasts"] = chance.choice((20, 60, 180))
-        args |= _wish(chance, kind, app, topology, where)
+        args |= _term(chance, kind, app, topology, where)
         name = f"{namespace}/{app}-{index}"
         entries.append(Entry(at_ms=born, kind="create-pod", target=name, args=args))
         if kind == "gated" and chance.random() < 0.7:
@@ -72,7 +72,7 @@ def _application(chance: Random, header: Header, kind: str, app: str) -> list[En
     return entries
 
 
-def _wish(chance: Random, kind: str, app: str, topology: str, where: str) -> Args:
+def _term(chance: Random, kind: str, app: str, topology: str, where: str) -> Args:
     match kind:
         case "apart":
             return {"apart": topology, "of": app, "where": where}

@@ -7,7 +7,7 @@ up over the seeds.
 |---|---|---|
 | delay | any participant | deliveries come late by `by_ms` for `for_ms`, in order |
 | redeliver | any | `count` messages that are overtaken by now come once more |
-| reset | a service | its consumer is gone: a fresh core, a new load |
+| reset | a service | its consumer is lost: a fresh core, a new load |
 | answer-lost, write-lost, refused | any | the next `count` writes are stored unanswered; do not arrive; are refused |
 | stall | the log | no leader for `for_ms` |
 | partition | any | cut off for `for_ms`: its writes do not arrive, its deliveries are lost |

@@ -31,7 +31,7 @@ def gangs(header: Header, capacity: int) -> list[Entry]:
 
 def _gang(chance: Random, header: Header, capacity: int, gang: str, group: list[str], at_ms: int) -> list[Entry]:
     least = chance.randrange(2, 7)
-    # One in eight asks for more than all machines have.
+    # One in eight requests more than all machines have.
     cpu = capacity if chance.random() < 0.125 else chance.choice((250, 500, 1000))
     args: dict[str, int | str] = {
         "class": "job",

@@ -2,8 +2,8 @@
 
 In: the trace, a header. Out: entries. As many machines of the trace as the header says, chosen by the seed, with their GPUs,
 and PODS_PER_NODE times as many pods: those that came one after the other from a place in the trace that the seed chooses, their
-times shrunk to the span. Pods that the trace calls BE run on borrowed resources; what a pod uses lies below what it asks for
-(the trace does not say it). Quotas, configuration, migration jobs and YARN are those of other runs.
+times scaled to the span. BE pods of the trace run on batch resources; a pod's usage is below its request
+(the trace has none). Quotas, configuration, migration jobs and YARN are those of other runs.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ _PERCENT = re.compile(r"([0-9]{1,3})%")
 
 
 class ClusterColocationProfileSpec(View, frozen=True, kw_only=True):
-    """Whom it selects, and what it sets on them, in the order in which it is applied."""
+    """The pods that it selects, and the changes, in the order in which they are applied."""
 
     namespace_selector: LabelSelector | None = None
     """Of the namespace's labels."""
     selector: LabelSelector | None = None
-    """Of the labels that the pod was given with."""
+    """Of the pod's labels as submitted."""
     probability: Int32 | str | None = None
     """Of a hundred; a number, or a text such as `50%`. Absent: all."""
     labels: dict[str, str] = {}

@@ -10,9 +10,9 @@ from cotenant.model.bounds import Int64
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """Base of typed views: unknown fields are ignored, so the raw document stays the truth.
+    """Base of typed views: unknown fields are ignored, so the raw document stays authoritative.
 
-    Views hold plain data, of which no cycle can be made: the garbage collector passes them over.
+    Views hold plain data without reference cycles: the garbage collector does not track them.
     """
 
 

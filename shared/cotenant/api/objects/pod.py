@@ -43,20 +43,20 @@ class ContainerPort(View, frozen=True, kw_only=True):
 
 
 class Capabilities(View, frozen=True, kw_only=True):
-    """Capabilities that a container has more or less than its runtime gives."""
+    """Capabilities added to or dropped from the runtime's default."""
 
     add: list[str] = []
     drop: list[str] = []
 
 
 class SeccompProfile(View, frozen=True, kw_only=True):
-    """Which system calls there are."""
+    """Which system calls are allowed."""
 
     type: str = ""
 
 
 class SecurityContext(View, frozen=True, kw_only=True):
-    """Who the processes run as, and what they may."""
+    """The user that the processes run as, and their privileges."""
 
     run_as_user: Int64 | None = None
     run_as_group: Int64 | None = None
@@ -241,8 +241,8 @@ _SPEC = msgspec.json.Decoder(PodSpec)
 
 
 def decode_pod(raw: bytes | msgspec.Raw) -> Pod:
-    """Return the typed view; one for all who read the same document. Raises msgspec.ValidationError with the field's path, or
-    DecodeError."""
+    """Return the typed view; shared by all readers of the same document. Raises msgspec.ValidationError with the field's path,
+    or DecodeError."""
     return _remembered_pod(raw) if len(raw) <= REMEMBERED_POD_BYTES else _decode_pod(raw)
 
 

@@ -25,7 +25,7 @@ class ElasticQuotaSpec(View, frozen=True, kw_only=True):
 
 
 class ElasticQuotaStatus(View, frozen=True, kw_only=True):
-    """What the object itself holds as used; the API shows what quota-tree measures in its place."""
+    """`used` as the object holds it; the API shows quota-tree's figures instead."""
 
     used: dict[str, Scalar] | None = None
 
@@ -39,7 +39,7 @@ class ElasticQuota(View, frozen=True, kw_only=True):
 
 
 class ElasticQuotaProfileSpec(View, frozen=True, kw_only=True):
-    """The quota to make, of the nodes that the selector selects."""
+    """The quota to create, from the nodes that the selector selects."""
 
     quota_name: str = ""
     quota_labels: dict[str, str] = {}

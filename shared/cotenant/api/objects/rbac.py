@@ -43,7 +43,7 @@ class ClusterRole(View, frozen=True, kw_only=True):
 
 
 class Subject(View, frozen=True, kw_only=True):
-    """Whom a binding is for: a User, a Group, or a ServiceAccount of a namespace."""
+    """The subject of a binding: a User, a Group, or a ServiceAccount of a namespace."""
 
     kind: str = ""
     api_group: str = ""
@@ -52,7 +52,7 @@ class Subject(View, frozen=True, kw_only=True):
 
 
 class RoleRef(View, frozen=True, kw_only=True):
-    """The role that a binding gives."""
+    """The role that a binding grants."""
 
     api_group: str = ""
     kind: str = ""

@@ -1,7 +1,7 @@
 """Label selectors and node selector terms: do they hold for a set of labels.
 
 In: requirements, LabelSelector, node selector terms; labels and name. Out: yes or no. A missing key satisfies NotIn and
-DoesNotExist. Gt and Lt compare whole numbers. An operator that does not exist never holds; who must say so checks it
+DoesNotExist. Gt and Lt compare whole numbers. An unknown operator never holds; callers that report it check it
 before. An empty LabelSelector selects everything; a node selector term without expressions and fields selects nothing, and
 so does a list without terms. The only field is `metadata.name`.
 

@@ -1,1 +1,1 @@
-"""The three PATCH types over verbatim documents: what a patch does not name stays byte for byte."""
+"""The three PATCH types over verbatim documents: members that a patch does not name stay byte for byte."""

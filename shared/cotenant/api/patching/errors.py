@@ -1,14 +1,14 @@
-"""What can be wrong with a patch of any type, how deep one may go, and how much work it may make.
+"""Errors of patches of any type, their depth limit, and a bound on their work.
 
-A patch of a few hundred bytes can copy a document onto itself again and again, or name one element a thousand times: what
-counts is not its length, but the bytes that it makes the server read and write.
+A patch of a few hundred bytes can copy a document onto itself repeatedly, or name one element a thousand times: the
+bound is not on its length, but on the bytes that the server has to read and write.
 """
 
 from __future__ import annotations
 
 MAX_DEPTH = 100
 MAX_WORK_BYTES = 64 * 1024 * 1024
-"""Far beyond what a patch of the largest object needs, and done in about a second."""
+"""Far more than a patch of the largest object needs, and processed in about a second."""
 
 
 class PatchError(ValueError):

@@ -1,7 +1,7 @@
 """JSON patch (RFC 6902): add, remove, replace, move, copy, test, at most 10,000 operations.
 
-What the operations do not name stays byte for byte. The document is opened along the operations' paths, each level once, so
-that many operations cost what they read and copy, which is bounded (`Work`).
+Members that the operations do not name stay byte for byte. The document is opened along the operations' paths, each level once,
+so that many operations cost what they read and copy, which is bounded (`Work`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Operation(msgspec.Struct, frozen=True):
 
 
 _Node = Union[msgspec.Raw, "dict[str, _Node]", "list[_Node]"]
-"""A value of an open document: verbatim, or a container that an operation went into."""
+"""A value of an open document: verbatim, or a container on an operation's path."""
 _Open = Union["dict[str, _Node]", "list[_Node]"]
 _OPERATIONS = msgspec.json.Decoder(list[_Operation])
 
@@ -109,7 +109,7 @@ class _Tree:
     def __init__(self, document: msgspec.Raw) -> None:
         self._work = Work()
         self._top: list[_Node] = [document]
-        """The document, in a list of one: it is replaced as any other value."""
+        """The document, in a list of one, so that it can be replaced like any other value."""
 
     def document(self) -> msgspec.Raw:
         """Return the document as it is now."""

@@ -1,1 +1,1 @@
-"""Whether an object may be stored: one file a kind, and the field errors that say why not."""
+"""Validation of objects: one file per kind, and the field errors."""

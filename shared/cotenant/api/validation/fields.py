@@ -1,7 +1,7 @@
 """Field errors: what is wrong in an object, where, and what to do.
 
 A validation is a pure function from a typed view to a list of `FieldError`. Reasons and texts are those of Kubernetes
-(`k8s.io/apimachinery` field errors), so `kubectl` prints them as users know them; the same text appears in the API's
+(`k8s.io/apimachinery` field errors), so `kubectl` prints the texts that users know; the same text appears in the API's
 `Status`, in events and in the command line.
 """
 
@@ -65,7 +65,7 @@ def wrong_type(field: str, detail: str) -> FieldError:
 
 
 def duplicate(field: str, value: object) -> FieldError:
-    """The value stands twice where it must be unique."""
+    """The value occurs twice where it must be unique."""
     return FieldError(field, FieldReason.DUPLICATE, f"Duplicate value: {_shown(value)}")
 
 

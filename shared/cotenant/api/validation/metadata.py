@@ -25,7 +25,7 @@ _SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def metadata_errors(kind: Kind, meta: ObjectMeta) -> list[FieldError]:
-    """Return what is wrong in the metadata of an object of this kind."""
+    """Return the errors in the metadata of an object of this kind."""
     found: list[FieldError] = []
     if not meta.name:
         found.append(required("metadata.name", "name or generateName is required"))
@@ -59,7 +59,7 @@ def annotation_errors(annotations: dict[str, str]) -> list[FieldError]:
 
 
 def selector_errors(field: str, selector: LabelSelector | None) -> list[FieldError]:
-    """Return what is wrong in a LabelSelector; an absent one is right."""
+    """Return the errors of a LabelSelector; an absent one is valid."""
     if selector is None:
         return []
     found: list[FieldError] = []

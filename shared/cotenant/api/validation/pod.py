@@ -1,8 +1,8 @@
 """Rules for pods.
 
 In: the typed view of a pod as it would be stored (and, for an update, as it is). Out: every field error, not only the
-first. Source: Kubernetes `ValidatePod` for what concerns scheduling and running; other fields are carried as they
-are.
+first. Source: Kubernetes `ValidatePod` for what concerns scheduling and running; other fields are stored
+unchanged.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def _terms(path: str, terms: Sequence[NodeSelectorTerm], *, indexed: bool = True
 
 
 def toleration_errors(path: str, toleration: Toleration) -> list[FieldError]:
-    """Return what is wrong in one toleration."""
+    """Return the errors of one toleration."""
     found: list[FieldError] = []
     if toleration.key:
         found += qualified_name(f"{path}.key", toleration.key)

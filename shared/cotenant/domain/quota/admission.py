@@ -12,7 +12,7 @@ what would be needed in that dimension and its limit. The rule:
    first.
 
 The request is first reduced to the dimensions of the quota's max: a quota says nothing about a resource that it does
-not list. Source: Koordinator ElasticQuota PreFilter, with its texts. A limit that lacks a dimension does not limit it;
+not list. Source: Koordinator ElasticQuota PreFilter, with its texts. A dimension missing in a limit is not limited;
 the runtime that the quota-tree service publishes always has every dimension of max.
 """
 
@@ -77,7 +77,7 @@ def _limit(level: QuotaLevel, runtime_limits: bool) -> Amounts:
 
 
 def _own_refusal(request: Amounts, own: QuotaLevel, runtime_limits: bool) -> Refusal | None:
-    if fits(own.used, request, _limit(own, runtime_limits)):  # as most pods do; nothing has to be said of them
+    if fits(own.used, request, _limit(own, runtime_limits)):  # the common case: no refusal
         return None
     return _level_refusal(request, own, own, plus(own.used, request), (), runtime_limits)
 

@@ -21,7 +21,7 @@ class QuotaGates(msgspec.Struct, frozen=True, kw_only=True):
     admission: bool = False
     """`EnableQuotaAdmission`: a new pod is refused when its quota has no room."""
     admission_on_update: bool = False
-    """`EnableQuotaAdmissionOnUpdate`: so is a pod that changes its quota."""
+    """`EnableQuotaAdmissionOnUpdate`: the same for a pod that changes its quota."""
     disable_default_quota: bool = False
     """`DisableDefaultQuota`: a pod that names no quota belongs to none."""
 
@@ -39,7 +39,7 @@ _VALUES = {"true": True, "false": False}
 
 
 class GateError(ValueError):
-    """The text names no gate, or gives one no value."""
+    """The text names an unknown gate, or no valid value."""
 
 
 def quota_gates(text: str) -> QuotaGates:

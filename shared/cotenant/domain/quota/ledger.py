@@ -1,10 +1,10 @@
-"""What admission is decided on: the quotas with their runtimes, and `used` from one's own placements.
+"""The basis of admission: the quotas with their runtimes, and `used` from the service's own placements.
 
 In: the declared quotas, what nodes offer and pods request (`trees.demands`, from one's own fold), and pods charged or given
 back. Out: the quota of a pod (`associate`), and the chain of levels that `admit` checks. `used` climbs from a pod's quota to
 every ancestor; it is kept per quota from the placements alone, so a quota that moves, appears late or ends needs no repair. A
-pod's charge is reduced to the dimensions of its quota's max when it is read, not when it is stored, so a change of max is
-never a drift.
+pod's charge is reduced to the dimensions of its quota's max when it is read, not when it is stored, so a change of max causes
+no drift.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ class _Held(msgspec.Struct, gc=False):
 
 class _Chain(msgspec.Struct):
     levels: tuple[QuotaLevel, ...]
+    above: tuple[QuotaLevel, ...]
+    """Those of the parent."""
     version: int
     """That of the demands from which the runtimes were taken."""
     changes: int = 0
-    """How often any runtime was another one."""
+    """Incremented when any runtime changes."""
 
 
 class QuotaLedger:
@@ -60,21 +62,24 @@ class QuotaLedger:
         self._sums: dict[str, _Held] = {}
         self._paths: dict[str, tuple[str, ...]] = {}
         self._chains: dict[QuotaKey, _Chain] = {}
+        self._levels: dict[str, QuotaLevel] = {}
+        """By quota; what the chains of its descendants share."""
 
     @property
     def version(self) -> int:
-        """Another one after every change."""
+        """Differs after every change."""
         return self._version + self.demands.version
 
     def declare(self, quotas: dict[str, ElasticQuotaView]) -> None:
-        """Take over another set of quotas. What pods of a quota that is gone use stays charged, and counts again if it comes
-        back."""
+        """Take over another set of quotas. Usage of a deleted quota's pods stays charged, and counts again if the quota is
+        recreated."""
         self.demands.declare(quotas)
         self._sums.clear()
         self._paths.clear()
         self._structure += 1
         self._touched.clear()
         self._chains.clear()
+        self._levels.clear()
         self._below = {}
         for name, parent in self.demands.forest.parents.items():
             self._below.setdefault(parent, []).append(name)
@@ -82,6 +87,28 @@ class QuotaLedger:
     def charge(self, membership: Membership, request: Amounts, *, preemptible: bool) -> None:
         """Charge a placed pod. `request` has every dimension that the pod requests."""
         self._add(membership, request, preemptible, 1)
+
+    def charge_equal(self, counts: Mapping[tuple[Membership, bool], int], request: Amounts) -> None:
+        """Charge placed pods that request the same: so many of each quota, preemptible or not. An ancestor that several of the
+        quotas have is changed once."""
+        self._version += 1
+        parents = self.demands.forest.parents
+        above: dict[str, list[tuple[Amounts, bool, int]]] = {}
+        """By parent, what its children count."""
+        for (membership, preemptible), times in counts.items():
+            name = membership.quota
+            if not self._charge_own(membership, request, preemptible, times):
+                continue
+            most = self._max(name)
+            counted = request if request.keys() <= most.keys() else masked(request, most)
+            self._change_level(name, counted, preemptible, times)
+            if name in parents:
+                above.setdefault(parents[name], []).append((counted, preemptible, times))
+        for parent, changes in above.items():
+            levels = self._path(parent)
+            for counted, preemptible, times in _together(changes):
+                for level in levels:
+                    self._change_level(level, counted, preemptible, times)
 
     def give_back(self, membership: Membership, request: Amounts, *, preemptible: bool) -> None:
         """Refund a placed pod that is gone; the arguments are those of its charge."""
@@ -97,6 +124,13 @@ class QuotaLedger:
 
     def _add(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> None:
         self._version += 1
+        if self._charge_own(membership, request, preemptible, times):
+            counted = masked(request, self._max(membership.quota))
+            for level in self._path(membership.quota):
+                self._change_level(level, counted, preemptible, times)
+
+    def _charge_own(self, membership: Membership, request: Amounts, preemptible: bool, times: int) -> bool:
+        """Change what a quota's own pods use; return whether the quota is known."""
         key = (membership.tree, membership.quota)
         own = self._own.get(key)
         if own is None:
@@ -104,14 +138,13 @@ class QuotaLedger:
         own.change(request, preemptible, times)
         if not own.used:
             del self._own[key]
-        if not self._is_known(key):
-            return
-        counted = masked(request, self._max(key[1]))
-        for level in self._path(key[1]):
-            self._touched[level] = self._touched.get(level, 0) + 1
-            known = self._sums.get(level)
-            if known is not None:
-                known.change(counted, preemptible, times)
+        return self._is_known(key)
+
+    def _change_level(self, level: str, counted: Amounts, preemptible: bool, times: int) -> None:
+        self._touched[level] = self._touched.get(level, 0) + 1
+        known = self._sums.get(level)
+        if known is not None:
+            known.change(counted, preemptible, times)
 
     def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
         """Return the quota that a pod counts in; None while there are no quotas at all."""
@@ -125,18 +158,25 @@ class QuotaLedger:
         known = self._chains.get(key)
         if known is not None and known.version == version:
             return known.levels
-        if not self._is_known(key):
-            return ()
-        way = self.demands.forest.way(membership.quota)
+        return self._find_chain(key, version).levels if self._is_known(key) else ()
+
+    def _find_chain(self, key: QuotaKey, version: int) -> _Chain:
+        """Return the chain of a known quota: its level before the chain of its parent."""
+        known = self._chains.get(key)
         if known is None:
-            known = self._chains[key] = _Chain((), version)
+            known = self._chains[key] = _Chain((), (), -1)
+        if known.version == version:
+            return known
         known.version = version
-        if len(known.levels) != len(way) or any(
-            level.runtime is not runtime for level, (_, runtime) in zip(known.levels, way, strict=True)
-        ):
-            known.levels = tuple([self._level(name, runtime) for name, runtime in way])
+        tree, name = key
+        forest = self.demands.forest
+        parent = forest.parents.get(name)
+        above = self._find_chain((tree, parent), version).levels if parent is not None else ()
+        level = self._level(name, forest.runtime(name))
+        if not known.levels or known.levels[0] is not level or known.above is not above:
+            known.levels, known.above = (level, *above), above
             known.changes += 1
-        return known.levels
+        return known
 
     def used(self, membership: Membership) -> Amounts:
         """What the quota's sub-tree uses."""
@@ -146,8 +186,11 @@ class QuotaLedger:
         return self.demands.forest.tree_ids.get(key[1]) == key[0]
 
     def _level(self, name: str, runtime: dict[str, int]) -> QuotaLevel:
+        known = self._levels.get(name)
+        if known is not None and known.runtime is runtime:
+            return known
         quota, held = self.demands.known[name], self._sum(name)
-        return QuotaLevel(
+        known = self._levels[name] = QuotaLevel(
             name=name,
             max=quota.max,
             min=quota.min,
@@ -155,6 +198,7 @@ class QuotaLedger:
             used=held.used,
             non_preemptible_used=held.non_preemptible,
         )
+        return known
 
     def _path(self, name: str) -> tuple[str, ...]:
         known = self._paths.get(name)
@@ -188,3 +232,15 @@ class QuotaLedger:
             level = [child for quota in level for child in self._below.get(quota, ())]
             found.update(level)
         return found
+
+
+def _together(changes: list[tuple[Amounts, bool, int]]) -> list[tuple[Amounts, bool, int]]:
+    """Add up changes that count the same and follow each other."""
+    found = [changes[0]]
+    for counted, preemptible, times in changes[1:]:
+        last, last_preemptible, so_far = found[-1]
+        if (counted is last or counted == last) and preemptible is last_preemptible:
+            found[-1] = (last, last_preemptible, so_far + times)
+        else:
+            found.append((counted, preemptible, times))
+    return found

@@ -1,6 +1,6 @@
 """Which quota a pod belongs to.
 
-In: the pod's namespace and labels, and the quotas known. Out: (quota, tree), or None where no quota governs the pod.
+In: the pod's namespace and labels, and the known quotas. Out: (quota, tree), or None where no quota governs the pod.
 The rule, in this order: the pod's label; a quota that lies in the pod's namespace and is named like it; a quota that
 lists the pod's namespace in its `namespaces` annotation (the smallest name, if several do); the default quota. A label
 that names no known quota counts as none of these: the default quota. Source: Koordinator ElasticQuota,

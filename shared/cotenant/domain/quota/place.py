@@ -1,7 +1,7 @@
-"""The place of an ElasticQuota among the others: may it stand where its labels put it, with what it lists and guarantees.
+"""The place of an ElasticQuota among the others: whether its position, resources and guarantees are valid.
 
 In: a `Place`: the quota as it would be stored, all others, its stored version if it has one, the gates. Out: field errors, with
-the texts of Koordinator's quota webhook; a text may go on with the figures. One function a rule, in this order:
+the texts of Koordinator's quota webhook; a text may end with figures. One function a rule, in this order:
 
     is-parent   not taken from a quota with children, not given to one with pods
     tree id     never changes, and is that of parent and children
@@ -114,7 +114,7 @@ def _descends(quota: ElasticQuotaView | None, ancestor: str, others: Sequence[El
 
 
 def key_errors(place: Place) -> list[FieldError]:
-    """Return which resources the quota lists that its parent does not, or the other way round, or a child of it."""
+    """Return mismatches between the resources of the quota, its parent and its children."""
     new, parent = place.new, place.parent
     pairs = [(parent, new)] if parent is not None and parent.name != ROOT else []
     for above, below in [*pairs, *((new, child) for child in place.children)]:

@@ -1,14 +1,14 @@
-"""Who may be preempted within a quota, and by how much a quota is short.
+"""Which pods may be preempted within a quota, and by how much a quota is short.
 
 In: priorities, quotas and labels of two pods; or a pod's request and its quota with the ancestors. Out: whether the one may
-preempt the other; or the headroom per limit, from which follows how much pods of the quota have to give back. The rule:
+preempt the other; or the headroom per limit, from which follows how much pods of the quota have to release. The rule:
 
     a pod preempts pods of its own quota that have a lower priority and are preemptible, never pods of another quota;
     pods of the default quota are not preempted for it, unless a setting lets them be
     headroom: limit - used - request, of the quota in every resource that its limit and either of both have, of an ancestor in
-    those of the request; a non-preemptible pod that min has no room for is not helped, as preemptible pods do not use min
+    those of the request; a non-preemptible pod that min has no room for cannot preempt, as preemptible pods do not use min
 
-Source: Koordinator ElasticQuota PostFilter. There a pod may preempt although its quota has no room even then.
+Source: Koordinator ElasticQuota PostFilter. There a pod may preempt even if its quota would still have no room.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def may_preempt(
     victim_preemptible: bool,
     protect_default: bool = True,
 ) -> bool:
-    """Return whether a pod may preempt another for its quota's sake."""
+    """Return whether a pod may preempt another within its quota."""
     if not victim_preemptible or (protect_default and victim_quota == DEFAULT):
         return False
     return victim_quota == quota and victim_priority < priority

@@ -1,4 +1,4 @@
-"""The root quota that an ElasticQuotaProfile asks for: its tree, what the tree may distribute, and what its object has to say.
+"""The root quota that an ElasticQuotaProfile defines: its tree, the tree's total, and the quota's object.
 
 In: the profile's object, and the sums over the nodes that it selects. Out: `ProfiledQuota`. The rule:
 
@@ -6,10 +6,10 @@ In: the profile's object, and the sums over the nodes that it selects. Out: `Pro
     total     what the selected nodes offer, each amount times the ratio, cut to whole units; so is the part of it on nodes that
               are cordoned or not ready. A ratio that is no number, or not above 0 and up to 1, counts as 1; without one nothing
               is multiplied
-    min, max  of the keys in `resource-keys` (cpu and memory): min is the total, max more than any cluster has
+    min, max  of the keys in `resource-keys` (cpu and memory): min is the total, max larger than any cluster
     labels    those of the profile's `quotaLabels`, beside the profile's name, the tree and the mark of a tree's root
 
-`is-parent` is not among the labels: who wants quotas below the root names it in `quotaLabels`. Source: Koordinator's profile
+`is-parent` is not among the labels: to allow quotas below the root, put it in `quotaLabels`. Source: Koordinator's profile
 controller.
 """
 
@@ -49,7 +49,7 @@ class ProfileView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProfileError(ValueError):
-    """The profile makes no quota; the text says what is missing or wrong."""
+    """The profile defines no quota; the text says what is missing or wrong."""
 
 
 def tree_id(namespace: str, name: str) -> str:
@@ -69,7 +69,7 @@ def profile_view(profile: ElasticQuotaProfile) -> ProfileView:
     """Return the view of a typed object. Raises ProfileError."""
     meta, spec = profile.metadata, profile.spec
     if not spec.quota_name:
-        raise ProfileError("spec.quotaName is missing: it names the quota to make")
+        raise ProfileError("spec.quotaName is missing: it names the quota to create")
     if spec.node_selector is None:
         raise ProfileError("spec.nodeSelector is missing: it selects the nodes of the tree")
     try:

@@ -1,4 +1,4 @@
-"""What is added up of one quota: requests and usage of its own pods, and of those below it.
+"""The sums of one quota: requests and usage of its own pods, and of those below it.
 
 The rule, bottom-up (`trees.tree` keeps these sums current):
 

@@ -45,11 +45,11 @@ class ElasticQuotaView(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ROOT
     is_parent: bool = False
     lends: bool = True
-    """Whether what it does not request of its min may be used by its siblings."""
+    """Whether siblings may use the part of its min that it does not request."""
     tree: str = ""
     is_tree_root: bool = False
     ignores_default_tree: bool = False
-    """On a tree's root: its total is not taken off the default tree."""
+    """On a tree's root: its total is not subtracted from the default tree."""
     force_update: bool = False
     min: dict[str, int] = {}
     max: dict[str, int] = {}
@@ -63,9 +63,9 @@ class ElasticQuotaView(msgspec.Struct, frozen=True, kw_only=True):
     used: dict[str, int] = {}
     """`status.used` as the object holds it; read by the strict check of max only."""
     guaranteed: dict[str, int] = {}
-    """As the object's annotation says it; read by the check whether a min can be guaranteed only."""
+    """From the object's annotation; read only by the check whether a min can be guaranteed."""
     admission: dict[str, int] = {}
-    """What admission limits its pods to in the place of max (annotation admission); empty where that lists nothing."""
+    """Limit of its pods at admission instead of max (annotation admission); empty where that lists nothing."""
     charged: dict[str, int] | None = None
     """What its pods request, as admission wrote it last (annotation child-request); None where it wrote nothing."""
     faults: tuple[str, ...] = ()

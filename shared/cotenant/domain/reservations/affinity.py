@@ -1,7 +1,7 @@
-"""What a pod says of the reservations that it wants: affinity, exact match, or that it ignores them.
+"""A pod's requirements of reservations: affinity, exact match, or that it ignores them.
 
-In: labels and annotations of a pod; labels and taints of a reservation. Out: parsed wishes, and whether they hold. Source:
-Koordinator's reservation extension.
+In: labels and annotations of a pod; labels and taints of a reservation. Out: parsed requirements, and whether they hold.
+Source: Koordinator's reservation extension.
 
     scheduling.koordinator.sh/reservation-affinity      {"name": "r", "reservationSelector": {}, "tolerations": [],
                                                          "requiredDuringSchedulingIgnoredDuringExecution":

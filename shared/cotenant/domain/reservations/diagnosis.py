@@ -1,7 +1,8 @@
 """Why no reservation takes a pod, in words.
 
-In: by node, how many reservations mean the pod and which rules the others miss, and why the node refuses those that match. Out:
-the lines of the waiting event, and the text about reservations alone. The lines, counts summed over the nodes, zeros left out:
+In: by node, how many reservations match the pod and which rules the others fail, and why the node refuses those that match.
+Out: the lines of the waiting event, and the text about reservations alone. The lines, counts summed over the nodes, zeros left
+out:
 
     N Reservation(s) exactly matches the requested reservation name | didn't match the requested reservation name |
     didn't match affinity rules | is unschedulable | is not exact matched | had untolerated taint {key: value} |
@@ -47,7 +48,7 @@ class Diagnosis(msgspec.Struct):
 def reservation_reasons(
     diagnoses: Mapping[str, Diagnosis], node_reasons: Mapping[str, Sequence[str]], *, required: bool
 ) -> list[str]:
-    """Return the lines for a pod; none where no reservation means it and it requires none."""
+    """Return the lines for a pod; none where no reservation matches it and it requires none."""
     total = sum(found.owner_matched for found in diagnoses.values())
     if not total and not required:
         return []
@@ -86,8 +87,8 @@ def _node_reasons(diagnoses: Mapping[str, Diagnosis], node_reasons: Mapping[str,
 
 
 def reservation_message(message: str) -> str:
-    """Return what the text of a pod that waits says of reservations: `0/3 reservations are available: ...`; empty where it says
-    nothing of them."""
+    """Return the part of a waiting pod's text about reservations: `0/3 reservations are available: ...`; empty without
+    any."""
     _, colon, listed = message.partition(": ")
     if not colon:
         return ""

@@ -4,11 +4,11 @@ In: a reservation's state (`State`), what is true of its node and its owners, th
 
     expiry      ttl is not 0, and now > expires or now > creation + ttl; also where its node is gone. One that has no node
                 expires as well
-    owners      who uses it and what of it they take is kept up to date; one that is allocated once succeeds as soon as it has
+    owners      its users and their amounts are kept up to date; one that is allocated once succeeds as soon as it has
                 been used, or a user of it has gone
     Failed and Succeeded never change
     collection  expired or succeeded longer than a day ago (exclusively), or ended while its node is gone
-Source: Koordinator's reservation controller, which leaves pending ones without a node for ever; its documentation does not.
+Source: Koordinator's reservation controller, which leaves pending ones without a node forever; its documentation does not.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def expired(self) -> bool:
-        """Whether it ended because its time was over, or its node gone."""
+        """Whether it ended because it expired, or its node is gone."""
         ready = condition_of(self.conditions, READY)
         return self.failed and ready is not None and ready.reason == EXPIRED
 
@@ -165,13 +165,13 @@ def _put(conditions: Conditions, changed: ReservationCondition) -> Conditions:
 
 
 def failed_by_expiry(state: State, now: datetime) -> State:
-    """Return the state of a reservation whose time is over."""
+    """Return the state of an expired reservation."""
     conditions = expired_conditions(state.conditions, now)
     return msgspec.structs.replace(state, phase=ReservationPhase.FAILED, conditions=conditions)
 
 
 def used_up(state: State, now: datetime) -> State:
-    """Return the state of a reservation that is allocated once, and was."""
+    """Return the state of an allocateOnce reservation that was used."""
     conditions = succeeded_conditions(state.conditions, now)
     return msgspec.structs.replace(state, phase=ReservationPhase.SUCCEEDED, conditions=conditions)
 

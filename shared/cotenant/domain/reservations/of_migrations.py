@@ -1,4 +1,4 @@
-"""The Reservation that holds the next place of a pod that migrates.
+"""The Reservation that holds room for a migrating pod's replacement.
 
 In: the pod's document and whether it has a node, what is asked for, the template that the job's object gives. Out: the document
 of the Reservation.
@@ -8,7 +8,7 @@ of the Reservation.
                            claims, and ephemeral ones
     spec.allocateOnce      true
     spec.owners            a pod without a node: the pod itself (object); else its controller (controller, with the namespace);
-                           a pod without a controller: who is created again under its name
+                           a pod without a controller: a pod created again under its name
     spec.ttl               that of the job, if the template has neither ttl nor expires
     node affinity          every required term gets the field `metadata.name NotIn [node]`: another node than the pod's own
     labels                 app.kubernetes.io/created-by, scheduling.koordinator.sh/reservation-order; an annotation: the job
@@ -31,7 +31,7 @@ from cotenant.events.migrations import ReservationRequest
 LABEL_CREATED_BY = "app.kubernetes.io/created-by"
 CREATED_BY = "koord-descheduler"
 ANNOTATION_JOB = "descheduler.cotenant.io/job"
-"""On a Reservation: the migration job that it was made for."""
+"""On a Reservation: the migration job that it was created for."""
 _API_VERSION, _KIND = "scheduling.koordinator.sh/v1alpha1", "Reservation"
 _OF_THE_POD_ALONE = (
     "uid",
@@ -77,7 +77,7 @@ def reservation_of_pod(
 
 
 def owners_of(pod: Document, node: str) -> list[Document]:
-    """Return who may use the place."""
+    """Return the owners that may use the reservation."""
     metadata = pod.get("metadata") or {}
     named = {"namespace": metadata.get("namespace", ""), "name": metadata.get("name", "")}
     if not node:

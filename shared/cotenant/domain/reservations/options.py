@@ -1,4 +1,4 @@
-"""What annotations of a Reservation say: which resources are restricted, another size, what nobody may use.
+"""Annotations of a Reservation: which resources are restricted, another size, the part that no pod may use.
 
 In: annotations. Out: parsed values; an OptionsError that names the annotation where one cannot be read. Source: Koordinator's
 reservation extension.
@@ -68,7 +68,7 @@ def resized(annotations: Mapping[str, str]) -> dict[str, int]:
 
 
 def reserved_inside(annotations: Mapping[str, str]) -> dict[str, int]:
-    """Return what of the reservation nobody may be given. Raises OptionsError."""
+    """Return the part of the reservation that no pod may be given. Raises OptionsError."""
     found = parse_reservation(annotations)
     if found.error:
         raise OptionsError(found.error)

@@ -1,11 +1,11 @@
-"""Whom a reservation is for.
+"""Which pods a reservation is for.
 
-In: the owner rules of a Reservation, and what a pod is. Out: whether one of the rules means the pod. Rules are ORed, the parts
-of one are ANDed; no rules mean nobody, a rule without parts means everybody.
+In: the owner rules of a Reservation, and a pod's identity. Out: whether one of the rules matches the pod. Rules are ORed, the
+parts of one are ANDed; no rules match no pod, a rule without parts matches every pod.
 
-    object          uid, name, namespace and apiVersion, where given, are the pod's; the kind is not looked at
+    object          uid, name, namespace and apiVersion, where given, are the pod's; the kind is ignored
     controller      the namespace, where given, is the pod's; one of its owner references agrees in every given field
-    labelSelector   selects the pod's labels; a selector that cannot be evaluated makes the whole reservation mean nobody
+    labelSelector   selects the pod's labels; with a selector that cannot be evaluated the whole reservation matches no pod
 Source: Koordinator `MatchReservationOwners`.
 """
 
@@ -23,7 +23,7 @@ POD_API_VERSION = "v1"
 
 
 class PodIdentity(msgspec.Struct, frozen=True):
-    """What owner rules look at."""
+    """The input of owner rules."""
 
     namespace: str
     name: str
@@ -41,7 +41,7 @@ def check_owners(rules: Sequence[OwnerRule]) -> None:
 
 
 def owners_match(rules: Sequence[OwnerRule], pod: PodIdentity) -> bool:
-    """Return whether a pod is one of those that the rules mean."""
+    """Return whether one of the rules matches a pod."""
     try:
         check_owners(rules)
     except SelectorError:

@@ -34,7 +34,7 @@ from cotenant.model.quantities import format_amount
 DEFAULT_NAMESPACE = "default"
 FAKE_CONTAINER = "__internal_fake_container__"
 ANNOTATION_POLICY = "internal.scheduling.koordinator.sh/reservation-allocate-policy"
-"""How the scheduler's filter learns of the policy."""
+"""Passes the policy to the scheduler's filter."""
 
 
 class ReservePodError(ValueError):
@@ -42,7 +42,7 @@ class ReservePodError(ValueError):
 
 
 def check_placeable(reservation: Reservation) -> None:
-    """Raise ReservePodError where a reservation misses what it needs to be placed."""
+    """Raise ReservePodError if a reservation lacks what it needs to be placed."""
     spec = reservation.spec
     if spec.template is None:
         raise ReservePodError("it has no pod template")

@@ -1,1 +1,1 @@
-"""What is measured on a node, computed for it and done on it: one file a family of payloads."""
+"""Measurements of a node, decisions for it and actions on it: one file per family of payloads."""

@@ -8,21 +8,21 @@ from cotenant.events.envelope import Part, Payload
 from cotenant.model.bounds import Count
 
 TAINT_NOT_READY = "node.kubernetes.io/not-ready"
-"""The executor answers and says that it cannot run pods."""
+"""The executor reports that it cannot run pods."""
 
 TAINT_UNREACHABLE = "node.kubernetes.io/unreachable"
-"""Nothing is heard from the node."""
+"""The node is silent."""
 
 
 TAINT_MEMORY_PRESSURE = "node.kubernetes.io/memory-pressure"
-"""The executor says that memory is short: no further best-effort pods. All others tolerate it, as in Kubernetes."""
+"""The executor reports memory pressure: no further best-effort pods. All others tolerate it, as in Kubernetes."""
 
 NO_EXECUTE = "NoExecute"
 """The effect of a taint that evicts pods that do not tolerate it."""
 
 
 class ObservedTaint(Part, frozen=True, kw_only=True):
-    """A NoExecute taint of the node's object or executor. `since`: when the arbiter saw it first; tolerationSeconds count
+    """A NoExecute taint of the node's object or executor. `since`: when the arbiter first folded it; tolerationSeconds count
     from then.
     """
 
@@ -50,7 +50,7 @@ class NodeCondition(Payload, frozen=True, kw_only=True):
 
     `taints` are (key, value, effect), to be added to those of the Node's object. A node that is not ready has the NoSchedule
     taint at once, and the NoExecute one when the eviction rate of its zone allows it; pods that do not tolerate that one are
-    evicted after their tolerationSeconds, 300 s where they do not say. `status` is Kubernetes' text of the Ready condition:
+    evicted after their tolerationSeconds, 300 s by default. `status` is Kubernetes' text of the Ready condition:
     True, False or Unknown. A node without this event is ready.
     """
 

@@ -1,4 +1,4 @@
-"""What was really done on a node, on stream EXECUTION."""
+"""Actions carried out on a node, on stream EXECUTION."""
 
 from __future__ import annotations
 

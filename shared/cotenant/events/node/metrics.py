@@ -27,7 +27,7 @@ class AggregatedUsage(Part, frozen=True, kw_only=True):
 
 
 class Contention(Part, frozen=True, kw_only=True):
-    """How much a pod was held up: averages over its messages since the last report, -1 where nothing was measured.
+    """How much a pod was slowed down: averages over its messages since the last report, -1 where nothing was measured.
 
     `throttled_permille`: throttled periods per thousand. `*_some`, `*_full`: PSI over 10 s, in hundredths of a percent.
     `cpi_thousandths`: cycles per thousand instructions.
@@ -73,7 +73,7 @@ class ModelPeaks(Part, frozen=True, kw_only=True):
 
 
 class PredictorTerms(Part, frozen=True, kw_only=True):
-    """What one predictor (`pod`, `priority`, or `timeOfDay`, which counts where that forecast is in force) came to.
+    """What one predictor (`pod`, `priority`, or `timeOfDay`, which counts where that forecast is in force).
 
     `request` of the pods that it counts, less `peak`, their predicted peak with the safety margin, at most `cap`, what that
     peak leaves of the node's allocatable.
@@ -87,11 +87,11 @@ class PredictorTerms(Part, frozen=True, kw_only=True):
 
 
 class ResourceForecast(Part, frozen=True, kw_only=True):
-    """One resource's forecast by time of day beside the histogram's, of a node that is configured for it: the peak of the
+    """One resource's forecasts by time of day and by histogram, of a node that is configured for the former: the peak of the
     system and prod pods, in milli-cores (`resource` cpu) or bytes (memory).
 
-    `by_time_of_day`: which one is in force. None: nothing is known. A cost says how well a forecast did over the last quarter
-    hours: what it withheld for nothing, and by how much it was too low in all but 1 in 20; `quarters` were compared so far.
+    `by_time_of_day`: which one is in force. None: nothing is known. A cost is a forecast's error over the last quarter
+    hours: what it withheld needlessly, and by how much it was too low in all but 1 in 20; `quarters` were compared so far.
     """
 
     resource: str
@@ -166,13 +166,13 @@ class MeanDigest(Part, frozen=True, kw_only=True):
 
 
 class WindowDigest(Part, frozen=True, kw_only=True):
-    """What a restart needs to go on. `last_ms`: time of the newest sample taken, by the node's clock."""
+    """State for a restart. `last_ms`: time of the newest sample folded, by the node's clock."""
 
     boot: str = ""
     counter: Count = 0
     last_ms: Milliseconds = 0
     span_ms: Milliseconds = 0
-    """How often the node's messages come."""
+    """Interval of the node's messages."""
     slots: SlotDigest
     means: MeanDigest
 
@@ -180,11 +180,11 @@ class WindowDigest(Part, frozen=True, kw_only=True):
 class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     """State of a node's metrics. `update_time` is when the last sample was taken into the windows (log time).
 
-    `unknown_since` is set while nothing is heard from the node: the figures are then the last ones known and must not
-    be acted on. `digest` carries the windows' own state, so that a restart goes on where it was. A window that is
-    younger than half of its duration says nothing: it is in `cold_windows` (seconds) and not among the aggregated
-    usages. `refused_samples` counts messages of the node that did not enter the windows; `refused_reason` says why the
-    last did not.
+    `unknown_since` is set while the node is silent: the figures are then the last known ones and must not
+    be acted on. `digest` carries the windows' own state, so that a restart continues from it. A window that is
+    younger than half of its duration has no values: it is in `cold_windows` (seconds) and not among the aggregated
+    usages. `refused_samples` counts messages of the node that did not enter the windows; `refused_reason`: why the
+    last one did not.
     """
 
     TYPE = "cotenant.nodemetric.v1"
@@ -203,7 +203,7 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     pods: tuple[PodMetric, ...] = ()
     host_applications: tuple[HostApplicationMetric, ...] = ()
     prod_reclaimable: Usage | None = None
-    """What services are predicted not to need of their requests; None while nothing is predicted."""
+    """The part of their requests that services are predicted not to need; None without a prediction."""
     prod_peak: Usage | None = None
     """The predicted peak of services and the system, with the safety margin: the larger of that of pods and of tiers."""
     services_peak: Usage | None = None

@@ -36,7 +36,7 @@ class SeasonState(Part, frozen=True, kw_only=True):
 
 
 class PredictionState(Payload, frozen=True, kw_only=True):
-    """Subject `predictions.<node>`: one message a node, which replaces the one before; HISTORY does not take it over.
+    """Subject `predictions.<node>`: one message per node, which replaces the one before; HISTORY does not copy it.
 
     `trained_ms`: newest sample that is in it, by the node's clock. The models, in this order: `models`, ids of those that are
     no pods'; `packed_pods`, uids of pods that are UUIDs, 16 bytes each; `pods`, uids that are none. A message is at most 8 KiB:

@@ -1,4 +1,4 @@
-"""Overcommitment of a node, written by batch-resource-calculator: every figure with the terms that it was made from."""
+"""Overcommitment of a node, written by batch-resource-calculator: every figure with its terms."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class NodeRisk(Part, frozen=True, kw_only=True):
 class NodeResources(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.resources`. `batch_cpu_milli` and `batch_memory_bytes` are what batch pods may request in sum.
 
-    `withdrawn` says that the node offers no batch and mid resources at all, which is not the same as 0 left: colocation
-    is off, or the metric is too old (`degraded`). `reason` is a code, `message` says everything in words.
-    `origin` is batch before `third_party`, the share of foreign schedulers such as YARN, was taken off.
+    `withdrawn`: the node offers no batch and mid resources at all, which differs from 0 left: colocation
+    is off, or the metric is too old (`degraded`). `reason` is a code, `message` is the text.
+    `origin` is batch before `third_party`, the share of foreign schedulers such as YARN, was subtracted.
     `assumed` names pods that have no metric yet and count by their request; `dangling` those that have a metric and no
-    placement. `strategy` is the colocation strategy (JSON) before what the node's own annotation and labels say: a
-    rejected configuration keeps it. `config` is the event that it came from.
+    placement. `strategy` is the colocation strategy (JSON) without the node's own annotation and labels: it is kept
+    when a configuration is rejected. `config` is the event that it came from.
 
     `cpu_normalization_ratio` is what batch-cpu was scaled by; `cpu_normalization` the annotation's text that the calculator
     decided, empty while it decides none. `amplification`: by how much the node's allocatable is amplified, by resource; no
@@ -110,7 +110,7 @@ class NodeResources(Payload, frozen=True, kw_only=True):
 
 
 class CpuIdentity(Part, frozen=True, kw_only=True):
-    """CPU identity of one QoS class: -1 gives way, 0 normal, 1 and 2 latency-sensitive. Counts only while enabled."""
+    """CPU identity of one QoS class: -1 best-effort, 0 normal, 1 and 2 latency-sensitive. Effective only while enabled."""
 
     enable: bool = False
     group_identity: Int32 = 0

@@ -1,4 +1,4 @@
-"""What became of a pod on its node, and the executor's report of itself."""
+"""The state of a pod on its node, and the executor's report of itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from cotenant.model.bounds import Amount, Count, Int32, Seconds
 
 
 class RunPhase(StrEnum):
-    """pending: accepted, not started; running; succeeded, failed: ended for good; evicted, stopped: by the node, on order."""
+    """pending: accepted, not started; running; succeeded, failed: ended permanently; evicted, stopped: by the node, on
+    order."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -66,10 +67,10 @@ class RunStatus(Payload, frozen=True, kw_only=True):
 
 
 class ExecutorStatus(Payload, frozen=True, kw_only=True):
-    """Subject `node.<node>.executor`: the executor's start marker, what it found and what it can do.
+    """Subject `node.<node>.executor`: the executor's start marker, the machine and its capabilities.
 
     `capacity` and `allocatable`: cpu in milli-cores, others in units. `capabilities`: knob to "supported" or why not. The
-    gateway ends it with the Node object; an executor that goes on all the same says it again when it starts again.
+    gateway ends it with the Node object; an executor that still runs publishes it again at its next start.
     """
     TYPE = "cotenant.executor.v1"
     SUBJECT = "node.{node}.executor"
@@ -92,10 +93,10 @@ class ExecutorStatus(Payload, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()
     message: str = ""
     unknown_log: str = ""
-    """Why LOG is not the one that the executor followed before; until a person adopts it, pods without a placement run on."""
+    """Why LOG is not the one that the executor followed before; until it is adopted, pods without a placement keep running."""
     pods_by: str = "executor"
-    """Who starts and ends the pods: the executor, or kubelet, in whose control groups the executor writes then."""
+    """What starts and ends the pods: the executor, or kubelet, to whose control groups the executor then writes."""
     strategies_off: dict[str, str] = {}
-    """Strategies that are off on this node whatever the node SLO says, and why."""
+    """Strategies that are off on this node regardless of the node SLO, with the reasons."""
     memory_pressure: str = ""
     """Why the node's memory is too full for further best-effort pods; it then has the taint of the same name."""

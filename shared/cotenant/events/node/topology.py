@@ -1,4 +1,4 @@
-"""What a machine is made of: processors, NUMA nodes, CPU model, disks. Written by the node's executor when it changes."""
+"""A machine's hardware: processors, NUMA nodes, CPU model, disks. Written by the node's executor when it changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NumaNode(Part, frozen=True, kw_only=True):
 
 
 class CpuBasicInfo(Part, frozen=True, kw_only=True):
-    """What CPU normalisation goes by: the content of Koordinator's annotation `node.koordinator.sh/cpu-basic-info`."""
+    """The input of CPU normalisation: the content of Koordinator's annotation `node.koordinator.sh/cpu-basic-info`."""
 
     cpu_model: str = ""
     vendor_id: str = ""
@@ -54,7 +54,7 @@ class CpuPool(Part, frozen=True, kw_only=True):
 
 
 class PodCpus(Part, frozen=True, kw_only=True):
-    """CPUs that a kubelet gave a pod; namespace and name are empty where the pod is not known."""
+    """CPUs that a kubelet assigned to a pod; namespace and name are empty where the pod is not known."""
 
     namespace: str = ""
     name: str = ""
@@ -72,7 +72,7 @@ class Disk(Part, frozen=True, kw_only=True):
     size_bytes: Amount = 0
     partitions: tuple[str, ...] = ()
     volume_groups: tuple[str, ...] = ()
-    """LVM volume groups that lie on this disk alone."""
+    """LVM volume groups that are on this disk alone."""
     mount_points: tuple[str, ...] = ()
     """Where it, its partitions and their logical volumes are mounted."""
 
@@ -81,7 +81,8 @@ class MachineTopology(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.topology`. The gateway composes the NodeResourceTopology from it; the calculator takes the CPU model
     and the zones from it.
 
-    `unavailable`: what this kernel or machine cannot measure, and why, by collector (`cold-memory`, `cpi`, `resctrl`, ...).
+    `unavailable`: what this kernel or machine cannot measure, with the reason, by collector (`cold-memory`, `cpi`, `resctrl`,
+    ...).
     """
 
     TYPE = "cotenant.topology.v1"
@@ -102,7 +103,7 @@ class MachineTopology(Payload, frozen=True, kw_only=True):
     system_qos: str = ""
     """CPUs for system pods, as JSON: the node's annotation."""
     numa_reservation: bool = False
-    """What the node reserves is taken off each zone's allocatable, in equal shares."""
+    """The node's reservation is subtracted from each zone's allocatable, in equal shares."""
     reserved_cpu_milli: Amount = 0
     reserved_memory_bytes: Amount = 0
     """Capacity without allocatable."""

@@ -1,4 +1,4 @@
-"""scheduling.koordinator.sh/v1alpha1 Device: the GPUs, RDMA and FPGA devices of the node of that name, as an agent says.
+"""scheduling.koordinator.sh/v1alpha1 Device: the GPUs, RDMA and FPGA devices of the node of that name, as an agent reports.
 
 Stored and shown as given. Its rules: a type for each device, minors that are each there once a type, readable quantities.
 `kubectl get` shows how many devices of each type are healthy. Source: Koordinator's custom resource.

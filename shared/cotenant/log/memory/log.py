@@ -100,7 +100,7 @@ class MemoryLog:
         return await self.follow(LOG, [selected], after=after)
 
     def dead_letter(self, stream: MemoryStream, sequence: int, reason: str) -> None:
-        """Keep what could not be decoded on EXECUTION, with the reason."""
+        """Store an undecodable message on EXECUTION, with the reason."""
         self.dead_letters += 1
         message = stream.message(sequence)
         assert isinstance(message, RawMessage)

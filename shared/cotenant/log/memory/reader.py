@@ -1,4 +1,4 @@
-"""Following a stream in memory: a snapshot of the last message of each subject, then what comes.
+"""Following a stream in memory: a snapshot of the last message of each subject, then new messages.
 
 In: filters, and where to begin. Out: events in the order of the stream. A message that cannot be decoded becomes a dead
 letter; one of an unknown type is counted. A reader that is more than MAX_BEHIND messages behind raises Behind.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cotenant.events.envelope import Event, EventError, UnknownEventTypeError
-from cotenant.log.contract import MAX_BEHIND, Behind
+from cotenant.log.contract import MAX_BEHIND, USAGE, Behind
 from cotenant.log.memory.stream import MemoryStream
 
 
@@ -66,7 +66,9 @@ class MemoryReader:
             if not self._backlog:
                 self.on_snapshot_over()
         if len(taken) < limit and not self._backlog:
-            if not self._loading and self._stream.last_sequence - self._after > MAX_BEHIND:
+            late = not self._loading and self._stream.last_sequence - self._after > MAX_BEHIND
+            # USAGE holds a few messages of a node: a new load would bring no others.
+            if late and self._stream.name != USAGE:
                 waiting = self._stream.after(self._after, self._filters, MAX_BEHIND + 1)
                 if len(waiting) > MAX_BEHIND:
                     raise Behind(f"more than {MAX_BEHIND} messages behind on {self._stream.name}")

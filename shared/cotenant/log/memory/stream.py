@@ -22,7 +22,7 @@ from cotenant.log.contract import DEDUPLICATION_SECONDS, MAX_BATCH, Refused, Sto
 from cotenant.model.subjects import matches, selecting
 
 SUBJECTS_A_GET = 10
-"""A server gives 1,000: fewer here, so that small simulations, too, load in another order than that of the sequences."""
+"""A server returns 1,000: fewer here, so that small simulations, too, load in another order than that of the sequences."""
 MAX_MESSAGES = 1_000_000
 _replace = msgspec.structs.replace
 _selecting = lru_cache(maxsize=256)(selecting)
@@ -37,7 +37,7 @@ class RawMessage(msgspec.Struct, frozen=True):
 
 
 class MemoryStream:
-    """One stream under a given clock. Sequences start at 1 and never return."""
+    """One stream under a given clock. Sequences start at 1 and are never reused."""
 
     def __init__(self, name: str, clock: Callable[[], datetime], *, keep_per_subject: int = 0) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class MemoryStream:
         self._keep = keep_per_subject
         self._messages: dict[int, Event | RawMessage] = {}
         self._oldest = 1
-        """No message that is held came earlier."""
+        """Lower bound of the arrival times of held messages."""
         self._by_subject: dict[str, list[int]] = {}
         self._expiring: list[tuple[datetime, int]] = []
         self._ids: dict[str, int] = {}
@@ -55,7 +55,7 @@ class MemoryStream:
         self.window = timedelta(seconds=DEDUPLICATION_SECONDS)
         self.last_sequence = 0
         self.longest_ttl: timedelta | None = None
-        """For tests: no message stays longer, whatever its TTL."""
+        """For tests: upper bound of messages' TTL."""
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -149,7 +149,7 @@ class MemoryStream:
         return self._oldest
 
     def expire(self) -> None:
-        """Drop what has outlived its TTL."""
+        """Drop expired messages."""
         if not self._expiring:
             return
         now = self._clock()
@@ -200,8 +200,8 @@ class MemoryStream:
         return [message if isinstance(message, Event) else None for message in found]
 
     def snapshot(self, filters: Sequence[str]) -> list[int]:
-        """Return the last sequence of each subject that a filter selects, in the order in which a server gives them: so many
-        subjects at once by their names, each group by its sequences."""
+        """Return the last sequence of each subject that a filter selects, in a server's order: groups of
+        subjects by name, each group by sequence."""
         self.expire()
         selects = _selecting(tuple(filters)).fullmatch
         selected = sorted(subject for subject in self._by_subject if selects(subject.encode()))

@@ -1,8 +1,8 @@
-"""What a client comes with: the credentials of a user on NATS, and the CA of the servers' certificates.
+"""A client's access: the credentials of a user on NATS, and the CA of the servers' certificates.
 
 In: a `.creds` file, as `cotenant admin nats-credentials` and `nsc` write them, and a CA's certificate; both may be missing.
-Out: the options of a connection. The user's name and account stand in the credentials: answers come to an inbox below the
-user's name, which nobody else may read, and users of the account of nodes reach JetStream under another prefix.
+Out: the options of a connection. The user's name and account are in the credentials: answers come to an inbox below the
+user's name, which no other user may read, and users of the account of nodes reach JetStream under another prefix.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CELL, NODES = "cell", "nodes"
 """The accounts: that of the streams and services, and that of nodes. A user's credentials carry the name as a tag."""
 JETSTREAM_API = "$JS.API"
 NODES_API = "cotenant.log"
-"""Where nodes reach what they may of JetStream: their own account has no JetStream, and would refuse what is asked there."""
+"""Prefix by which nodes reach their part of JetStream: their own account has no JetStream and would refuse the request."""
 _BEGIN = "-----BEGIN NATS USER JWT-----"
 
 
@@ -37,7 +37,7 @@ class _Claims(msgspec.Struct):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """Files of one user. `NOBODY` has none: for servers that ask for none."""
+    """Files of one user. `NOBODY` has none: for servers without accounts."""
 
     credentials: Path | None = None
     ca: Path | None = None
@@ -64,7 +64,7 @@ class Access(msgspec.Struct, frozen=True):
         return found
 
     def url(self, url: str) -> str:
-        """Return the address of a server; with a CA it is spoken to over TLS only."""
+        """Return the address of a server; with a CA only TLS is used."""
         return f"tls://{url.rpartition('://')[2]}" if self.ca is not None else url
 
     def _claims(self) -> _Claims:

@@ -1,8 +1,8 @@
-"""Whether the streams are there, and keep what services rely on.
+"""Checks that the streams exist, and have the settings that services rely on.
 
-In: the server's API. Out: nothing, or what is wrong and its cure. Services create and change no stream: their credentials have
-no right to. What is missing is waited for (`StreamsMissingError`): an administrator runs `cotenant admin streams`. A stream
-without what a promise rests on is no stream to work with (`StreamUnfitError`).
+In: the server's API. Out: nothing, or the problem and its fix. Services neither create nor change streams: their credentials do
+not allow it. They wait for missing streams (`StreamsMissingError`) until an administrator runs `cotenant admin streams`. A
+stream without a required setting cannot be used (`StreamUnfitError`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PROMISES = ("discard", "allow_atomic", "allow_msg_ttl", "allow_rollup_hdrs", "a
 
 
 class StreamsMissingError(BusError):
-    """Streams are missing; the text says which, and what makes them."""
+    """Streams are missing; the text names them, and the command that creates them."""
 
 
 class StreamUnfitError(BusError):
@@ -30,7 +30,7 @@ class StreamUnfitError(BusError):
 async def check_streams(client: BusClient) -> None:
     """Raises StreamsMissingError, StreamUnfitError, and what asking the server raises."""
     if client.api == NODES_API:
-        # A node sees no more of the streams than that LOG is there.
+        # A node can only see that LOG exists.
         await identity(client)
         return
     api, missing = JetStream(client), []
@@ -56,7 +56,7 @@ def _check(name: str, config: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 def _with_defaults(key: str, value: Any) -> Any:
-    """Republishing whole messages is said by leaving `headers_only` out, or by false."""
+    """Leaving `headers_only` out equals false."""
     if key == "republish" and isinstance(value, dict):
         return {name: part for name, part in value.items() if name != "headers_only" or part}
     return value

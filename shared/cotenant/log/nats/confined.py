@@ -1,20 +1,20 @@
-"""Reading LOG with no more rights than a node has: every request names in its subject what it is about.
+"""Reading LOG with a node's permissions: the subject of every request names what it is about.
 
-In: the one filter of a node, `node.<node>.>`. Out: which LOG it is, how far it goes, and what it holds of the node, in order.
-STREAM.INFO and direct gets of several messages name in their bodies what they want, which nats-server does not look at, so a
-node's credentials do not allow them. Instead:
+In: the one filter of a node, `node.<node>.>`. Out: LOG's identity, its end, and its messages about the node, in order.
+STREAM.INFO and direct gets of several messages name their target in the body, which nats-server's permissions do not cover, so
+a node's credentials do not allow them. Instead:
 
-- the identity of LOG is the last message of LOG_IDENTITY, which `cotenant admin streams` stores (where no credentials confine
-  the reader, the stream says it);
+- the identity of LOG is the last message of LOG_IDENTITY, which `cotenant admin streams` stores (without credentials it is
+  read from the stream);
 - its end comes from a message that the leader must refuse: the refusal names the sequence that it should have expected;
-- whether there is news, from a direct get of the filter: the last message that it selects;
-- what there is, from a consumer whose name and filter are part of the subject that creates it. It lives as long as one read.
+- whether there are new messages, from a direct get of the filter: the last message that it selects;
+- the messages, from a consumer whose name and filter are part of the subject that creates it. It lives as long as one read.
 
-A consumer delivers in order, from the log of one replica, so what it delivered is a prefix. It is read until it has passed a
-position: by a delivery, or by a heartbeat, which names the sequence that it has looked at last. A replica that is behind does
-not get there, and the read is tried again. The consumer begins at a sequence, never at `last_per_subject` (see `snapshot`).
+A consumer delivers in order, from the log of one replica, so it delivers a prefix. It is read until it has passed a
+position: by a delivery, or by a heartbeat, which names the last sequence that it scanned. A replica that is behind does
+not reach it, and the read is repeated. The consumer begins at a sequence, never at `last_per_subject` (see `snapshot`).
 
-Bounds: one read at a time for a node and connection, SILENCE_SECONDS without anything, READ_SECONDS, `limit` messages and
+Bounds: one read at a time for a node and connection, SILENCE_SECONDS without a message, READ_SECONDS, `limit` messages and
 MAX_GET_BYTES (and one message); TRIES reads for a load.
 """
 
@@ -62,13 +62,13 @@ class _Identity(msgspec.Struct):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some messages in order, and what is behind them."""
+    """Some messages in order, and what remains."""
 
     messages: tuple[Message, ...]
     position: int
-    """Everything up to here was looked at."""
+    """Everything up to here was scanned."""
     pending: int
-    """So many are left, as far as the replica knows."""
+    """How many are left, according to the replica."""
 
 
 async def leaders_end(client: BusClient, subject: str) -> int:
@@ -77,12 +77,12 @@ async def leaders_end(client: BusClient, subject: str) -> int:
     answer = await client.ask(subject, _ABSURD, b"", seconds=ANSWER_SECONDS)
     error = msgspec.json.decode(answer, type=_Refusal).error
     if error is None or error.err_code != _WRONG_LAST_SEQUENCE:
-        raise BusError(f"LOG does not say where it ends: {error.description if error else 'it stored what it should refuse'}")
+        raise BusError(f"LOG does not report its end: {error.description if error else 'it stored what it should refuse'}")
     return int(error.description.rpartition(" ")[2])
 
 
 async def leaders_end_beyond(client: BusClient, subject: str, known: int) -> int:
-    """Return the same, which should not be below what was seen. The new leader of a replicated LOG may say less for a moment:
+    """Return the same, at least the sequence already read. The new leader of a replicated LOG may report less for a moment:
     it is asked again for CATCH_UP_SECONDS."""
     deadline = asyncio.get_running_loop().time() + CATCH_UP_SECONDS
     end = await leaders_end(client, subject)
@@ -93,7 +93,7 @@ async def leaders_end_beyond(client: BusClient, subject: str, known: int) -> int
 
 
 async def last_message(client: BusClient, selected: str) -> Message | None:
-    """Return the last message of LOG that a subject or a filter selects, from whichever replica answers. Raises BusError,
+    """Return the last message of LOG that a subject or a filter selects, from any replica. Raises BusError,
     API_ERRORS."""
     waiting: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
 
@@ -119,7 +119,7 @@ async def last_message(client: BusClient, selected: str) -> Message | None:
 
 
 async def identity(client: BusClient) -> str:
-    """Return when LOG was created. A node reads what whoever declared it wrote down; everybody else asks the stream. Raises
+    """Return when LOG was created. A node reads the stored identity; other clients ask the stream. Raises
     BusError, API_ERRORS."""
     if client.api != NODES_API:
         return (await JetStream(client).info(LOG)).created
@@ -187,7 +187,7 @@ class NodeReads:
 
 class NodeSnapshot:
     """One load of a node: the last message of each of its subjects at `through`; `begin` once, then `take` until nothing comes.
-    What is younger is left to who follows."""
+    Younger messages are left to the follower."""
 
     def __init__(self, client: BusClient, reads: NodeReads) -> None:
         self._client = client
@@ -197,7 +197,7 @@ class NodeSnapshot:
         self.created = ""
 
     async def begin(self) -> None:
-        """Find out which LOG it is, and fix `through` at the leader's end. Raises BusError, API_ERRORS."""
+        """Read LOG's identity, and fix `through` at the leader's end. Raises BusError, API_ERRORS."""
         self.created = await identity(self._client)
         self.through = await leaders_end(self._client, self._reads.own)
 
@@ -231,4 +231,4 @@ class NodeSnapshot:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def close(self) -> None:
-        """Nothing is under way between two calls of `take`."""
+        """Nothing is in progress between two calls of `take`."""

@@ -1,10 +1,10 @@
-"""The connection to nats-server: made with a user's credentials, and made again for ever.
+"""The connection to nats-server: made with a user's credentials, and reconnected without limit.
 
-In: addresses, credentials. Out: a client. What the server refuses for want of permissions is logged, once for each of
+In: addresses, credentials. Out: a client. Permission violations are logged, once for each of
 MAX_VIOLATIONS different refusals. With several addresses the client goes to the next one when its server is gone, or does not
 answer MAX_PINGS pings.
 
-Bounds: reconnection for ever with at most RECONNECT_SECONDS between tries; 16 MiB wait to be sent.
+Bounds: reconnection without limit, at most RECONNECT_SECONDS between tries; 16 MiB wait to be sent.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from cotenant.log.nats.wire import BusClient
 logger = logging.getLogger(__name__)
 
 MAX_VIOLATIONS = 100
-"""So many different refusals for want of permissions are logged."""
+"""How many different permission violations are logged."""
 PING_SECONDS, MAX_PINGS = 10, 2
 CLUSTER_PING_SECONDS = 2
-"""Where there is another server to go to, one that says nothing is given up earlier."""
+"""With several servers, a silent one is abandoned earlier."""
 
 
 async def connected(url: str, service: str, access: Access) -> BusClient:
-    """Connect, trying for ever (the server may start later than the service), and reconnect for ever. `url` names one server,
+    """Connect, trying forever (the server may start later than the service), and reconnect forever. `url` names one server,
     or several with commas between. Raises AccessError for credentials that cannot be used."""
     urls = [access.url(word.strip()) for word in url.split(",")]
     options, api = access.options(), access.api

@@ -1,15 +1,15 @@
-"""A pull consumer without acknowledgements: created, asked for messages, and held to an unbroken sequence.
+"""A pull consumer without acknowledgements: created, polled, and checked for an unbroken sequence.
 
 In: where to begin; the client's raw deliveries. Out: a queue of deliveries, and a Gap where one is missing: every delivery and
 every heartbeat carries the consumer's own sequence, which must be contiguous. Pulls use `expires` and `idle_heartbeat`, never
 `no_wait`, and pending counts are not trusted: both mislead after purges.
 
-A reader whose owner does not act on every message at once may gather: while nothing comes it asks for one message, which is
-delivered at once; from then on, and as long as something comes, it asks once in `gather_seconds` for what is there. So messages
-that follow one another closely are sent, received and folded together. After a full pull it asks again at once, and for
+A reader whose owner does not act on every message at once may gather: while idle it asks for one message, which is
+delivered at once; from then on, while messages come, it asks once in `gather_seconds` for all available ones. So messages
+that follow one another closely are sent, received and folded together. It asks again at once after a full pull, and for
 HURRIED_SECONDS after `hurry`.
 
-Bound: one pull of PULL_BATCH messages and PULL_BYTES under way, and so no more undelivered in the client.
+Bound: one pull of PULL_BATCH messages and PULL_BYTES in flight, and so no more undelivered in the client.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ logger = logging.getLogger(__name__)
 
 PULL_BATCH = 1000
 PULL_BYTES = 32 << 20
-"""Messages are at most 1 MiB: a thousand of them would be more than a service may take."""
+"""Messages are at most 1 MiB: a thousand of them would exceed a service's memory."""
 PULL_EXPIRES_SECONDS = 5.0
-# A lost last message is noticed at the next heartbeat. Ten a second and reader would be most of what an idle stack costs.
+# A lost last message is noticed at the next heartbeat. Ten a second and reader would be most of an idle stack's cost.
 HEARTBEAT_SECONDS = 0.5
 GATHERED_EXPIRES_SECONDS = 0.02
-"""So long a pull for what is there stays open: what is stored meanwhile comes with it."""
+"""How long a gathering pull stays open: messages stored meanwhile come with it."""
 HURRIED_SECONDS = 0.5
-"""What is published is stored in less, on busy disks too; what takes longer comes with what is gathered next."""
+"""Published messages are stored in less, on busy disks too; later ones come with the next gathered pull."""
 INACTIVE_SECONDS = 60
 _FULL = b"Message Size Exceeds MaxBytes"
 _COMPLETE = b"Batch Completed"
 
 
 class Gap(Exception):  # noqa: N818 - a signal to the reader, not a fault
-    """What was delivered does not follow on what was there."""
+    """A delivery does not follow on the previous one."""
 
 
 class PullConsumer:
@@ -59,7 +59,7 @@ class PullConsumer:
         name: str = "",
         heartbeat: float | None = None,
     ) -> None:
-        """`name`: of the consumer on the server, which takes the place of an older one; by default one that nobody guesses."""
+        """`name`: of the consumer on the server, which takes the place of an older one; by default a random one."""
         self._client = client
         self._api = api
         self._stream = stream
@@ -68,7 +68,7 @@ class PullConsumer:
         self._name = name
         self._heartbeat = heartbeat
         self.passed = 0
-        """Sequence of the stream that the server had looked at, as last reported."""
+        """Sequence of the stream that the server had scanned, as last reported."""
         self._inbox = ""
         self._subscription: Any = None
         self.queue: deque[tuple[bytes, bytes, bytes, bytes]] = deque()
@@ -81,11 +81,11 @@ class PullConsumer:
         self.gather_seconds = 0.0
         """0: every message is delivered at once."""
         self._gathering = False
-        """Something came lately."""
+        """Messages came recently."""
         self._brought = False
-        """The pull under way has brought something."""
+        """The pull in flight has delivered something."""
         self._next_pull = 0.0
-        """Not before this time of the loop."""
+        """Earliest time (of the loop) of the next pull."""
         self._hurried_until = 0.0
         """Time of the loop up to which nothing is gathered."""
 
@@ -115,7 +115,7 @@ class PullConsumer:
         self._asked = self._gathering = False
 
     async def forget(self) -> None:
-        """End the subscription and drop what has arrived; the server ends an unused consumer by itself."""
+        """End the subscription and drop what has arrived; the server removes an unused consumer by itself."""
         subscription, self._subscription = self._subscription, None
         self.queue.clear()
         if subscription is not None:
@@ -136,7 +136,7 @@ class PullConsumer:
         self.arrived.set()
 
     async def ask(self) -> None:
-        """Send a pull request, unless one is under way. While the next one has to wait, `arrived` is set when it is due."""
+        """Send a pull request, unless one is in flight. While the next one has to wait, `arrived` is set when it is due."""
         if self._asked or self._waits():
             return
         body: dict[str, int] = {"batch": PULL_BATCH, "max_bytes": self.pull_bytes}
@@ -154,7 +154,7 @@ class PullConsumer:
         self._wanted = body["batch"]
 
     def hurry(self) -> None:
-        """Ask for what is there now, and for HURRIED_SECONDS again after each pull."""
+        """Pull now, and for HURRIED_SECONDS again after each pull."""
         self._hurried_until = asyncio.get_running_loop().time() + HURRIED_SECONDS
         self.arrived.set()
 
@@ -170,7 +170,8 @@ class PullConsumer:
         return True
 
     def _is_over(self, *, full: bool) -> None:
-        """The pull under way has ended: gather on if it brought anything, after a pause unless there may be more already."""
+        """The pull in flight has ended: keep gathering if it delivered anything, after a pause unless there may be more
+        already."""
         self._asked = False
         if self.gather_seconds:
             self._gathering = self._brought
@@ -199,7 +200,7 @@ class PullConsumer:
         elif status == "408" or (status == "409" and _FULL in block):
             self._is_over(full=status == "409")
         elif status == "409" and _COMPLETE in block:
-            # `count` has seen the last message of the pull, and the next one may be under way.
+            # `count` has seen the last message of the pull, and the next one may be in progress.
             pass
         else:
             raise Gap(f"status {block[:80].decode(errors='replace')}")

@@ -78,21 +78,21 @@ def configurations(wanted: Mapping[str, Wanted]) -> list[dict[str, Any]]:
     """Return the configuration of each stream, in the order in which they must exist."""
     found = []
     for config in stream_configs():
-        said = wanted.get(config["name"], Wanted())
-        if said.replicas is None:
+        settings = wanted.get(config["name"], Wanted())
+        if settings.replicas is None:
             # One where it is created, as many as there are where it is there.
             del config["num_replicas"]
         else:
-            config["num_replicas"] = said.replicas
-            if said.replicas > 1:
+            config["num_replicas"] = settings.replicas
+            if settings.replicas > 1:
                 # The server refuses asynchronous persistence on replicated streams.
                 config.pop("persist_mode", None)
-        if said.max_bytes is not None:
-            config["max_bytes"] = said.max_bytes
-        if said.max_age_seconds is not None:
-            config["max_age"] = said.max_age_seconds * 1_000_000_000
-        if said.placement is not None:
-            config["placement"] = msgspec.to_builtins(said.placement)
+        if settings.max_bytes is not None:
+            config["max_bytes"] = settings.max_bytes
+        if settings.max_age_seconds is not None:
+            config["max_age"] = settings.max_age_seconds * 1_000_000_000
+        if settings.placement is not None:
+            config["placement"] = msgspec.to_builtins(settings.placement)
         found.append(config)
     return found
 
@@ -141,7 +141,7 @@ async def _update(api: JetStream, config: dict[str, Any], info: StreamInfo, dry_
     name, found = config["name"], info.config
     changes, lines = {}, []
     for key, value in config.items():
-        there = found.get(key)
+        there = info.bound or found.get(key) if key == "max_bytes" and not info.enforced else found.get(key)
         if there == value or key in _SETTLED:
             continue
         if key in _GROWING and _stays(name, key, there, value):
@@ -187,7 +187,7 @@ def _is_no_storage(error: ApiError | None) -> bool:
     return error is not None and error.err_code == NO_STORAGE
 
 
-def said(lines: Sequence[str]) -> None:
+def log_changes(lines: Sequence[str]) -> None:
     """Log what a declaration changed, or left."""
     for line in lines:
         logger.log(logging.WARNING if line[:1] in "=!" else logging.INFO, "streams: %s", line)

@@ -1,7 +1,7 @@
 """The streams' and consumers' API of a JetStream server, as far as cotenant asks for it: requests and answers as structs.
 
 In: a connection. Out: streams and consumers made, changed and removed, single messages, a stream's end. A refusal is a BusError
-where nothing can go on without what was asked for. No answer within ANSWER_SECONDS is one of API_ERRORS. A cluster that elects
+where the caller cannot continue without the answer. No answer within ANSWER_SECONDS is one of API_ERRORS. A cluster that elects
 a leader does not answer, or answers that it is unavailable (`is_passing`): neither says anything about what was asked for.
 
 Over 300 lines: half of it are the structs of answers.
@@ -33,10 +33,12 @@ _PASSING = {
     10008,  # JetStream system temporarily unavailable
     10009,  # not the leader
     10176,  # a batch is incomplete: its beginning went to a leader that is no more
-    10210,  # too many batches under way
+    10210,  # too many batches in progress
 }
 EXTENDED = "cotenant.extended_bytes"
 """Metadata of a stream: see `StreamInfo.extended`."""
+BOUND = "cotenant.bound_bytes"
+"""Metadata of a stream: see `StreamInfo.bound`."""
 NO_STORAGE = 10047
 _STORE_FAILED = 10077
 _ACCOUNT_LIMIT = 10002
@@ -160,9 +162,19 @@ class StreamInfo(msgspec.Struct):
         return int(text) if text.isdigit() and int(text) < self.limits.max_bytes else 0
 
     @property
+    def enforced(self) -> bool:
+        """Whether the server enforces the stream's bound; it need not while the stream is far from it
+        (`cotenant.log.contract.Bounded.enforce`)."""
+        return self.limits.max_bytes > 0
+
+    @property
     def bound(self) -> int:
-        """The stream's bound in bytes, without what it is extended by; 0: none."""
-        return max(self.limits.max_bytes - self.extended, 0)
+        """The stream's bound in bytes, without what it is extended by; 0: none. One that the server does not enforce is in the
+        stream's metadata."""
+        if self.enforced:
+            return self.limits.max_bytes - self.extended
+        text = self.config.get("metadata", {}).get(BOUND, "0")
+        return int(text) if text.isdigit() else 0
 
 
 def is_no_space(error: ApiError) -> bool:

@@ -44,7 +44,7 @@ from cotenant.log.nats.confined import identity, leaders_end_beyond
 from cotenant.log.nats.connecting import connected
 from cotenant.log.nats.consumer import PULL_BATCH
 from cotenant.log.nats.declaring import Wanted, declare, wanted_of
-from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, EXTENDED, BusError, is_no_space
+from cotenant.log.nats.jetstream import ANSWER_SECONDS, API_ERRORS, BOUND, EXTENDED, BusError, is_no_space
 from cotenant.log.nats.lookups import Lookups, id_of
 from cotenant.log.nats.publishing import Ack, Message, drained, header_lines, send
 from cotenant.log.nats.reader import SILENCE_SECONDS, NatsReader
@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 CONNECTION_LOOK_SECONDS = 0.05
 TRY_PAUSES_SECONDS = (0.05, 0.2, 0.5, 1.0)
-"""Before each further try of a write that nobody answered; the last of them for ever."""
+"""Pauses before each further try of an unanswered write; the last one is repeated."""
 NO_LEADER_SECONDS = 15.0
 """Followers begin an election 4 to 9 s after they last heard of their leader (nats-server 2.15)."""
 _WRONG_SEQUENCE = {10071, 10164}
@@ -218,7 +218,7 @@ class NatsLog(Lookups):
     async def space(self) -> LogSpace:
         """See `cotenant.log.contract.Bounded`."""
         info = await self._api.info(LOG)
-        return LogSpace(info.state.bytes, info.bound, info.limits.max_msgs_per_subject, info.extended)
+        return LogSpace(info.state.bytes, info.bound, info.limits.max_msgs_per_subject, info.extended, info.enforced)
 
     async def keep_versions(self, count: int) -> None:
         """See `cotenant.log.contract.Bounded`."""
@@ -230,6 +230,13 @@ class NatsLog(Lookups):
         if info.bound and info.extended != extra_bytes:
             metadata = {**info.config.get("metadata", {}), EXTENDED: str(extra_bytes)}
             await self._api.change(info, max_bytes=info.bound + extra_bytes, metadata=metadata)
+
+    async def enforce(self, enforced: bool) -> None:
+        """See `cotenant.log.contract.Bounded`."""
+        info = await self._api.info(LOG)
+        if info.bound and info.enforced != enforced:
+            metadata = {**info.config.get("metadata", {}), BOUND: str(info.bound)}
+            await self._api.change(info, max_bytes=info.bound if enforced else -1, metadata=metadata)
 
     async def last_sequence(self, stream: str) -> int:
         """Return the sequence of the stream's last message."""
@@ -254,7 +261,7 @@ class NatsLog(Lookups):
     async def add_dead_letter(
         self, stream: str, subject: str, sequence: int, reason: str, raw: bytes, writer: str = ""
     ) -> None:
-        """Keep what could not be used on EXECUTION, with the reason; the reader goes on."""
+        """Store an unusable message on EXECUTION, with the reason; the reader continues."""
         self.dead_letters += 1
         self.on_dead_letter()
         extra = {"traceparent": found_in(raw)}
@@ -282,7 +289,7 @@ def _reason(outcome: Refused | NoAnswer) -> str:
 
 
 async def connect(url: str, service: str, access: Access = NOBODY) -> NatsLog:
-    """Connect, trying for ever (the server may start later than the service), and reconnect for ever. `url` names one server,
+    """Connect, trying forever (the server may start later than the service), and reconnect forever. `url` names one server,
     or several with commas between. Raises AccessError for credentials that cannot be used."""
     return NatsLog(await connected(url, service, access), service, access)
 

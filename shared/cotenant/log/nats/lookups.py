@@ -52,7 +52,7 @@ class Lookups:
         """See `cotenant.log.contract.Log`."""
         what = f"the last message of {subject}"
         if self.client.api == NODES_API:
-            # A node may not ask the leader. A replica that is behind tells of an older message: what is written with its
+            # A node may not ask the leader. A replica that is behind returns an older message: what is written with its
             # sequence is refused, and looked up again.
             return await self._head(what, self._last_on_a_replica(subject))
         return await self._head(what, self._api.last(LOG, subject))

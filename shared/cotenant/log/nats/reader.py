@@ -3,7 +3,7 @@
 A gap, a lost heartbeat or a reconnect (a killed server loses the consumer) makes the reader create a new consumer behind the
 last delivered message; too far behind, it raises Behind, and its owner starts over with a fresh core.
 
-Bounds: what the consumer holds, while loading what the snapshot's gets hold; reopening is tried for ever with at most
+Bounds: what the consumer holds, while loading what the snapshot's gets hold; reopening is tried forever with at most
 RECONNECT_SECONDS between tries.
 """
 
@@ -19,7 +19,7 @@ from nats.aio.subscription import Subscription
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
 from cotenant.events.envelope import Event, MessageDecoders, View
-from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, Behind
+from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, USAGE, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
 from cotenant.log.nats.jetstream import API_ERRORS, BusError, JetStream, NoStreamError, stored_time
@@ -78,7 +78,8 @@ class NatsReader:
         self._loading = after is None
         self.position = after or 0
         self.on_snapshot_over: Callable[[], None] = _nothing
-        self.max_behind = MAX_BEHIND
+        # USAGE holds a few messages of a node: a reader that is late misses older ones, and a new load would bring no others.
+        self.max_behind = 0 if stream == USAGE else MAX_BEHIND
         self._selects: re.Pattern[bytes] | None = None
         if len(filters) >= MANY_FILTERS:
             self._selects = selecting(filters)
@@ -246,7 +247,8 @@ class NatsReader:
             if self._selects is not None and self._selects.fullmatch(subject) is None:
                 continue
             await self._decoder.into(events, text_of(subject), sequence, headers, data)
-        if stored_ns:
+        # What was stored long ago says nothing of the server's clock.
+        if stored_ns and (self._server_ahead is not None or not self.behind):
             ahead = int(stored_ns) / 1e9 - self._in_touch
             self._server_ahead = ahead if self._server_ahead is None else max(ahead, self._server_ahead)
 
@@ -279,7 +281,7 @@ class NatsReader:
         self._hurried = tuple(hurried)
 
     async def _reopen(self) -> None:
-        """Create a new consumer; retries for ever, as there is nothing to do without one."""
+        """Create a new consumer; retries forever, as there is nothing to do without one."""
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type((*API_ERRORS, BusError)),
             wait=wait_exponential_jitter(multiplier=0.05, max=RECONNECT_SECONDS),

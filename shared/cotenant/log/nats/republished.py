@@ -142,7 +142,7 @@ class RepublishedReader:
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
             self._waiting.clear()
             self._waiting_bytes = 0
-            self._doubt("too many messages wait")
+            self._suspend("too many messages wait")
         self._waiting.append((sequence, before, stored, block, data))
         self._waiting_bytes += len(data)
         self._arrived.set()
@@ -157,7 +157,7 @@ class RepublishedReader:
         self._look_at = 0.0
         self._arrived.set()
 
-    def _doubt(self, why: str) -> None:
+    def _suspend(self, why: str) -> None:
         """Deliver no more of what waits until the log was looked at."""
         logger.info("%s: %s; looking behind %d", self._selected, why, self._known)
         self.gaps += 1
@@ -239,7 +239,7 @@ class RepublishedReader:
             return True
         if self._gap_looks >= GAP_TRIES:
             raise Behind(f"{LOG}:{before}, before {sequence}, was not republished and cannot be read")
-        self._doubt(f"{sequence} follows on {before} of its subject, which was not seen")
+        self._suspend(f"{sequence} follows on {before} of its subject, which was not seen")
         if self._gap_looks:
             self._look_after(min(PAUSE_SECONDS * 2**self._gap_looks, MAX_PAUSE_SECONDS))
         self._gap_looks += 1
@@ -260,7 +260,7 @@ class RepublishedReader:
         if self._client.stats["reconnects"] != self._reconnects:
             self._reconnects = self._client.stats["reconnects"]
             self._other = True
-            self._doubt("the connection was lost")
+            self._suspend("the connection was lost")
         if self._found or asyncio.get_running_loop().time() < self._look_at:
             return
         if not self._client.is_connected:

@@ -14,7 +14,7 @@ listing starts over. A direct get may be answered by a replica that is behind; t
 was at, and one below `through` is asked again. (With `up_to_seq` in the request the server repeats that number instead, so it
 is not used.)
 
-Bounds: GETS_AHEAD gets under way, each of at most MAX_GET_BYTES (and one message); TRIES tries of each request.
+Bounds: GETS_AHEAD gets in progress, each of at most MAX_GET_BYTES (and one message); TRIES tries of each request.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Snapshot:
         return [self._chunk.popleft() for _ in range(min(limit, len(self._chunk)))]
 
     async def close(self) -> None:
-        """Cancel what is under way."""
+        """Cancel what is in progress."""
         await self._chunks.aclose()
 
     async def _gets(self) -> AsyncGenerator[list[Message], None]:

@@ -2,8 +2,8 @@
 
 | stream | bound |
 |---|---|
-| LOG | 8 GiB, less on a small disk (`StreamSizes`), where writes are refused; KEEP_PER_SUBJECT versions a subject; tombstones
-and fleeting facts by message TTL; 1 MiB a message; MAX_LOG_CONSUMERS |
+| LOG | 8 GiB, less on a small disk (`StreamSizes`), where writes are refused (far from it: `contract.Bounded.enforce`);
+KEEP_PER_SUBJECT versions a subject; tombstones and fleeting facts by message TTL; 1 MiB a message; MAX_LOG_CONSUMERS |
 | HISTORY | 30 days and 1 GiB, less on a small disk (`StreamSizes`), compressed, asynchronous, from LOG but for PASSING |
 | USAGE | 4 messages a subject, 10 minutes, asynchronous |
 | EXECUTION | 1 day and 256 MiB, less on a small disk, asynchronous |

@@ -8,7 +8,7 @@ short cuts:
 - whole messages in what was read are walked over without copying the rest of the buffer after each; anything else (a message
   that is not complete, other lines of the protocol) is left to nats-py's parser;
 - `subscribe_raw`: the messages of one subscription go to a function (subject, reply, headers, data: bytes) without a queue, a
-  task or a header dictionary between. What is under way is bounded by the reader's own pull, not here.
+  task or a header dictionary between. What is in progress is bounded by the reader's own pull, not here.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class BusClient(Client):
     async def connect(self, *servers: Any, **options: Any) -> None:
         """Connect, and subscribe to answers."""
         options["disconnected_cb"] = self._on_disconnect
-        options["reconnected_cb"] = self._tell_reconnected
+        options["reconnected_cb"] = self._notify_reconnected
         await super().connect(*servers, **options)
         inbox = self.new_inbox()
         self._answers = inbox.encode() + b"."
@@ -167,7 +167,7 @@ class BusClient(Client):
             return
         await super()._process_err(err_msg)
 
-    async def _tell_reconnected(self) -> None:
+    async def _notify_reconnected(self) -> None:
         for call in tuple(self.on_reconnect):
             call()
 
@@ -189,7 +189,7 @@ class BusClient(Client):
         """Send the frames `before` and then one message, in one write; return its answer.
 
         Raises TimeoutError without an answer in time, NoRespondersError if no one is subscribed, ConnectionReconnectingError
-        if the connection is lost meanwhile: an answer that was under way is lost with it.
+        if the connection is lost meanwhile: an answer that was in progress is lost with it.
         """
         token = b"%x" % next(self._numbers)
         answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from cotenant.api.objects.node import Taint
+from cotenant_descheduler_arbiter.state.facts import PodFacts
 from tests.unit.descheduler_arbiter.plugins.builders_plugins import node, pod, run
 
 
@@ -66,3 +68,55 @@ def test_tolerating_one_destination_is_enough() -> None:
     args = {"thresholds": {"cpu": 20}}
     assert run("HighNodeUtilization", args, [node("n1"), node("n2", taints=closed), node("n3")], pods) == ["a"]
     assert run("HighNodeUtilization", args, [node("n1"), node("n2", taints=closed)], pods) == []
+
+
+SPREAD = [
+    {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+]
+
+
+def spread_pods(zone: str, count: int, **more: Any) -> list[PodFacts]:
+    labels = {"app": "web"}
+    names = [f"{zone}{index}" for index in range(count)]
+    return [pod(name, f"n-{zone}", labels=labels, topologySpreadConstraints=SPREAD, **more) for name in names]
+
+
+def test_pods_leave_for_domains_below_the_mean_only() -> None:
+    nodes = [node(f"n-{zone}", labels={"zone": zone}) for zone in "abc"]
+    plugin = "RemovePodsViolatingTopologySpreadConstraint"
+    assert run(plugin, {}, nodes, spread_pods("c", 3)) == ["c1", "c2"]
+    pods = [*spread_pods("b", 2), *spread_pods("c", 4)]
+    assert run(plugin, {}, nodes, pods) == ["c2", "c3"]
+    to_b = [*spread_pods("b", 2), *spread_pods("c", 4, nodeSelector={"zone": "b"})]
+    assert run(plugin, {}, nodes, to_b) == [], "domain b is at the mean"
+
+
+def test_where_no_node_has_the_topology_key_nothing_is_spread() -> None:
+    assert run("RemovePodsViolatingTopologySpreadConstraint", {}, [node("n-a"), node("n-b")], spread_pods("a", 4)) == []
+
+
+def test_an_owner_without_duplicates_does_not_hide_one_that_has_some() -> None:
+    pods = [pod("api", "n1", owner="api"), *(pod(f"web-{index}", "n1") for index in range(3))]
+    assert run("RemoveDuplicates", {}, [node("n1"), node("n2")], pods) == ["web-2"]
+
+
+def test_pods_with_node_affinity_leave_last_and_those_with_pod_affinity_like_others() -> None:
+    nodes = [node(f"n-{zone}", labels={"zone": zone}) for zone in "ab"]
+    plugin = "RemovePodsViolatingTopologySpreadConstraint"
+    first, second = spread_pods("a", 2)
+    to_nodes: dict[str, Any] = {"affinity": {"nodeAffinity": {}}}
+    to_pods: dict[str, Any] = {"affinity": {"podAffinity": {}}}
+    assert run(plugin, {}, nodes, [first, *spread_pods("a", 2, **to_nodes)[1:]]) == ["a0"]
+    assert run(plugin, {}, nodes, [first, *spread_pods("a", 2, **to_pods)[1:]]) == ["a1"]
+    assert run(plugin, {}, nodes, [*spread_pods("a", 1, **to_pods), second]) == ["a1"]
+
+
+def test_a_pod_of_the_future_has_no_age() -> None:
+    failed = [pod("a", "n1", phase="Failed", age=timedelta(minutes=-1))]
+    assert run("RemoveFailedPods", {"minPodLifetimeSeconds": 1}, [node("n1")], failed) == []
+    assert run("RemoveFailedPods", {"minPodLifetimeSeconds": 0}, [node("n1")], failed) == ["a"]

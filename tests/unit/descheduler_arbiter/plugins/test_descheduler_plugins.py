@@ -127,15 +127,16 @@ def test_of_two_pods_that_exclude_each_other_the_one_of_lower_priority_goes() ->
 
 def test_pods_without_a_priority_come_first_then_by_priority_then_by_qos() -> None:
     limits = {"cpu": "500m", "memory": "1Gi"}
+    assert [each.name for each in low_priority_first([pod("b", "n1"), pod("a", "n1")])] == ["a", "b"]
     pods = [
         pod("high", "n1", priority=9),
         pod("guaranteed", "n1", requests=limits, limits=limits, priority=1),
-        pod("best-effort", "n1", requests={}, priority=1),
+        pod("without-requests", "n1", requests={}, priority=1),
         pod("burstable", "n1", priority=1),
         pod("none", "n1"),
     ]
     order = [each.name for each in low_priority_first(pods)]
-    assert order == ["none", "best-effort", "burstable", "guaranteed", "high"]
+    assert order == ["none", "without-requests", "burstable", "guaranteed", "high"]
 
 
 # -- duplicates -----------------------------------------------------------------------------------------------------------
@@ -195,6 +196,7 @@ def test_a_pod_of_two_owners_goes_once() -> None:
         ([0, 3], 2, [(1, 1)]),
         ([3, 3, 9], 1, [(2, 2), (2, 2)]),
         ([0, 10], 4, [(1, 3)]),
+        ([0, 4, 4, 4], 1, [(3, 1), (2, 1), (1, 1)]),
     ],
 )
 def test_how_many_pods_leave_which_domain(sizes: list[int], skew: int, expected: list[tuple[int, int]]) -> None:

@@ -44,6 +44,14 @@ def test_the_extended_resource_spec_is_written_unless_it_is_disabled() -> None:
         assert (ANNOTATION_EXTENDED_RESOURCE_SPEC in pod["metadata"]["annotations"]) is not off
 
 
+def test_gpus_are_written_in_their_parts_unless_that_is_disabled() -> None:
+    containers = [container(image="app:1", limits={"koordinator.sh/gpu": "200"}, requests={"koordinator.sh/gpu": "200"})]
+    parts = {"koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu.shared"}
+    for off, names in ((False, parts), (True, {"koordinator.sh/gpu"})):
+        pod = created(feature_gates(f"DisableDeviceResourceSpec={off}").admission, containers=containers)
+        assert {*pod["spec"]["containers"][0]["resources"]["requests"]} - {"cpu", "memory"} == names
+
+
 def test_the_sub_priority_of_a_live_pod_stays_unless_it_is_not_validated() -> None:
     patch = {"metadata": {"labels": {"koordinator.sh/priority": "7"}}}
     world = World()

@@ -36,6 +36,30 @@ def test_a_log_without_a_bound_is_short_where_the_disk_is() -> None:
     assert not room(1, 0, disk_free=5 * MIB).is_short
 
 
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("space", "enforced"),
+    [
+        pytest.param(LogSpace(GIB, 4 * GIB, enforced=True), False, id="a quarter full"),
+        pytest.param(LogSpace(GIB + 1, 4 * GIB, enforced=True), True, id="more than a quarter full: as it is"),
+        pytest.param(LogSpace(2 * GIB, 4 * GIB, enforced=False), False, id="half full: as it is"),
+        pytest.param(LogSpace(2 * GIB + 1, 4 * GIB, enforced=False), True, id="more than half full"),
+        pytest.param(LogSpace(0, GIB, enforced=True), False, id="a bound of 1 GiB"),
+        pytest.param(LogSpace(0, GIB - 1, enforced=False), True, id="a smaller bound"),
+        pytest.param(LogSpace(0, 4 * GIB, extended=1, enforced=True), True, id="extended"),
+    ],
+)
+def test_the_bound_is_enforced_from_half_of_it_on_and_below_a_quarter_no_more(space: LogSpace, enforced: bool) -> None:
+    assert Room(space).is_enforced() is enforced
+
+
+def test_the_bound_is_enforced_where_the_disk_is_short() -> None:
+    assert Room(LogSpace(0, 4 * GIB, enforced=False), 4 * GIB // 10).is_enforced()
+    assert not Room(LogSpace(0, 4 * GIB, enforced=False), 4 * GIB // 10 + 1).is_enforced()
+
+
 def test_what_is_said_names_the_place_the_figures_and_the_cure() -> None:
     assert str(room(MIB)) == ""
     full = str(room(93 * MIB + MIB // 2))

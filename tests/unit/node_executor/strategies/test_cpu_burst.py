@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -16,14 +17,22 @@ from cotenant_node_executor.core.composer import Composer
 from cotenant_node_executor.sampling.snapshot import ContainerUsage, PodUsage, Snapshot
 from cotenant_node_executor.strategies.cpu.burst import token_bucket
 from cotenant_node_executor.strategies.cpu.burst.config import BurstConfig, BurstStrategy, burst_strategy, pod_config
-from cotenant_node_executor.strategies.cpu.burst.quota_burst import ceiling_us, next_quota_us, operation
-from cotenant_node_executor.strategies.cpu.burst.share_pool import PoolState, pool_state
+from cotenant_node_executor.strategies.cpu.burst.kernel_burst import pod_bursts_us
+from cotenant_node_executor.strategies.cpu.burst.quota_burst import (
+    Operation,
+    ceiling_us,
+    next_pod_quota_us,
+    next_quota_us,
+    operation,
+)
+from cotenant_node_executor.strategies.cpu.burst.share_pool import PoolState, pool_state, pool_total_milli, pool_used_milli
 from cotenant_node_executor.strategies.cpu.burst.strategy import STRATEGY, BurstMemory, decide
 from cotenant_node_executor.strategies.pod_view import BURSTABLE
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Decision, Policy
 from cotenant_node_executor.targets.cgroup.levels import FileChange, Phase, plan
 from cotenant_node_executor.targets.interface import Knob
+from tests.builders import container
 from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, situation, slo, snapshot, usage
 
 SECOND_NS = 1_000_000_000
@@ -135,7 +144,16 @@ def test_without_the_section_nothing_is_asked_of_the_strategy() -> None:
     assert STRATEGY.inputs(Policy(capabilities(), slo())) == frozenset()
     assert STRATEGY.inputs(Policy(capabilities(), burst_slo())) != frozenset()
     assert decide(seen(web(), burst_slo(policy="none"), reading(1, throttled=0.5)), None) == Decision()
-    assert burst_strategy(burst_slo()) == BurstStrategy("auto")
+    assert burst_strategy(burst_slo()) == BurstStrategy("auto", 1000, 300, -1, 50)
+
+
+def test_an_unlimited_container_does_not_keep_the_next_one_from_bursting() -> None:
+    containers = [container("side", requests={"cpu": "1"}), container("main", limits={"cpu": "2"})]
+    used = replace(usage(MAIN, 2000), throttled_ratio=0.5)
+    both = (ContainerUsage("side", usage(f"{GROUP}/side", 1)), ContainerUsage("main", used))
+    sample = replace(reading(1), pods={"uid-web": replace(reading(1).pods["uid-web"], containers=both)})
+    (found,) = steps(burst_slo(), [sample], pod("web", "LS", containers=containers))
+    assert (value(found, MAIN, Knob.CPU_QUOTA), value(found, GROUP, Knob.CPU_QUOTA)) == ("240000", None)
 
 
 def test_the_limit_of_a_normalised_pod_is_the_normalised_one() -> None:
@@ -214,3 +232,119 @@ def test_tokens_stay_within_the_capacity(period: int, percent: int, use: list[tu
         assert bucket is not None
         assert -bucket.capacity <= bucket.tokens <= bucket.capacity
         assert admitted is (bucket.tokens > 0)
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"), [(0, 300), (59, 182), (60, 100), (99, 100), (100, 100), (101, 98), (200, -100), (700, -1000)]
+)
+def test_tokens_of_two_seconds(usage: int, tokens: int) -> None:
+    """From 100 tokens: 100 - usage a second are saved below 60 %, usage - 100 are taken from 100 % on, down to -capacity."""
+    found = token_bucket.after(token_bucket.Bucket(1000, 100, 0), usage, 2 * SECOND_NS)
+    assert found == token_bucket.Bucket(1000, tokens, 2 * SECOND_NS)
+
+
+def test_a_bucket_keeps_the_rest_of_a_second_and_a_clock_that_went_back_moves_nothing() -> None:
+    bucket = token_bucket.Bucket(1000, 100, 5 * SECOND_NS)
+    assert token_bucket.after(bucket, 0, 7 * SECOND_NS - 1) == token_bucket.Bucket(1000, 200, 6 * SECOND_NS)
+    assert token_bucket.after(bucket, 0, SECOND_NS) == bucket
+    assert token_bucket.after(bucket, 0, 1000 * SECOND_NS).tokens == 1000
+
+
+def test_the_limiter_is_off_without_a_period_and_allows_nothing_below_100_percent() -> None:
+    for period in (None, -1):
+        assert token_bucket.admit(BurstConfig("auto", 1000, 300, period), None, 0, 0, 0.5) == (True, None)
+    for percent in (None, 99):
+        assert token_bucket.admit(BurstConfig("auto", 1000, percent, 60), None, 0, 0, 0.5) == (False, None)
+    assert token_bucket.admit(BurstConfig("auto", 1000, 100, 60), None, 0, 0, 0.5) == (False, token_bucket.Bucket(0, 0, 0))
+    assert token_bucket.admit(BurstConfig("auto", 1000, 300, 0), None, 0, 0, 0.5) == (False, token_bucket.Bucket(0, 0, 0))
+    assert token_bucket.admit(BurstConfig("auto", 1000, 101, 3), None, 0, 0, 0.5) == (True, token_bucket.Bucket(3, 1, 0))
+
+
+def test_a_bucket_starts_again_after_two_periods_or_with_another_configuration() -> None:
+    config, old = BurstConfig("auto", 1000, 200, 10), token_bucket.Bucket(1000, 900, 0)
+    at = 21 * SECOND_NS
+    assert token_bucket.admit(config, old, 80, at, 0.25) == (True, token_bucket.Bucket(1000, 900, at))
+    assert token_bucket.admit(config, old, 80, at + 1, 0.25) == (True, token_bucket.Bucket(1000, 250, at + 1))
+    other = BurstConfig("auto", 1000, 300, 10)
+    assert token_bucket.admit(other, old, 80, SECOND_NS, 0.25) == (True, token_bucket.Bucket(2000, 500, SECOND_NS))
+
+
+def test_usage_is_in_whole_percent_of_the_limit_and_100_where_it_is_unknown() -> None:
+    cases: list[tuple[float | None, int, int]] = [(None, 1000, 100), (500.0, 0, 100), (0.5, 1, 50), (1509.0, 1000, 150)]
+    assert [token_bucket.usage_percent(used, limit) for used, limit, _ in cases] == [percent for *_, percent in cases]
+
+
+@pytest.mark.parametrize(
+    ("used", "state"),
+    [(4000, PoolState.OVERLOAD), (3999, PoolState.COOLING), (3600, PoolState.COOLING), (3599, PoolState.IDLE)],
+)
+def test_the_pool_is_loaded_from_the_threshold_on_and_cools_from_nine_tenths_of_it(used: float, state: PoolState) -> None:
+    assert pool_state(50, 8000, used) is state
+
+
+def test_the_pool_is_what_pods_without_cpus_of_their_own_share_and_the_system_is_in_it() -> None:
+    assert pool_total_milli(8, [("LSE", 1000), ("LSR", 500), ("LS", 250), ("BE", 125), ("", 60), ("SYSTEM", 30)]) == 6500
+    pods = [("lse", "LSE"), ("lsr", "LSR"), ("ls", "LS"), ("be", "BE"), ("none", ""), ("unseen", "BE")]
+    used = {"lse": 1.0, "lsr": 2.0, "ls": 4.0, "be": 8.0, "none": 16.0}
+    assert pool_used_milli(100.0, pods, used) == 89.0
+    assert pool_state(50, -1, 1.0) is PoolState.OVERLOAD
+    assert pool_state(101, 0, 1.0) is PoolState.COOLING
+    assert (pool_state(100, 1, 0.5), pool_state(100, 1, 1.0)) == (PoolState.IDLE, PoolState.OVERLOAD)
+
+
+@pytest.mark.parametrize(
+    ("state", "throttled", "admitted", "chosen"),
+    [
+        (PoolState.IDLE, 0.1, True, Operation.UP),
+        (PoolState.IDLE, 0.0, True, Operation.REMAIN),
+        (PoolState.IDLE, None, True, Operation.REMAIN),
+        (PoolState.IDLE, 0.1, False, Operation.DOWN),
+        (PoolState.COOLING, 0.1, True, Operation.REMAIN),
+        (PoolState.COOLING, 0.0, True, Operation.REMAIN),
+        (PoolState.UNKNOWN, 0.1, True, Operation.REMAIN),
+        (PoolState.COOLING, 0.1, False, Operation.DOWN),
+        (PoolState.OVERLOAD, 0.1, True, Operation.DOWN),
+        (PoolState.OVERLOAD, None, True, Operation.DOWN),
+    ],
+)
+def test_what_happens_to_a_quota(state: PoolState, throttled: float | None, admitted: bool, chosen: Operation) -> None:
+    assert operation(BurstConfig("auto", 1000, 300, -1), state, throttled, admitted) is chosen
+    assert operation(BurstConfig("cpuBurstOnly", 1000, 300, -1), state, throttled, admitted) is Operation.RESET
+
+
+def test_a_quotas_ceiling_is_a_percentage_above_100_of_the_limit() -> None:
+    percents = (None, -5, 100, 101, 250)
+    found = [ceiling_us(BurstConfig("auto", 1000, percent, -1), 200_000) for percent in percents]
+    assert found == [200_000, 200_000, 200_000, 202_000, 500_000]
+
+
+def test_a_pods_quota_follows_its_containers_and_an_unlimited_one_stays_so() -> None:
+    assert next_pod_quota_us(300_000, [40_000, -20_000]) == 320_000
+    assert next_pod_quota_us(-1, [40_000]) == -1
+    assert next_pod_quota_us(0, [40_000]) == 0
+    assert next_pod_quota_us(1, [4]) == 5
+
+
+def test_the_kernels_burst_of_a_pod_is_the_sum_of_its_containers() -> None:
+    config = BurstConfig("cpuBurstOnly", 50, 300, -1)
+    assert pod_bursts_us(config, [2000, None, 0, -1, 1]) == (100_050, (100_000, 0, 0, 0, 50))
+    for off in (BurstConfig("cfsQuotaBurstOnly", 50), BurstConfig("auto", 0), BurstConfig("auto"), BurstConfig("auto", -50)):
+        assert pod_bursts_us(off, [2000]) == (0, (0,))
+
+
+def test_the_pool_is_the_mean_of_five_seconds_less_what_best_effort_uses() -> None:
+    samples = [reading(second, second * 1000, milli=500) for second in range(1, 11)]
+    memory = steps(burst_slo(), samples)[-1].memory
+    assert isinstance(memory, BurstMemory)
+    assert memory.pool == tuple((second * SECOND_NS, second * 1000.0) for second in range(6, 11))
+    assert (memory.pool_used_milli, memory.pool_total_milli, memory.state) == (8000, 8000, PoolState.OVERLOAD)
+    there = situation([web(), batch("be")], node_slo=burst_slo(), reading=reading(1, 5000, name="be", milli=4000))
+    found = decide(there, None).memory
+    assert isinstance(found, BurstMemory)
+    assert found.pool_used_milli == 1000
+
+
+def test_before_the_first_sample_the_pool_is_unknown_and_quotas_stay() -> None:
+    found = decide(seen(web(), burst_slo(), None), None)
+    assert STRATEGY.figures(found.memory) == {"share-pool.cpu-milli": 0, "share-pool.used.cpu-milli": 0}
+    assert value(found, MAIN, Knob.CPU_QUOTA) is None

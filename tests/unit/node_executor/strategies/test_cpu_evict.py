@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -241,3 +242,108 @@ def test_what_remains_is_satisfied_up_to_the_upper_bound_and_no_further(
     if release:
         assert limit / request <= lower / 100
     assert release_milli(config, 1.0, None, figures, None) == 0
+
+
+@pytest.mark.parametrize(
+    ("capacity", "used", "threshold", "lower", "release"),
+    [
+        (100_000, 79_999, 80, 70, 0),
+        (100_000, 80_000, 80, 70, 10_000),
+        (100_000, 80_999.9, 80, 70, 10_000),
+        (100_000, 80_000, 80, 80, 0),
+        (100_000, 90_000, 80, 80, 10_000),
+        (100_000, 90_000, 80, 81, 0),
+        (100_000, 80_000, 80, None, 2_000),
+        (1, 1, 0, None, 1),
+        (1, 0, 0, 0, 0),
+        (0, 50, 0, 0, 0),
+        (1_000, 500, -1, -1, 0),
+        (2_999, 2_999, 98, 67, 989),
+    ],
+)
+def test_usage_to_release(capacity: int, used: float, threshold: int, lower: int | None, release: int) -> None:
+    """capacity x (usage% - lower) // 100 from the threshold on; lower is threshold - 2 where it is not set."""
+    assert usage_release_milli(capacity, used, threshold, lower) == release
+
+
+@pytest.mark.parametrize(
+    ("requested", "offered", "release"),
+    [(5000, 0, 5000), (5000, -1, 5000), (1100, 1000, 0), (1101, 1000, 201), (1, 1, 0), (2, 1, 1)],
+)
+def test_requests_to_release(requested: int, offered: int, release: int) -> None:
+    """From above 110 % of what is offered down to 90 %."""
+    assert allocatable_release_milli(requested, offered, 110, 90) == release
+    assert allocatable_release_milli(1000, 1000, 50, 150) == 0
+
+
+def test_satisfaction_counts_with_bounds_that_make_sense() -> None:
+    for lower, upper in ((1, 40), (60, 60), (30, 99)):
+        assert SatisfactionConfig(upper, lower).valid
+    for low, up in ((None, 40), (30, None), (0, 40), (61, 70), (30, 29), (30, 100), (-1, -1)):
+        assert not SatisfactionConfig(up, low).valid
+
+
+def released(
+    used: float, request: float, limit: float, *, allocatable: int | None = None, count: int = 10, **config: Any
+) -> int:
+    """What both the average and the last sample ask for, between satisfactions of 30 and 40 %."""
+    figures = BestEffort(used, request, limit, count)
+    return release_milli(SatisfactionConfig(40, 30, **config), 1.0, allocatable, figures, figures)
+
+
+def test_satisfaction_is_the_limit_by_the_request() -> None:
+    assert released(3000, 10_000, 3000) == 1000
+    assert released(3001, 10_000, 3001) == 0
+    assert released(0, 10, 3) == 1
+    assert released(0, 0, 3000) == released(3000, -1, 3000) == 0
+    assert released(2700, 10_000, 3000) == 1000
+    assert released(2699, 10_000, 3000) == 0
+    assert released(1500, 10_000, 3000, usage_threshold_percent=50) == 1000
+    assert released(1499, 10_000, 3000, usage_threshold_percent=50) == 0
+
+
+def test_best_effort_with_less_than_a_cpu_is_busy_whatever_it_uses() -> None:
+    assert released(0, 9990, 999) == 2997
+    assert released(0, 9990, 1000) == 0
+    assert released(0, 9990, 0) == released(0, 9990, -1) == 0
+
+
+def test_by_allocatable_nothing_offered_counts_as_one_and_nothing_known_as_none() -> None:
+    by_offer: dict[str, Any] = {"policy": "evictByAllocatable"}
+    assert released(0, 1000, 8000, allocatable=0, **by_offer) == 399
+    assert released(0, 1000, 8000, allocatable=None, **by_offer) == released(0, 1000, 8000, allocatable=-1, **by_offer) == 0
+    assert released(0, 1000, 8000, allocatable=200, **by_offer) == 200
+    assert released(0, 1000, 8000, allocatable=200, policy="evictByRealLimit") == 0
+
+
+def test_a_window_speaks_with_a_third_of_its_samples() -> None:
+    assert SatisfactionConfig(window_seconds=60).window_of(1.0) == 60.0
+    assert SatisfactionConfig(window_seconds=1).window_of(5.0) == SatisfactionConfig().window_of(5.0) == 5.0
+    assert released(3000, 10_000, 3000, count=20, window_seconds=60) == 1000
+    assert released(3000, 10_000, 3000, count=19, window_seconds=60) == 0
+
+
+def test_the_smaller_of_what_the_average_and_the_last_sample_ask_for_counts() -> None:
+    config, average = SatisfactionConfig(40, 30), BestEffort(2000, 10_000, 2000, 10)
+    for current, release in (
+        (BestEffort(2400, 10_000, 2500), 1500),
+        (BestEffort(2000, 10_000, 1500), 2000),
+        (BestEffort(2000, 8000, 2000), 1200),
+        (BestEffort(100, 10_000, 2000), 0),
+    ):
+        assert release_milli(config, 1.0, None, average, current) == release
+
+
+def test_of_starved_pods_the_lower_priority_goes_and_of_equal_ones_the_higher_usage_per_request() -> None:
+    pods = [
+        Candidate("half", 5000, 1000, 500),
+        Candidate("high", 6000, 1000, 9000),
+        Candidate("most", 5000, 100, 60),
+        Candidate("zero", 5000, 0, 5000),
+        Candidate("also half", 5000, 2000, 1000),
+    ]
+    assert [each.uid for each in by_satisfaction(pods)] == ["most", "half", "also half", "zero", "high"]
+    unknown = [Candidate("idle", 1, 1000, 1), Candidate("none", None, 1000, 900)]
+    assert [each.uid for each in by_satisfaction(unknown)] == ["none", "idle"]
+    asking = [Candidate("nothing", 1, 0), Candidate("one", 1, 1), Candidate("two", 1, 2)]
+    assert taken(asking, 1, lambda each: each.request_milli) == asking[:2]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.memory.oom_scores import decide as decide_scores
-from cotenant_node_executor.strategies.memory.qos import Applied, decide, high_bytes, pod_memory
+from cotenant_node_executor.strategies.memory.qos import Applied, decide, high_bytes, pod_memory, share_of
 from cotenant_node_executor.strategies.memory.qos_config import DEFAULTS, NEUTRAL, MemoryQOS, MemoryRule, effective, memory_rule
 from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.strategies.sections import fitted, lowered_object
@@ -120,3 +120,104 @@ def test_annotations_give_oom_scores_by_container_or_for_all() -> None:
 @pytest.mark.parametrize("text", ["1001", "-1001", "many", "", "１"])
 def test_an_oom_score_out_of_range_counts_as_absent(text: str) -> None:
     assert scored(oom_score_adj=text).values == {}
+
+
+def of_pod(config: MemoryQOS, **amounts: Any) -> tuple[dict[Knob, int], dict[Knob, int]]:
+    """The values of an LS pod and of its container, by this class configuration."""
+    rule = MemoryRule(MemoryQOS(), config, MemoryQOS(), MemoryQOS(), True)
+    found = pod_memory(pod_view(pod("a", "LS", **amounts)).shape, rule, 16 * GIB)
+    return dict(found.pod), dict(found.containers[0])
+
+
+def test_shares_are_of_the_request_and_high_lies_between_it_and_the_limit() -> None:
+    config = MemoryQOS(min_limit_percent=30, low_limit_percent=50, throttling_percent=80)
+    own, main = of_pod(config, requests={"memory": "1000"}, limits={"memory": str(1000 + 100 * 4096)})
+    assert own == {Knob.MEMORY_MIN: 300, Knob.MEMORY_LOW: 500}
+    assert main == {**own, Knob.MEMORY_HIGH: 80 * 4096}
+    assert high_bytes(config, 4095, 4096 + 4095, GIB) == 4096
+    assert high_bytes(config, 0, -1, GIB) == GIB * 80 // 100 // 4096 * 4096
+    assert high_bytes(config, 0, 1, GIB) == 0
+    assert high_bytes(MemoryQOS(), 1, 1, GIB) is None
+
+
+def test_a_share_is_truncated_towards_zero() -> None:
+    assert [share_of(amount, 50) for amount in (3, 0, -1, -3, 1)] == [1, 0, 0, -1, 0]
+    assert share_of(100, 1) == 1
+    assert share_of(99, 1) == 0
+
+
+def test_a_low_below_min_becomes_min_and_one_of_0_stays() -> None:
+    own, _ = of_pod(MemoryQOS(min_limit_percent=60, low_limit_percent=20), requests={"memory": "1000"})
+    assert own == {Knob.MEMORY_MIN: 600, Knob.MEMORY_LOW: 600}
+    own, _ = of_pod(MemoryQOS(min_limit_percent=60, low_limit_percent=0), requests={"memory": "1000"})
+    assert own == {Knob.MEMORY_MIN: 600, Knob.MEMORY_LOW: 0}
+    own, _ = of_pod(MemoryQOS(low_limit_percent=20, priority=3, wmark_ratio=0), requests={"memory": "1000"})
+    assert own == {Knob.MEMORY_LOW: 200, Knob.MEMORY_PRIORITY: 3, Knob.MEMORY_WMARK_RATIO: 0}
+
+
+def test_batch_pods_are_protected_by_their_batch_memory() -> None:
+    config = MemoryQOS(min_limit_percent=50, throttling_percent=100)
+    rule = MemoryRule(MemoryQOS(), MemoryQOS(), config, MemoryQOS(), True)
+    amounts = {"kubernetes.io/batch-memory": "1Gi"}
+    limits = {"kubernetes.io/batch-memory": "2Gi"}
+    entry = pod("a", "BE", requests=amounts, limits=limits)
+    found = pod_memory(pod_view(entry).shape, rule, 16 * GIB)
+    assert (found.min_bytes, found.low_bytes) == (GIB // 2, None)
+    assert dict(found.containers[0]) == {Knob.MEMORY_MIN: GIB // 2, Knob.MEMORY_HIGH: 2 * GIB}
+    plain = pod_memory(pod_view(pod("a", "BE", requests={"memory": "1Gi"})).shape, rule, 16 * GIB)
+    assert (plain.min_bytes, dict(plain.containers[0])) == (0, {Knob.MEMORY_MIN: 0, Knob.MEMORY_HIGH: 16 * GIB})
+
+
+def test_each_class_directory_has_the_sums_of_its_pods_and_the_root_of_all() -> None:
+    strategy = {
+        f"{name}Class": {"memoryQOS": {"enable": True, "minLimitPercent": 50, "lowLimitPercent": 100, "oomKillGroup": group}}
+        for name, group in (("lsr", 1), ("ls", 2), ("be", 3))
+    }
+    batch = {"kubernetes.io/batch-memory": "4Gi"}
+    guaranteed = {"cpu": "1", "memory": "2Gi"}
+    pods = [
+        pod("a", "LS", requests={"memory": "1Gi"}),
+        pod("b", "BE", requests=batch, limits=batch),
+        pod("c", "LSR", requests=guaranteed, limits=guaranteed),
+    ]
+    decision = decide(situation(pods, node_slo=slo(strategy), kernel=KERNEL), Applied())
+    knobs = (Knob.MEMORY_MIN, Knob.MEMORY_LOW, Knob.MEMORY_OOM_GROUP)
+    assert {group: tuple(texts(decision, group)[knob] for knob in knobs) for group in ("", "burstable", "besteffort")} == {
+        "": (str(7 * GIB // 2), str(7 * GIB), "1"),
+        "burstable": (str(GIB // 2), str(GIB), "2"),
+        "besteffort": (str(2 * GIB), str(4 * GIB), "3"),
+    }
+
+
+def test_nothing_is_neutral_again_where_nothing_was_set() -> None:
+    there = situation([pod("a", "LS")], node_slo=slo(), kernel=KERNEL)
+    assert decide(there, Applied(False)).values == {}
+    annotated = pod("a", "BE", annotations={ANNOTATION: '{"policy":"auto"}'})
+    decision = decide(situation([annotated], node_slo=slo(), kernel=KERNEL), Applied(False))
+    assert decision.memory == Applied(True)
+    assert texts(decision, "besteffort/poduid-a/main")[Knob.MEMORY_HIGH] == "-1"
+
+
+def test_the_policy_says_what_an_annotations_fields_are_laid_over() -> None:
+    config = MemoryQOS(enable=True, min_limit_percent=40, wmark_ratio=7)
+    automatic = effective(config, "BE", '{"policy": "auto", "lowLimitPercent": 5}')
+    assert automatic == fitted({**DEFAULTS["BE"], "enable": True, "lowlimitpercent": 5}, MemoryQOS, "test")
+    for policy in ("default", ""):
+        overlaid = effective(config, "BE", json.dumps({"policy": policy, "lowLimitPercent": 5, "wmarkRatio": None}))
+        assert overlaid == MemoryQOS(enable=True, min_limit_percent=40, wmark_ratio=7, low_limit_percent=5)
+
+
+def test_pods_without_an_annotation_do_not_hide_those_with_one() -> None:
+    named = {"koordinator.sh/oom-score-adj": "300"}
+    pods = [pod("a", "LS"), pod("b", "LS", annotations={"x": "y"}), pod("c", "LS", annotations=named)]
+    assert list(decide_scores(situation(pods), None).values) == [OomScore("besteffort/poduid-c/main")]
+
+
+@pytest.mark.parametrize(
+    ("name", "watermarks"), [("LSR", (95, 20, -25)), ("LS", (95, 20, -25)), ("BE", (95, 20, 50)), ("SYSTEM", (0, 50, 0))]
+)
+def test_the_built_in_configuration_is_neutral_but_for_the_watermarks(name: str, watermarks: tuple[int, int, int]) -> None:
+    found = effective(MemoryQOS(), name, '{"policy": "auto"}')
+    assert (found.wmark_ratio, found.wmark_scale_permill, found.wmark_min_adj) == watermarks
+    others = (found.min_limit_percent, found.low_limit_percent, found.throttling_percent)
+    assert (*others, found.priority_enable, found.priority, found.oom_kill_group) == (0,) * 6

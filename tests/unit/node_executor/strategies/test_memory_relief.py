@@ -18,10 +18,20 @@ from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
 from cotenant_node_executor.sampling.snapshot import PodUsage, PressureSet, Snapshot
 from cotenant_node_executor.simulated.machine import SimulatedMachine
-from cotenant_node_executor.strategies.memory.relief import Relief, holds_on, next_high, pressure_of, relief, strategy
+from cotenant_node_executor.strategies.memory.relief import (
+    Relief,
+    ReliefConfig,
+    figures_of,
+    holds_on,
+    next_high,
+    pressure_of,
+    relief,
+    steps,
+    strategy,
+)
 from cotenant_node_executor.strategies.registry import strategies_of
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Reclaim
+from cotenant_node_executor.strategies.strategy import Decision, Policy, Reclaim
 from cotenant_node_executor.targets.address import Knob
 from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupVersion, KnobSupport
 from cotenant_node_executor.targets.psi import Pressure, PressureLine
@@ -234,3 +244,107 @@ def test_no_more_cold_memory_is_asked_for_than_there_is_page_cache_and_than_is_n
     assert asked_of(full) == [("besteffort/poduid-b", 64 * MIB)]
     bounded = relief(with_cold(reading(68, GIB, GIB), {"uid-b": GIB}), None)
     assert asked_of(bounded) == [("besteffort/poduid-b", 256 * MIB)]
+
+
+@pytest.mark.parametrize(
+    ("threshold", "lower", "found"),
+    [(70, None, (65, 67)), (70, 4, (1, 3)), (3, None, (1, 1)), (70, 70, None), (None, 60, None), (-1, -5, None)],
+)
+def test_the_steps_lie_below_the_lower_line_of_eviction(
+    threshold: int | None, lower: int | None, found: tuple[int, int] | None
+) -> None:
+    assert steps(ReliefConfig(memory_evict_threshold_percent=threshold, memory_evict_lower_percent=lower)) == found
+
+
+def test_the_steps_can_be_stated() -> None:
+    assert steps(ReliefConfig(memory_stop_placing_percent=0, memory_reclaim_percent=90)) == (0, 90)
+
+
+@pytest.mark.parametrize(
+    ("held", "over", "before", "bound"),
+    [
+        (1000, 0, Relief(), 1000),
+        (1000, 40, Relief(), 960),
+        (1000, 500, Relief(), 900),
+        (1000, 500, Relief(relieving=True, began_bytes=1900 * 4096, high_bytes=-1), 950),
+        (1000, 0, Relief(relieving=True, began_bytes=1000 * 4096, high_bytes=930 * 4096), 930),
+        (1000, 0, Relief(relieving=True, began_bytes=1000 * 4096, high_bytes=0), 0),
+        (1000, 0, Relief(relieving=False, began_bytes=9000 * 4096, high_bytes=930 * 4096), 1000),
+    ],
+)
+def test_the_bound_in_pages(held: int, over: int, before: Relief, bound: int) -> None:
+    """What is held less what is over; at most a tenth less, at least half of what was held at first, never more than before."""
+    assert next_high(held * 4096, over * 4096, before) == bound * 4096
+
+
+def test_the_node_is_over_from_two_percent_below_the_step_on() -> None:
+    decision = relief(there(reading(68, GIB // 64)), None)
+    used = int(NODE_BYTES * 68 / 100) + 1
+    over = used - NODE_BYTES * 65 // 100
+    (order,) = decision.orders
+    assert order.why == f"node memory 68% used, {over} bytes above 65%"
+    assert asked_of(decision) == [("besteffort", GIB // 64)], "no more than best-effort holds"
+    assert high(decision) == GIB // 64 * 9 // 10 // 4096 * 4096
+    assert decision.memory == Relief(68, 65, 67, True, True, high(decision) or 0, GIB // 64)
+    (less,) = asked_of(relief(there(reading(66.1, 4 * GIB)), Relief(relieving=True, began_bytes=GIB)))
+    assert less == ("besteffort", int(NODE_BYTES * 66.1 / 100) + 1 - NODE_BYTES * 65 // 100)
+
+
+def test_what_best_effort_held_at_first_is_remembered_while_the_step_lasts() -> None:
+    first = relief(there(reading(68, 4 * GIB, cache=GIB)), None).memory
+    assert isinstance(first, Relief)
+    assert first.began_bytes == 5 * GIB
+    second = relief(there(reading(68, 3 * GIB)), first).memory
+    assert isinstance(second, Relief)
+    assert second.began_bytes == 5 * GIB
+
+
+def test_without_best_effort_memory_there_is_no_bound_and_nothing_to_reclaim() -> None:
+    for sample in (reading(68, 0), replace(reading(68), tiers={}, pods={})):
+        decision = relief(there(sample), None)
+        assert (high(decision), decision.orders) == (-1, ())
+        assert figures_of(decision.memory)["best-effort-high.memory-bytes"] == -1
+
+
+@pytest.mark.parametrize("version", list(CgroupVersion))
+def test_16_mib_of_page_cache_are_worth_reclaiming_and_a_byte_less_is_not(version: CgroupVersion) -> None:
+    for cache, worth in ((16 * MIB, True), (16 * MIB - 1, False)):
+        decision = relief(with_cold(reading(68, 0, cache), {"uid-c": GIB}, version), None)
+        assert (("besteffort/poduid-c", cache) in asked_of(decision)) is worth
+
+
+@pytest.mark.parametrize("version", list(CgroupVersion))
+def test_only_best_effort_pods_that_have_a_group_are_reclaimed(version: CgroupVersion) -> None:
+    sample, cold = reading(68, 0, 64 * MIB), {"uid-b": 32 * MIB, "uid-c": 32 * MIB}
+    found = with_cold(sample, cold, version)
+    assert found.snapshot is not None
+    pods = {uid: replace(each, tier="burstable") for uid, each in found.snapshot.pods.items()}
+    others = replace(found, snapshot=replace(found.snapshot, pods=pods))
+    vanished = replace(found, groups=frozenset(("besteffort",)))
+    for seen in (others, vanished):
+        assert {group for group, _ in asked_of(relief(seen, None))} <= {"besteffort"}
+
+
+def test_the_pressure_at_which_nothing_is_reclaimed_is_reached_not_exceeded() -> None:
+    assert relief(there(reading(68, stalled=4.99)), None).orders != ()
+    for bound, stalled in ((0, 0.0), (20, 20.0)):
+        assert relief(there(reading(68, stalled=stalled), memoryReclaimPressurePercent=bound), None).orders == ()
+
+
+def test_a_bound_of_any_size_is_taken_back_and_none_is_not() -> None:
+    for last, taken in ((None, True), (Relief(high_bytes=0), True), (Relief(), False)):
+        decision = relief(there(None), last)
+        assert (high(decision) == -1) is taken
+        assert decision.memory == Relief()
+
+
+def test_the_figures_are_those_of_the_decision() -> None:
+    assert figures_of(Relief(68, 65, 67, True, True, 4096)) == {
+        "node.memory-percent": 68,
+        "stop-placing.percent": 65,
+        "reclaim.percent": 67,
+        "best-effort-high.memory-bytes": 4096,
+    }
+    assert figures_of(None) == {}
+    for gates, enable, asked in ((GATE, True, True), (GATE, False, False), (frozenset[str](), True, False)):
+        assert bool(strategy(gates).inputs(Policy(kernel(), slo(enable=enable)))) is asked

@@ -15,12 +15,14 @@ from cotenant_node_executor.strategies.memory.page_cache import KNOBS, STRATEGY,
 from cotenant_node_executor.strategies.strategy import Decision, Input, Policy, Reclaim
 from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, Knob, KnobSupport
 from cotenant_node_executor.targets.psi import Pressure, PressureLine
+from tests.builders import container
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, batch, capabilities, pod, situation, snapshot, usage
 
 MIB = 1024**2
 ANNOTATION = "koordinator.sh/memoryQOS"
 ANOLIS = capabilities(also=KNOBS)
 MAINLINE = replace(capabilities(), knobs={**capabilities().knobs, RECLAIM: KnobSupport(True)})
+LIMITED = {"pageCacheLimitEnable": 1, "pageCacheLimitSize": 100 * MIB}
 LIMIT = PageCacheLimit(page_cache_limit_enable=1, page_cache_limit_size=100 * MIB)
 
 
@@ -118,3 +120,63 @@ def test_samples_matter_only_to_a_kernel_without_the_files() -> None:
     assert STRATEGY.inputs(Policy(ANOLIS, slo())) == {Input.PODS}
     assert Input.USAGE in STRATEGY.inputs(Policy(MAINLINE, slo()))
     assert set(STRATEGY.sets) == {Knob.MEMORY_PAGECACHE_SIZE, Knob.MEMORY_PAGECACHE_SYNC, Knob.MEMORY_PAGECACHE_ENABLE}
+
+
+def test_16_mib_above_the_limit_are_reclaimed_and_a_byte_less_is_left_and_counted() -> None:
+    over = decided(MAINLINE, [batch("a")], slo(), reading(a=116 * MIB))
+    (order,) = over.orders
+    assert order == Reclaim(
+        "besteffort/poduid-a", 16 * MIB, f"its page cache is {16 * MIB} bytes above its limit of {100 * MIB}"
+    )
+    assert STRATEGY.figures(over.memory) == {"limited.pods": 1, "over.memory-bytes": 16 * MIB}
+    less = decided(MAINLINE, [batch("a"), batch("b")], slo(), reading(a=116 * MIB - 1, b=5))
+    assert (less.orders, STRATEGY.figures(less.memory)) == ((), {"limited.pods": 2, "over.memory-bytes": 16 * MIB - 1})
+    below = decided(MAINLINE, [batch("a")], slo(), reading(a=5))
+    assert (below.orders, STRATEGY.figures(below.memory)) == ((), {"limited.pods": 1, "over.memory-bytes": 0})
+    none = decided(MAINLINE, [batch("a")], slo(pageCacheLimitEnable=0), reading(a=GIB))
+    assert STRATEGY.figures(none.memory) == {"limited.pods": 0, "over.memory-bytes": 0}
+    assert STRATEGY.figures(None) == {}
+
+
+def test_a_pod_that_waits_a_little_less_than_the_bound_is_reclaimed() -> None:
+    assert decided(MAINLINE, [batch("a")], slo(), reading(a=GIB, stalled=4.99)).orders != ()
+    unknown = reading(a=GIB)
+    known = unknown.pods["uid-a"]
+    unknown = replace(unknown, pods={"uid-a": replace(known, usage=replace(known.usage, pressure=PressureSet()))})
+    assert decided(MAINLINE, [batch("a")], slo(), unknown).orders != ()
+
+
+def sized(*limits: str | None) -> Pod:
+    """A pod with a container for each of these memory limits."""
+    stated = enumerate({"memory": limit} if limit else {} for limit in limits)
+    containers = [container(f"c{place}", requests={"cpu": "1"}, limits=limit) for place, limit in stated]
+    return pod("a", "LS", containers=containers)
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [
+        (("40Mi", "30Mi"), (70, 40, 30)),
+        (("40Mi", "90Mi"), (100, 40, 90)),
+        (("40Mi", None), (100, 40, 100)),
+        ((None, None), (100, 100, 100)),
+    ],
+)
+def test_a_size_is_at_most_the_groups_limit_and_a_pod_with_an_unlimited_container_has_none(
+    limits: tuple[str | None, ...], sizes: tuple[int, ...]
+) -> None:
+    spec = {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, **LIMITED}}}}
+    node_slo = NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
+    decision = decided(ANOLIS, [sized(*limits)], node_slo)
+    groups = ("", *(f"/c{place}" for place in range(len(limits))))
+    found = [dict(texts(decision, f"burstable/poduid-a{group}")) for group in groups]
+    assert [each[KNOBS[0]] for each in found] == [str(size * MIB) for size in sizes]
+    assert {each[KNOBS[2]] for each in found} == {"1"}
+    assert decision.memory is not None
+    assert STRATEGY.figures(decision.memory)["limited.pods"] == 1
+
+
+def test_a_batch_container_without_a_limit_is_not_limited() -> None:
+    requests = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "1Gi"}
+    decision = decided(ANOLIS, [pod("a", "BE", requests=requests)], slo(4 * GIB))
+    assert dict(texts(decision, "besteffort/poduid-a/main"))[KNOBS[0]] == str(4 * GIB)

@@ -8,21 +8,22 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.host_facts import resctrl_facts
 from cotenant_node_executor.strategies.cache.pod_groups import pod_schemata
-from cotenant_node_executor.strategies.cache.resctrl import decide
+from cotenant_node_executor.strategies.cache.resctrl import STRATEGY, decide
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, cache_ids, class_l3, class_mb, l3_mask, mba_value
 from cotenant_node_executor.strategies.situation import ResctrlFacts, Situation
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import Decision, Input, Policy
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, ResctrlAttribute, ResctrlGroup
+from cotenant_node_executor.targets.interface import KnobSupport
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.writer import OtherWriter
-from tests.unit.node_executor.builders_node_executor import NODE, batch, pod, service, situation
+from tests.unit.node_executor.builders_node_executor import NODE, batch, capabilities, pod, service, situation
 from tests.unit.node_executor.imitated_resctrl import WHOLE, ImitatedResctrl
 
 FACTS = ResctrlFacts(WHOLE, "7ff", "GenuineIntel")
@@ -61,6 +62,9 @@ def test_a_mask_is_contiguous_within_the_machines_and_ranges_that_meet_share_no_
 
 
 @given(st.integers(-10, 110))
+@example(1)
+@example(0)
+@example(101)
 def test_bandwidth_is_left_alone_out_of_range_and_never_below_what_is_asked(percent: int) -> None:
     intel, amd = mba_value("GenuineIntel", percent), mba_value("AuthenticAMD", percent)
     if not 0 < percent <= 100:
@@ -135,6 +139,8 @@ def test_an_unreadable_annotation_is_said_and_the_pod_stays_in_its_class() -> No
         ("7ff", 0, 30, "f"),
         ("7ff", 30, 100, "7f0"),
         ("7ff", 9, 10, "2"),
+        ("7ff", 0, 91, "7ff"),
+        ("ffff", 44, 100, "ff00"),
         ("fffff", 0, 30, "3f"),
         ("fffff", 50, 55, "400"),
         ("1", 0, 1, "1"),
@@ -214,6 +220,8 @@ def test_by_default_best_effort_has_three_tenths_of_the_cache_and_the_others_all
         "LS": "L3:0=7ff;1=7ff;\nMB:0=100;1=100;\n",
         "BE": "L3:0=f;1=f;\nMB:0=100;1=100;\n",
     }
+    wide = values(decide(there(stated, facts=replace(FACTS, cbm_mask="fffff")), None))
+    assert wide[ResctrlGroup("BE")][SCHEMATA] == "L3:0=3f;1=3f;\nMB:0=100;1=100;\n"
 
 
 def test_a_pods_group_has_what_its_annotation_leaves_out_whole() -> None:
@@ -287,3 +295,25 @@ def test_the_machines_facts_are_read_from_the_mount(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text + "\n")
     assert resctrl_facts(tmp_path / "proc", tmp_path / "sys") == ResctrlFacts(WHOLE + "\n", "7ff", "AuthenticAMD", True)
     assert resctrl_facts(tmp_path / "proc", tmp_path) is None
+
+
+def test_pods_without_a_group_of_their_own_do_not_hide_those_with_one() -> None:
+    whole = '{"llc": {}}'
+    pods = [
+        batch("a"),
+        batch("b", annotations={ANNOTATION: "{"}),
+        batch("c", annotations={ANNOTATION: whole}),
+        batch("d", annotations={ANNOTATION: whole}),
+    ]
+    found = values(decide(there({}, *pods), None))
+    assert found == {
+        ResctrlGroup(f"koordlet-uid-{name}"): {SCHEMATA: "L3:0=7ff;1=7ff;\n", THREADS: f"besteffort/poduid-{name}"}
+        for name in "cd"
+    }
+
+
+def test_pods_matter_to_a_kernel_with_resctrl_only() -> None:
+    kernel = capabilities()
+    with_it = replace(kernel, knobs={**kernel.knobs, "resctrl": KnobSupport(True)})
+    assert STRATEGY.inputs(Policy(kernel, slo(BE_ON))) == frozenset()
+    assert STRATEGY.inputs(Policy(with_it, slo(BE_ON))) == {Input.PODS}

@@ -262,6 +262,23 @@ def test_every_group_of_a_class_or_a_pod_has_an_identity_also_those_without_a_ma
     }
 
 
+def test_a_host_application_below_the_root_has_the_identity_of_its_class() -> None:
+    hosts = [
+        {"name": name, "qos": qos, "cgroupPath": {"base": "KubepodsBesteffort", "relativePath": name}}
+        for name, qos in (("yarn", "BE"), ("proxy", "LS"), ("plain", ""), ("gone", "LS"))
+    ]
+    declared = msgspec.Raw(msgspec.json.encode({"hostApplications": hosts}))
+    here = situation([batch("job")], node_slo=slo(spec=declared, **IDENTITIES), kernel=BVT)
+    groups = {f"besteffort/{name}" for name in ("yarn", "proxy", "plain")}
+    found = identities(msgspec.structs.replace(here, groups=here.groups | groups))
+    assert {group: value for group, value in found.items() if group in groups} == {
+        "besteffort/yarn": "-1",
+        "besteffort/proxy": "1",
+        "besteffort/plain": "0",
+    }
+    assert "besteffort/gone" not in found
+
+
 def test_an_ls_pods_own_identity_holds_for_its_containers_too() -> None:
     own = service("web", annotations={"koordinator.sh/cpuQOS": '{"enable": true, "groupIdentity": -1}'})
     found = identities(situation([own], node_slo=slo(**IDENTITIES), kernel=BVT))
@@ -284,7 +301,7 @@ def test_identity_strategies_decide_again_for_pods_where_they_apply() -> None:
 def test_only_pods_whose_identity_is_negative_become_idle() -> None:
     policy = Policy(capabilities(), slo(**IDENTITIES))
     (gives_way,) = idle.of_pod(pod_view(batch("job")).shape, policy).pod
-    assert (gives_way.value, gives_way.why) == ("1", "identity -1: runs when nobody else wants the CPU")
+    assert (gives_way.value, gives_way.why) == ("1", "identity -1: runs only on idle CPU time")
     zero = service("web", annotations={"koordinator.sh/cpuQOS": '{"enable": true}'})
     for other in (service("web"), zero):
         (stays,) = idle.of_pod(pod_view(other).shape, policy).pod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cotenant_scheduler.cycle.preemption import SPARE_RANKS, CachedChoices, Choice
+from tests.unit.scheduler.builders_reservations import ReservedStory, reservation
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 from tests.unit.scheduler.cycle.test_scheduler_preemption import nomination, on, story_of, victims
 
@@ -141,3 +142,15 @@ def test_a_node_on_which_the_pod_in_the_way_ends_by_itself_is_chosen_next_time_a
     found = nomination(story, "high")
     assert found is not None
     assert (found.node, found.victims) == ("b", ())
+
+
+def test_pods_beside_a_reservation_that_holds_room_may_be_victims() -> None:
+    story = ReservedStory()
+    story.node(node("a", cpu="4"))
+    story.executor("a")
+    story.reservation(reservation("r", cpu="1"))
+    story.settle()
+    story.pod(on("a", "low", cpu="3"))
+    story.settle()
+    assert story.phase("r") == "Available"
+    assert asking(story, "3") == ["low"]

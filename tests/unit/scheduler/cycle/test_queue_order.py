@@ -217,7 +217,7 @@ def test_a_gang_is_kept_room_for_all_that_it_needs_or_none() -> None:
 @pytest.mark.parametrize("queue", [QueueArgs(), FIFO, FAIR], ids=lambda queue: queue.order.value)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_head_is_not_starved_by_a_stream_of_small_jobs(queue: QueueArgs, seed: int) -> None:
-    """Jobs of one CPU come for ever and end after a while, at most 20 s each; a job of a whole node waits. From the moment that
+    """Jobs of one CPU come forever and end after a while, at most 20 s each; a job of a whole node waits. From the moment that
     it is kept room, it starts as soon as those have ended who ran then."""
     chance = random.Random(seed)
     story = story_of(queue, node("a", cpu="4", pods="200"), node("b", cpu="4", pods="200"))
@@ -292,3 +292,33 @@ def test_room_is_kept_for_a_nominated_job_where_its_priority_does_not_give_it_a_
     story.later(1)
     story.settle()
     assert (hold(story, "head") is not None) is kept
+
+
+@pytest.mark.parametrize("ahead", ["red", "blue", "green"])
+def test_two_tenants_take_turns_until_they_have_what_a_third_has(ahead: str) -> None:
+    tenants = ["red", "blue", "green"]
+    story = story_of(FAIR, node("a", cpu="180", memory="240Gi", pods="1000"))
+    labels = {name: {"quota.scheduling.koordinator.sh/name": name} for name in tenants}
+    for name in tenants:
+        story.quota(name, max={"cpu": 180_000}, min={"cpu": 60_000})
+    story.pods(*(job(f"first-{index}", labels=labels[ahead]) for index in range(50)))
+    story.settle()
+    for minute, name in enumerate(tenants):
+        story.pods(*(job(f"{name}-{index}", created=at(minute), labels=labels[name]) for index in range(60)))
+    one, other = (name for name in tenants if name != ahead)
+    placed = [name.partition("-")[0] for name in order_of(story)]
+    assert placed[:100] == [one, other] * 50
+
+
+@pytest.mark.parametrize("count", [31, 32, 33])
+def test_room_is_kept_on_the_node_where_the_least_is_short(count: int) -> None:
+    names = [f"n{index:02}" for index in range(count)]
+    story = story_of(DEFAULT, *(node(name, cpu="4") for name in names))
+    short = {name: "3500m" if name == "n07" else "4" for name in names}
+    story.pods(*(job(f"runs-{name}", cpu, nodeName=name) for name, cpu in short.items()))
+    story.settle()
+    story.pod(job("head", "2"))
+    story.settle()
+    found = hold(story, "head")
+    assert found is not None
+    assert found.node == "n07"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cotenant_scheduler.framework import evaluation
+from cotenant_scheduler.framework import row_keys
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.static_results import StaticResults
 from cotenant_scheduler.state import changed_columns
@@ -33,10 +33,10 @@ TOLERATION = [{"key": "dedicated", "operator": "Exists"}]
 @pytest.fixture(autouse=True)
 def small_bounds() -> Iterator[None]:
     """Bounds that a small cluster reaches."""
-    before = changed_columns.KEPT, changed_columns.KEPT_BEHIND, evaluation.FEW_REPEATS, evaluation.FEW_ROWS
-    changed_columns.KEPT, changed_columns.KEPT_BEHIND, evaluation.FEW_REPEATS, evaluation.FEW_ROWS = 40, 12, 20, 3
+    before = changed_columns.KEPT, changed_columns.KEPT_BEHIND, row_keys.FEW_REPEATS, row_keys.FEW_ROWS
+    changed_columns.KEPT, changed_columns.KEPT_BEHIND, row_keys.FEW_REPEATS, row_keys.FEW_ROWS = 40, 12, 20, 3
     yield
-    changed_columns.KEPT, changed_columns.KEPT_BEHIND, evaluation.FEW_REPEATS, evaluation.FEW_ROWS = before
+    changed_columns.KEPT, changed_columns.KEPT_BEHIND, row_keys.FEW_REPEATS, row_keys.FEW_ROWS = before
 
 
 def kept_is_fresh(story: Story) -> None:

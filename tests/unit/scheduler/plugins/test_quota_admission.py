@@ -9,6 +9,7 @@ from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.trees.demands import Kind
 from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.state.pod_records import Charge
 from cotenant_scheduler.state.reading.shapes import Shape
 from tests.unit.scheduler.asking import Asking
 
@@ -34,8 +35,10 @@ def admission(cpu_milli: int) -> QuotaAdmission:
 
 @pytest.mark.parametrize(("fit", "most"), [(1, 2), (1, 9), (2, 3), (2, 9), (3, 4), (3, 9), (5, 9), (8, 9), (9, 9), (9, 5)])
 def test_as_many_pods_are_taken_as_fit(fit: int, most: int) -> None:
-    assert admission(fit * 2_000 + 1_999).room(shape("2"), TEAM, preemptible=True, most=most) == min(fit, most)
-    assert admission(fit * 2_000).room(shape("2"), TEAM, preemptible=True, most=most) == min(fit, most)
+    for cpu_milli in (fit * 2_000, fit * 2_000 + 1_999):
+        charge = Charge(shape("2"), TEAM, True)
+        run = admission(cpu_milli).one_after_the_other(charge.shape)
+        assert [run.admits(charge) for _ in range(most)] == [number < fit for number in range(most)]
 
 
 def test_a_refusal_is_about_the_pod_and_no_node() -> None:

@@ -1,1 +1,1 @@
-"""`cotenant admin`: what services leave to a person."""
+"""`cotenant admin`: operations that need an administrator."""

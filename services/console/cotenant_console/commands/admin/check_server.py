@@ -25,9 +25,9 @@ from cotenant_console.up.server_watch import verdict
     help="The folder that it stores in, on this machine.",
 )
 def command(monitor: str, store: Path) -> None:
-    """Exit status 1 if nats-server must be started again: it has refused to store since its disk was full, and there is space.
+    """Exit status 1 if nats-server must be restarted: it has refused writes since its disk was full, and there is space again.
 
-    0 in any other case: it stores, there is no space yet, or it does not answer (its own supervisor sees to that).
+    0 in any other case: it stores writes, there is no space yet, or it does not answer (its own supervisor handles that).
     """
     at = urlsplit(monitor)
     if not at.hostname or not at.port:

@@ -1,4 +1,4 @@
-"""What services leave to a person, or to whatever supervises processes: a module for each command."""
+"""Operations for an administrator, or for a process supervisor: one module per command."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from cotenant_console.pki.identity import ADMINISTRATOR, GATEWAY_NAMES, Identity
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name or address by which clients reach the gateway.")
 @click.option("--url", default="https://127.0.0.1:8001", show_default=True, help="The gateway's address, for the kubeconfig.")
 def command(folder: Path, hosts: tuple[str, ...], url: str) -> None:
-    """Make certificates and an administrator's token in FOLDER/pki, and FOLDER/kubeconfig; what is there and lasts stays."""
+    """Create certificates and an administrator's token in FOLDER/pki, and FOLDER/kubeconfig; valid existing files are kept."""
     try:
         identity = prepared(folder, tuple(dict.fromkeys((*GATEWAY_NAMES, *hosts))))
         identity.write_kubeconfig(folder / KUBECONFIG_FILE, url.rstrip("/"))

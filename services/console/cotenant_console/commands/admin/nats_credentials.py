@@ -26,7 +26,7 @@ from cotenant_console.pki.identity import GATEWAY_NAMES, IdentityError, nats_cer
 def command(
     folder: Path, nodes: tuple[str, ...], hosts: tuple[str, ...], revoked: tuple[str, ...], roles: bool
 ) -> None:
-    """Make keys, accounts and credentials of NATS in FOLDER/pki; what is there stays."""
+    """Create keys, accounts and credentials of NATS in FOLDER/pki; existing files are kept."""
     if roles:
         click.echo(table())
         return
@@ -36,7 +36,7 @@ def command(
             count = keys.revoke(name)
             click.echo(f"{name}: {count} credential{'' if count == 1 else 's'} revoked")
         if revoked:
-            # The services' own go on: a service that was revoked gets others.
+            # The services' own stay valid: a service that was revoked gets new ones.
             keys = prepared_keys(keys_folder(folder))
             click.echo(f"give each nats-server {keys.accounts_file} and have it read it: nats-server --signal reload")
         for node in nodes:

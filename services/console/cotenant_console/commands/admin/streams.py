@@ -1,8 +1,8 @@
 """`cotenant admin streams`: declare the streams, as an operator wants them. `cotenant up` does it by itself.
 
 In: a YAML file (deploy/streams.yaml is an example), an address, an administrator's credentials. Out: the streams, and a line
-for each difference: `+` created, `~` changed, `=` left as it is since the server has more, `!` refused for want of disk. With
---dry-run nothing is changed. Nothing is ever made smaller; run twice, it changes nothing the second time.
+for each difference: `+` created, `~` changed, `=` left as it is since the server has more, `!` refused for lack of disk space.
+With --dry-run nothing is changed. Nothing is ever made smaller; run twice, it changes nothing the second time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 def command(
     file: Path | None, dry_run: bool, nats: str | None, nats_creds: Path | None, nats_ca: Path | None, data: str | None
 ) -> None:
-    """Declare the streams: replicas, sizes and placement. What the server has more of stays."""
+    """Declare the streams: replicas, sizes and placement. Larger values on the server are kept."""
     folder = data_folder(data)
     endpoint = read_endpoint(folder)
     url = nats or os.environ.get("COTENANT_NATS_URL") or (endpoint.nats_url if endpoint else "nats://127.0.0.1:4222")

@@ -1,4 +1,4 @@
-"""What a step of a migration job looks at beside the job, and the pause after a refusal.
+"""The inputs of a step of a migration job, and the pause after a refusal.
 
 Source of the pause: koord-descheduler's requeue after 3 s; here it doubles up to a minute.
 """
@@ -41,7 +41,7 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 def back_off(job: Migration, answer: Answer, now: datetime) -> Migration:
-    """Return the job that asks again after a pause: 3, 6, 12, ... at most 60 s."""
+    """Return the job that retries after a pause: 3, 6, 12, ... at most 60 s."""
     return msgspec.structs.replace(
         job,
         answer=answer.ref,

@@ -135,7 +135,8 @@ class AccountTokens:
         return found.user
 
     def of_audience(self, token: str, audiences: Sequence[str]) -> AccountToken | None:
-        """Return what a token says to somebody else than this API; None where it is not one of these. Raises TokenError."""
+        """Return the claims of a token for another audience than this API; None where it is not one of these. Raises
+        TokenError."""
         return self._checked(token, audiences)[0] if issuer_of(token) in self._issuers else None
 
     def _checked(self, token: str, audiences: Sequence[str]) -> tuple[AccountToken, float]:

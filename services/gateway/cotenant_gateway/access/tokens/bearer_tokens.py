@@ -33,7 +33,7 @@ class TokenError(Exception):
 
 
 class TokenSource(Protocol):
-    """Something that knows bearer tokens."""
+    """A source of bearer tokens."""
 
     def known(self, token_digest: bytes) -> User | None:
         """Return whose token this is, if that is known without checking it."""

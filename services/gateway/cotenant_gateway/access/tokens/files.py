@@ -19,7 +19,7 @@ class AccessFileError(Exception):
 
 
 class FileMarks:
-    """What some files looked like when they were last looked at. Take it before reading them."""
+    """Modification marks of some files at the last check. To be taken before reading them."""
 
     def __init__(self, *paths: Path) -> None:
         self._paths = paths
@@ -46,7 +46,7 @@ def _mark(path: Path) -> _Mark:
 
 
 def read_text(path: Path, *, private: bool) -> str:
-    """Return a file's text. `private`: nobody but its owner may be able to read it. Raises AccessFileError."""
+    """Return a file's text. `private`: only its owner may be able to read it. Raises AccessFileError."""
     try:
         found = path.stat()
         if private and stat.S_IMODE(found.st_mode) & 0o077:

@@ -67,7 +67,7 @@ class IssuerKeys:
         self._fetching: asyncio.Task[bool] | None = None
 
     async def run(self) -> None:
-        """Keep the keys, for ever."""
+        """Keep the keys, forever."""
         while True:
             await self.fetch()
             await asyncio.sleep(RETRY_SECONDS if self.problem else RENEW_SECONDS)

@@ -42,7 +42,7 @@ class Oidc(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def before_names(self) -> str:
-        """What stands before a user's name."""
+        """The prefix of a user's name."""
         if self.username_prefix:
             return "" if self.username_prefix == "-" else self.username_prefix
         return "" if self.username_claim == _EMAIL else f"{self.issuer}#"

@@ -3,9 +3,9 @@
 In: the section and `system-config` as JSON values. Out: field errors. The requests of one strategy are all percentages or all
 quantities; in each direction percentages are 100 at most together, quantities at most the node's `totalNetworkBandwidth`.
 That is the value of the system entry with the same node selector, else the cluster's; where there is none nothing is
-compared, as the node's annotation `node.koordinator.sh/network-bandwidth` may say it. Classes that are disabled do not count.
-Source: Koordinator's ConfigMap webhook; it also takes percentages off the absolute total, and wants `system-config` whenever
-this section changes, which is left out here.
+compared, as the node's annotation `node.koordinator.sh/network-bandwidth` may define it. Classes that are disabled do not
+count. Source: Koordinator's ConfigMap webhook; it also subtracts percentages from the absolute total, and requires
+`system-config` whenever this section changes, which is left out here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _or(value: Json, default: Json) -> Json:
 
 
 def _bandwidth(system: Json, selector: Json) -> int:
-    """Return the total bandwidth of the nodes of a selector, in bits per second; 0: it is not said."""
+    """Return the total bandwidth of the nodes of a selector, in bits per second; 0: not stated."""
     entries = member(system, _ENTRIES)
     total = member(member(system, _CLUSTER), "totalNetworkBandwidth")
     if selector is not None and isinstance(entries, list):

@@ -1,11 +1,11 @@
-"""What the node configuration may say: one table a section.
+"""The schema of the node configuration: one table per section.
 
 In: a section of the ConfigMap `slo-controller-config` as JSON values. Out: field errors, for the cluster's strategy and for
 each entry of nodes: values of the wrong type, out of their range, or none of the known ones. Of a pair each side needs the
 other, and the lower one is below the upper one. Member names match in any case, members that are not named here are carried
 as they are. Source: the `validate` tags of Koordinator's API types, as of 1.8, and what its controllers cannot work with:
-unknown policies, ratios of normalisation outside 1..5, of amplification below 1; and cotenant's own risk budget. What is taken
-here batch-resource-calculator can read.
+unknown policies, ratios of normalisation outside 1..5, of amplification below 1; and cotenant's own risk budget.
+batch-resource-calculator can read everything that is accepted here.
 """
 
 from __future__ import annotations

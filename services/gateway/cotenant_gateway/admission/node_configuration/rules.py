@@ -4,8 +4,8 @@ In: the ConfigMap, as it is, and the nodes. Out: field errors for the sections t
 JSON object, values that are not what they must be (`ranges`), node entries without a selector or with one
 that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
 (`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
-Koordinator's webhook: batch-resource-calculator then goes on with the last section that was right, and the writer is told in
-warnings what would have been refused. Policies that are taken and do nothing are warned of as well.
+Koordinator's webhook: batch-resource-calculator then keeps the last valid section, and the writer gets
+warnings about what would have been refused. Policies without effect cause warnings as well.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ LABEL_CONFIG_MAP_TYPE = "koordinator.sh/configmap-type"
 MAX_SAMPLE_NODES = 1_000
 """Sets of labels that are tried for one entry; the values of its expressions have too many combinations."""
 MAX_TRIES = 500_000
-"""Selectors that are held against made labels, for one section."""
+"""Selectors that are checked against generated labels, for one section."""
 MAX_ERRORS = 50
-"""Errors that are told of one section."""
+"""Errors that are reported per section."""
 QOS_SECTION, SYSTEM_SECTION = "resource-qos-config", "system-config"
 _POLICIES = {
     "cpuCalculatePolicy": ("usage", "maxUsageRequest"),
@@ -107,7 +107,7 @@ def _changed_sections(review: Review, config: ConfigMap) -> list[FieldError]:
         if text and before.get(key) != text:
             of_section = _section(review, f"data[{key}]", section, text)
             if len(of_section) > MAX_ERRORS:
-                more = f"has {len(of_section) - MAX_ERRORS} more errors than are told here"
+                more = f"has {len(of_section) - MAX_ERRORS} more errors than are listed here"
                 of_section = [*of_section[:MAX_ERRORS], forbidden(f"data[{key}]", more)]
             found += of_section
     qos, system = (config.data.get(key, "") for key in (QOS_SECTION, SYSTEM_SECTION))

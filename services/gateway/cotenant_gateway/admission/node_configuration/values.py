@@ -22,7 +22,7 @@ Check = Callable[[str, Json], list[FieldError]]
 
 _DURATION = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,9})?(?:ns|us|µs|μs|ms|s|m|h)){1,8}|0")
 MAX_LISTED = 1_000
-"""Elements of a list, or members of a map, that are looked at."""
+"""Elements of a list, or members of a map, that are checked."""
 
 
 def whole(low: int, high: int | None = None) -> Check:

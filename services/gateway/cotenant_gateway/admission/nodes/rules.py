@@ -1,7 +1,7 @@
 """Nodes when they are written: what overcommitment reads of them, and whether the node configuration selects them twice.
 
-In: the node, as it is, and the ConfigMap `slo-controller-config`. Out: field errors. Annotations and labels are looked at
-where they change; a value that nobody could read is refused, where Koordinator takes it and leaves it out of its sums. A node
+In: the node, as it is, and the ConfigMap `slo-controller-config`. Out: field errors. Annotations and labels are checked
+when they change; an unreadable value is refused, where Koordinator accepts it and omits it from its sums. A node
 whose labels change may be selected by one entry of each section (Koordinator's node webhook); one that is new is only warned
 of, as it must be able to register.
 """

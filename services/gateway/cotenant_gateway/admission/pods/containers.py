@@ -1,4 +1,4 @@
-"""Walks what a pod's spec asks for: init containers, containers, overhead.
+"""Walks the resource requests of a pod's spec: init containers, containers, overhead.
 
 In: the members of a spec, a change of one container, a change of the overhead's amounts. Out: whether anything was changed;
 what was not stays byte for byte.

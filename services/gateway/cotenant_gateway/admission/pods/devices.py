@@ -1,4 +1,4 @@
-"""What a pod asks of devices: `koordinator.sh/gpu` in its parts, the number of cards it spreads over, and what cannot be had.
+"""A pod's device requests: `koordinator.sh/gpu` in its parts, the number of cards it spreads over, and what cannot be had.
 
 In: a pod. Out: the pod whose containers ask for gpu-core and gpu-memory-ratio in place of `koordinator.sh/gpu` (100 is a whole
 card of both), and for `gpu.shared` where the amounts are several whole cards; field errors of amounts that no device gives:
@@ -43,6 +43,8 @@ def complete_device_spec(review: Review) -> Mutation | None:
 
 
 def _completed(review: Review, *, merged: bool) -> Mutation | None:
+    if review.objects.settings.disable_device_resource_spec:
+        return None
     top = members(review.document)
     spec = members(top.get("spec", EMPTY_OBJECT))
     if not change_requests(spec, partial(_completed_container, merged=merged), lambda _: False):
@@ -124,7 +126,7 @@ def _whole_or_part(amount: int) -> bool:
 
 
 def devices_are_possible(review: Review) -> list[FieldError]:
-    """What a new pod asks of devices and no device gives."""
+    """Device requests of a new pod that no device can fulfil."""
     pod = review.view
     assert isinstance(pod, Pod)
     found: list[FieldError] = []

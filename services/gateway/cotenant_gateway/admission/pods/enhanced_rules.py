@@ -1,10 +1,10 @@
-"""Labels that an operator demands of pods: the ConfigMap `koordinator-system/pod-enhanced-validator-config`.
+"""Labels that an operator requires of pods: the ConfigMap `koordinator-system/pod-enhanced-validator-config`.
 
 In: a pod, and the ConfigMap's members `enable` ("true") and `rules` (JSON: `[{"name", "requiredLabels",
 "namespaceWhitelist"}]`). Out: a field error for each label that a rule demands and the pod lacks. Left alone are pods with
 the label `pod.koordinator.sh/skip-enhanced-validation: "true"`, pods of a rule's whitelisted namespaces and of namespaces
 with the label `control-plane`, and labels that a live pod never had: one that was taken before the rule stays writable. Rules
-that cannot be read are refused when they are written; written by somebody else than a gateway they count as none. Source:
+that cannot be read are refused when they are written; written by another writer than a gateway they count as none. Source:
 Koordinator's pod webhook (gate EnablePodEnhancedValidator; here the ConfigMap is the switch).
 """
 

@@ -3,9 +3,9 @@
 In: the pod, the profiles (`profile_set`), its namespace, the PriorityClasses. Out: the pod as the profiles make it, one note a
 profile, and the profiles as causes. The rules are those of Koordinator's pod webhook:
 
-1. All profiles are matched with the labels that the pod was given with before any is applied; then they are applied in
+1. All profiles are matched against the labels as submitted before any is applied; then they are applied in
    order of name, so a later one overwrites what an earlier one set.
-2. Each does what it says (`profile_effects`), unless its probability leaves the pod out.
+2. Each is applied (`profile_effects`), unless its probability leaves the pod out.
 3. If any matched, cpu and memory become the resources of the pod's tier, unless a matched profile has the annotation
    `config.koordinator.sh/skip-update-resources`. This happens even where every one was left out by its probability.
 
@@ -50,7 +50,7 @@ def apply_colocation_profiles(review: Review) -> Mutation | None:
         return change
     # A copied manifest may carry the record of the pod that it was copied from: it does not apply to this one.
     document = review.document if change is None else change.document
-    document = _with_said(document, names)
+    document = _with_record(document, names)
     return Mutation(document, () if change is None else change.notes, () if change is None else change.causes)
 
 
@@ -64,7 +64,7 @@ def translate_again(review: Review) -> Mutation | None:
     return change if in_tier_resources(was) is None else None
 
 
-def _with_said(document: msgspec.Raw, names: str | None) -> msgspec.Raw:
+def _with_record(document: msgspec.Raw, names: str | None) -> msgspec.Raw:
     annotations = member_object(member_object(members(document), "metadata"), "annotations")
     annotations.pop(ANNOTATION_COLOCATION_PROFILES, None)
     if names is not None:
@@ -87,7 +87,7 @@ def reapply_colocation_profiles(review: Review) -> Mutation | None:
     if not any(profile.managed for profile in matched):
         return None
     change, applied = changed_by(review, matched, draw, again=True)
-    document = _with_said(change.document, ",".join(sorted({*names, *applied})) or None)
+    document = _with_record(change.document, ",".join(sorted({*names, *applied})) or None)
     return Mutation(document, change.notes, change.causes)
 
 

@@ -1,9 +1,10 @@
-"""ClusterColocationProfiles are applied to a Reservation when it is created: it keeps place for pods like those that they make.
+"""ClusterColocationProfiles are applied to a Reservation when it is created: it holds room for pods that the profiles change
+alike.
 
 In: the Reservation and the profiles. Out: the Reservation with the labels and annotations that the profiles set on itself,
 and scheduler, priority class, value and policy on its pod template, where it has one. A profile matches by its selector and
-the Reservation's labels; its namespace selector is not looked at, as a Reservation is in no namespace, and one that selects
-by namespace alone matches none. Of a patch what is about metadata is taken, and members of spec that a Reservation has.
+the Reservation's labels; its namespace selector is ignored, as a Reservation is in no namespace, and one that selects
+by namespace alone matches none. Of a patch metadata is applied, and members of spec that a Reservation has.
 Resources are not translated. Order and probability are those of pods. Source: Koordinator's Reservation webhook, which lets a
 profile that selects by namespace alone match every Reservation.
 """

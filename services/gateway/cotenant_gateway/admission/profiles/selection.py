@@ -1,8 +1,8 @@
 """The ClusterColocationProfiles of the read model, made ready to be matched: once for each change of any of them.
 
 In: the stored profiles. Out: a `ProfileSet` that finds the profiles of a pod, in order of name; each with its predicates, its
-percentage, what it sets in words, and its faults. A profile that was stored by somebody else than a gateway, and that a
-gateway would have refused, is not applied, and the pods that it might have meant say so (Koordinator lets a selector that
+percentage, what it sets in words, and its faults. A profile that was stored by another writer than a gateway, and that a
+gateway would have refused, is not applied, and the events of pods that it might select say so (Koordinator lets a selector that
 cannot be read select every pod).
 """
 

@@ -4,7 +4,7 @@ In: a new pod, or (gate EnableQuotaAdmissionOnUpdate) one that changes its quota
 published of them. Out: the write that charges the quota, stored in one batch with the pod and expecting the quota as it was
 read, so that neither a burst nor two gateways overshoot; None where nothing is charged; or ApiError 403. The rule:
 
-    quota       by label, else the one of the pod's namespace; a pod of no quota, or of a built-in one, is not looked at
+    quota       by label, else the one of the pod's namespace; a pod of no quota, or of a built-in one, is not checked
     limit       annotation `admission` where it lists anything, else max; a resource that the limit lacks is not limited
     charged     what the quota's pods request: as quota-tree published it; until that counts what admission wrote last
                 (annotation `child-request`), the larger of both
@@ -44,7 +44,7 @@ RESOURCES = frozenset(
         *("koordinator.sh/gpu", "nvidia.com/gpu", "koordinator.sh/gpu.shared", "koordinator.sh/gpu-memory-ratio"),
     }
 )
-"""A quota is looked at only if its max lists one of these."""
+"""A quota is checked only if its max lists one of these."""
 
 
 class _Index(msgspec.Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""Who asks, and whether they may: over HTTP, and for evictions over NATS."""
+"""Access control: over HTTP, and for evictions over NATS."""

@@ -1,9 +1,9 @@
-"""The way in: Host and Origin, then who asks (401), then whether they may (403).
+"""Access to the HTTP API: Host and Origin, then authentication (401), then authorization (403).
 
-In: a request and what it is about. Out: its user, kept with the request for who stores and audits; or an ApiError.
+In: a request and its target. Out: its user, attached to the request for writes and audit; or an ApiError.
 
-Host and Origin are checked before anything is looked at: a web page that has its own name resolve to this machine, or that
-sends a form here, gets no further, whatever the browser would add. Liveness and readiness are open to everybody.
+Host and Origin are checked first: this stops a web page that has its own name resolve to this machine, or that
+sends a form here, whatever credentials the browser adds. Liveness and readiness are open to everybody.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Access:
             raise forbidden_text(f"requests from pages of {origin[:100]!r} are not answered")
 
     async def admit(self, request: web.BaseRequest, asked: RequestAttributes) -> User:
-        """Return who asks, if they may. Raises ApiError 401, 403, 429, and 503 while the roles are still loading."""
+        """Return the authorized user. Raises ApiError 401, 403, 429, and 503 while the roles are still loading."""
         request[_ASKED] = asked
         headers = request.headers
         user = await self._known(request, headers.get("Authorization", ""))
@@ -81,7 +81,7 @@ class Access:
         return user
 
     async def _known(self, request: web.BaseRequest, authorization: str) -> User:
-        """Return who asks, no faster than they may. Raises ApiError 401, 429, 503."""
+        """Return the authenticated user, within its rate. Raises ApiError 401, 429, 503."""
         connection = connection_of(request)
         try:
             try:
@@ -124,7 +124,7 @@ class Access:
 
 
 def user_of(request: web.BaseRequest) -> User:
-    """Return who asks: `Access.admit` found them."""
+    """Return the user of a request, as `Access.admit` found it."""
     user = request[_USER]
     assert isinstance(user, User)
     return user

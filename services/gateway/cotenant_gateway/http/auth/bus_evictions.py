@@ -1,6 +1,6 @@
-"""Evictions that are asked for over NATS, let in as those over HTTP are.
+"""Evictions requested over NATS, with the access control of HTTP.
 
-In: a request's subject, whose last token names who asks (nats-server lets each user publish its own name only), and its body,
+In: a request's subject, whose last token names the user (nats-server lets each user publish its own name only), and its body,
 an `EvictionRequest`. Out: the outcome as JSON, or a RequestError. The user is `system:cotenant:<name>`. RBAC must let it
 `create` `pods/eviction`, `delete` `pods` where budgets do not count, and `patch` `pods` where the pod is only asked to go. Each
 request is in the audit trail.

@@ -1,6 +1,6 @@
-"""Requests over NATS, let in as those over HTTP are.
+"""Requests over NATS, with the access control of HTTP.
 
-In: who asks, what RBAC has to let the user do, and what answers. Out: the answer, or a RequestError. The user of a subject is
+In: the user, the required permissions, and the handler. Out: the answer, or a RequestError. The user of a subject is
 `system:cotenant:<last token>`: nats-server lets each user publish its own name only. Each request is in the audit trail.
 """
 

@@ -1,6 +1,6 @@
-"""Reservations for pods that migrate, asked for over NATS.
+"""Reservations for migrating pods, requested over NATS.
 
-In: a request's subject, whose last token names who asks, and its body, a `ReservationRequest`. Out: `{}`, or the refusal as
+In: a request's subject, whose last token names the user, and its body, a `ReservationRequest`. Out: `{}`, or the refusal as
 JSON, or a RequestError. RBAC must let the user `create` or `delete` `reservations` of scheduling.koordinator.sh. Each request
 is in the audit trail.
 """

@@ -55,25 +55,25 @@ def add_credential_flags(parser: argparse.ArgumentParser) -> None:
     several(
         "--service-account-issuer",
         "URL",
-        "who tokens are from: the first is that of new ones, all are accepted; default https://<cell>.cotenant.internal",
+        "issuers of tokens: new tokens get the first one, all are accepted; default https://<cell>.cotenant.internal",
     )
     one("--service-account-jwks-uri", "URL", "where others find the keys; default: below the issuer")
     one("--api-audiences", "NAMES", "accepted audiences of tokens, comma-separated; default: the issuer")
-    one("--oidc-issuer-url", "URL", "an OpenID issuer whose ID tokens are taken (https)")
+    one("--oidc-issuer-url", "URL", "an OpenID issuer whose ID tokens are accepted (https)")
     one("--oidc-client-id", "ID", "the audience (aud) that its tokens must have")
     one("--oidc-username-claim", "CLAIM", "which claim is the user's name", "sub")
-    one("--oidc-username-prefix", "TEXT", "stands before it; default: the issuer and #, not for the claim email; -: nothing")
+    one("--oidc-username-prefix", "TEXT", "prefix of the name; default: the issuer and #, none for the claim email; -: none")
     one("--oidc-groups-claim", "CLAIM", "which claim has the user's groups")
-    one("--oidc-groups-prefix", "TEXT", "stands before each of them")
-    several("--oidc-required-claim", "CLAIM=VALUE", "what a token must say")
-    one("--oidc-signing-algs", "NAMES", "how its tokens may be signed, with commas between", "RS256")
+    one("--oidc-groups-prefix", "TEXT", "prefix of each group")
+    several("--oidc-required-claim", "CLAIM=VALUE", "a claim that a token must have")
+    one("--oidc-signing-algs", "NAMES", "accepted signature algorithms, comma-separated", "RS256")
     parser.add_argument(
-        "--oidc-ca-file", type=Path, metavar="FILE", help="who signs its certificate (PEM); default: the system's CAs"
+        "--oidc-ca-file", type=Path, metavar="FILE", help="CA of its certificate (PEM); default: the system's CAs"
     )
 
 
 class CredentialSources:
-    """Everything that knows a caller by a token."""
+    """All sources of token credentials."""
 
     def __init__(self, arguments: argparse.Namespace, gateway: Gateway, cell: str) -> None:
         """Read the files. Raises CredentialError."""
@@ -106,7 +106,7 @@ class CredentialSources:
         return [web.get(CONFIGURATION_PATH, configuration), web.get(JWKS_PATH, jwks)]
 
     async def keep_current(self) -> None:
-        """Read files again whenever they change, and keep the issuer's keys, for ever."""
+        """Read files again whenever they change, and keep the issuer's keys, forever."""
         if self.oidc is None:
             await self._keep_files()
         else:

@@ -27,12 +27,12 @@ def register_access(meter: Meter, access: Access, handshakes: Handshakes, oidc: 
         ]
 
     meter.create_observable_gauge(
-        "cotenant_gateway_tls_handshakes", [observed_handshakes], description="TLS handshakes under way"
+        "cotenant_gateway_tls_handshakes", [observed_handshakes], description="TLS handshakes in progress"
     )
     meter.create_observable_counter(
         "cotenant_gateway_tls_handshakes_refused",
         [observed_refusals],
-        description="Connections closed because too many handshakes were under way",
+        description="Connections closed because too many handshakes were in progress",
     )
     meter.create_observable_counter(
         "cotenant_gateway_requests_limited",

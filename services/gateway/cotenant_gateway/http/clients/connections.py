@@ -50,7 +50,7 @@ class Connection(RequestHandler):
         self.peer = Peer()
         self.gone = False
         self.on_gone: Callable[[], None] | None = None
-        """Called once when the client is gone; set by the stream of the request under way."""
+        """Called once when the client is gone; set by the stream of the request in progress."""
         self.busy = False
         self.idle_since = self._loop.time()
         self.head_since: float | None = None
@@ -94,7 +94,7 @@ class Connection(RequestHandler):
         self.socket = None
 
     def eof_received(self) -> None:
-        """The client has closed its side: nobody reads an answer any more. The loop closes the transport."""
+        """The client has closed its side: answers are no longer read. The loop closes the transport."""
         self._leave()
         super().eof_received()
 
@@ -251,7 +251,7 @@ class Connections(web.Server):
         return False
 
     def taken(self, connection: Connection, size: int) -> None:
-        """The client has taken so many of the bytes reserved."""
+        """The client has read this many of the reserved bytes."""
         size = min(size, connection.answer_bytes)
         connection.answer_bytes -= size
         self.answers.give(size)
@@ -265,7 +265,7 @@ class Connections(web.Server):
     # -- time ------------------------------------------------------------------------------------------------------
 
     async def keep_looking(self) -> None:
-        """Close what is over its time, for ever; cancelled at the end of the process."""
+        """Close what is over its time, forever; cancelled at the end of the process."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look(self._loop.time())
@@ -281,7 +281,7 @@ class Connections(web.Server):
                 connection.closing_since = connection.closing_since or now
             stalled = connection.paused_since or connection.closing_since
             if stalled is not None and now - stalled > limits.stalled_seconds:
-                self._cut_off(connection, f"it took nothing of its answer for {limits.stalled_seconds:.0f} s")
+                self._cut_off(connection, f"it read nothing of its answer for {limits.stalled_seconds:.0f} s")
             elif connection.busy or transport.is_closing():
                 continue
             elif connection.head_since is not None and now - connection.head_since > limits.head_seconds:

@@ -22,7 +22,7 @@ async def sent_in_pieces(request: web.BaseRequest, response: web.StreamResponse)
         return response
     connection = connection_of(request)
     if not connection.owner.reserve_answer(connection, len(body)):
-        raise too_many("answers that other clients have yet to take fill the memory set aside for them; try again later")
+        raise too_many("answers that other clients have yet to read fill the memory reserved for them; try again later")
     streamed = web.StreamResponse(status=response.status, headers=response.headers)
     streamed.content_length = len(body)
     await streamed.prepare(request)

@@ -21,7 +21,7 @@ OTHER_FILES = 256
 
 
 class StreamKind(StrEnum):
-    """What goes on until the client leaves, or costs many reads of the log."""
+    """Requests that last until the client disconnects, or cost many reads of the log."""
 
     WATCH = "watch"
     EVENTS = "events"
@@ -47,7 +47,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     connections_of_address: int = 4096
     streams: Mapping[StreamKind, tuple[int, int]] = STREAMS
     request_bytes: int = 128 * MIB
-    """Bodies of all requests under way."""
+    """Bodies of all requests in progress."""
     answer_bytes: int = 256 * MIB
     """Answers and events that clients have not taken yet, beyond SMALL_BYTES each. One larger answer is given alone."""
     head_seconds: float = 30.0
@@ -81,14 +81,14 @@ class ByteBudget:
         self.held = 0
 
     def fits(self, size: int) -> bool:
-        """Return whether so many more may be held."""
+        """Return whether this many more may be held."""
         return self.held + size <= self.limit or not self.held
 
     def take(self, size: int) -> None:
-        """Hold so many more."""
+        """Hold this many more."""
         self.held += size
 
     def give(self, size: int) -> None:
-        """Hold so many fewer."""
+        """Hold this many fewer."""
         self.held -= size
         assert self.held >= 0, "more bytes were given back than were taken"

@@ -1,9 +1,10 @@
 """TLS on the loop's plain connections, by asyncio's own protocol.
 
-uvloop's TLS keeps some 12 KiB of each connection for ever (uvloop issue 565, seen with 0.23): a client that comes once a second
+uvloop's TLS keeps some 12 KiB of each connection forever (uvloop issue 565, seen with 0.23): a client that comes once a second
 would take a gibibyte a day. asyncio's protocol gives all back, with a buffer of BUFFER_BYTES in the place of 256 KiB.
 
-Bounds: HANDSHAKES under way at a time, HANDSHAKE_SECONDS and SHUTDOWN_SECONDS each; connections beyond them are closed at once.
+Bounds: HANDSHAKES in progress at a time, HANDSHAKE_SECONDS and SHUTDOWN_SECONDS each; connections beyond them are closed at
+once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SHUTDOWN_SECONDS = 5
 
 
 class Handshakes:
-    """How many are under way."""
+    """How many are in progress."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -49,7 +50,7 @@ class TlsConnection(SSLProtocol):
         self._counted = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the handshake, unless too many are under way."""
+        """Begin the handshake, unless too many are in progress."""
         if self._handshakes.count >= HANDSHAKES:
             self._handshakes.refused += 1
             assert isinstance(transport, asyncio.Transport)

@@ -1,9 +1,9 @@
-"""Dead letters as a list of objects: messages that a reader could not decode, or that a core could not fold or decide with.
+"""Dead letters as a list of objects: messages that a reader could not decode, or that a core could not fold or decide on.
 
 In: `deadletter.>` on EXECUTION, and the last message of each subject on LOG. Out: the newest MAX_LETTERS, oldest first. The
 state of each says whether it still matters:
 
-    Held        it is the last message of its subject: the service goes on without it until there is a newer one
+    Held        it is the last message of its subject: the service works without it until there is a newer one
     Superseded  its subject has a newer message
     Expired     its subject has no message any more
     Dropped     a message of another stream than LOG: nothing waits for it
@@ -100,7 +100,7 @@ async def list_dead_letters(log: NatsLog) -> LetterList:
 
 
 async def _read(log: NatsLog, total: int) -> list[Event]:
-    """Return the newest of so many dead letters; fewer where they expire meanwhile."""
+    """Return the newest dead letters, at most this many; fewer if they expire meanwhile."""
     events: list[Event] = []
     if not total:
         return events

@@ -1,4 +1,4 @@
-"""Members of a body that its kind's schema does not know: what `fieldValidation` asks for.
+"""Members of a body that its kind's schema does not have, for `fieldValidation`.
 
 In: a body, the kind. Out: the paths of unknown members, such as `spec.containers[0].imgae`, at most MAX_NAMED. A patch is
 looked at as a part of an object; its directives (`$patch`) are no members. Rule: Kubernetes' strict decoding, without its

@@ -27,6 +27,7 @@ from cotenant_gateway.http.bodies import (
     read_eviction,
 )
 from cotenant_gateway.http.clients.streams import OpenStreams
+from cotenant_gateway.http.facts.node_actions import NodeActions
 from cotenant_gateway.http.logs import LogReader
 from cotenant_gateway.http.queries import read_query
 from cotenant_gateway.http.resources.reading import ResourceReader
@@ -57,14 +58,15 @@ class ResourceHandlers:
         accounts: AccountTokens | None,
         *,
         root_pods: bool = False,
+        actions: NodeActions | None = None,
     ) -> None:
         """`accounts`: makes tokens of service accounts; None: nothing does. `root_pods`: pods of the process runtime may run as
-        root."""
+        root. `actions`: what nodes' executors did last, which is shown among the nodes' events."""
         self._token_reviews = token_reviews
         self._accounts = accounts
         self._gateway = gateway
         self._logs = logs
-        self._reader = ResourceReader(gateway, streams, stopping)
+        self._reader = ResourceReader(gateway, streams, stopping, actions)
         self._writer = ResourceWriter(gateway, root_pods=root_pods)
 
     async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:

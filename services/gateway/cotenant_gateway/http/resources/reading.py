@@ -13,11 +13,13 @@ from aiohttp import web
 from cotenant.api.definitions import Definition
 from cotenant.api.kinds import Kind
 from cotenant.api.snapshots import Snapshot
+from cotenant.kinds.events import EVENTS
 from cotenant_gateway.http.bodies import (
     json_response,
 )
 from cotenant_gateway.http.clients.limits import StreamKind
 from cotenant_gateway.http.clients.streams import OpenStreams
+from cotenant_gateway.http.facts.node_actions import NodeActions, node_of
 from cotenant_gateway.http.queries import Query, continue_token, read_query
 from cotenant_gateway.http.routing import Target
 from cotenant_gateway.http.tables import TableFormat, table, wants_table
@@ -33,8 +35,12 @@ from cotenant_gateway.statuses import (
 class ResourceReader:
     """Answers what changes nothing."""
 
-    def __init__(self, gateway: Gateway, streams: OpenStreams, stopping: asyncio.Event) -> None:
+    def __init__(
+        self, gateway: Gateway, streams: OpenStreams, stopping: asyncio.Event, actions: NodeActions | None = None
+    ) -> None:
+        """`actions`: what nodes' executors did last; None: that is not shown."""
         self._gateway = gateway
+        self._actions = actions
         self._streams = streams
         self._stopping = stopping
 
@@ -72,6 +78,9 @@ class ResourceReader:
                 raise expired(query.after.version, core.ring.oldest)
             version, after = query.after.version, (query.after.namespace, query.after.name)
         found, more = core.select(target.kind, target.namespace, query.predicate(target), query.limit, after)
+        if target.kind is EVENTS and self._actions is not None and not more and (node := node_of(query.fields)):
+            selected = query.predicate(target)
+            found = [*found, *(each for each in await self._actions.of(node, version) if selected(each))]
         metadata: dict[str, object] = {"resourceVersion": str(version)}
         if more:
             metadata["continue"] = continue_token(version, found[-1])

@@ -1,6 +1,6 @@
 """Writing resources: create, replace, patch, delete, and the deletion of a collection.
 
-In: a request whose path is a `Target`. Out: a response with the object as it is afterwards, and what its writer is to be told;
+In: a request whose path is a `Target`. Out: a response with the resulting object, and warnings for its writer;
 or an ApiError that the application turns into a Status.
 """
 
@@ -58,7 +58,7 @@ class ResourceWriter:
         return self._gateway.core.kinds
 
     def _check(self, request: web.BaseRequest, target: Target) -> Check:
-        """Return what is to be checked of an object before it is stored: nobody gives rights or priority that is not theirs."""
+        """Return the checks of an object before it is stored: no user grants rights or a priority beyond their own."""
         core, user = self._gateway.core, user_of(request)
         if target.kind is PODS and not target.subresource:
             return lambda planned: check_pod(core, user, planned, root_pods=self._root_pods)
@@ -84,7 +84,7 @@ class ResourceWriter:
         return with_warnings(json_response(shown.document, 201), warnings, shown.warnings)
 
     def _unknown_fields(self, request: web.BaseRequest, target: Target, body: bytes) -> list[str]:
-        """Return what to warn of in a body, as `fieldValidation` asks. Raises ApiError (400) where it asks to refuse that."""
+        """Return the warnings about a body's unknown members, by `fieldValidation`. Raises ApiError (400) with `Strict`."""
         asked = request.query.get("fieldValidation", IGNORE) if request.query_string else IGNORE
         if asked == IGNORE or request.content_type == "application/json-patch+json":
             return []

@@ -1,17 +1,18 @@
 """The guard of the real-time class: it gives threads their class, and takes it away before they do harm.
 
-In: on standard input one line of JSON for each of the executor's cycles, at least one in HUNG_SECONDS:
+In: on standard input one line of JSON for each of the executor's cycles:
 
-    {groups: {name: [directory]}, usage: {name: file}, cpus, share, budgets: {name: share}, procs: [file]}
+    {groups: {name: [directory]}, usage: {name: file}, cpus, share, budgets: {name: share}, procs: [file], silence}
 
 the groups whose threads shall be SCHED_FIFO; the file that counts each group's CPU time; how many CPUs there are; the share
-of their time that real-time threads may have (1 without budgets), and each group's own. Out: on standard output `{ready:
+of their time that real-time threads may have (1 without budgets), and each group's own; how long the executor may be silent,
+in seconds. Out: on standard output `{ready:
 true}` or `{refused: why}` once, `{took: true}` for the lines that it read, and `{demoted: {name: why}}` whenever it takes the
 class away. A group that was demoted
 stays in the fair class until the executor leaves it out of a line and names it again.
 
 The class is taken away from all groups when together they used OVERLOAD of the CPU time that they may have over the last
-second; from one group when it used SPENT of its own budget; from all when the executor is silent for HUNG_SECONDS, and for good
+second; from one group when it used SPENT of its own budget; from all when the executor is silent for too long, and for good
 when it ends. Threads that the groups start meanwhile are looked for until none is left.
 
 It runs as SCHED_FIFO above the threads that it guards, in a control group and with a budget of its own, and every TICK_SECONDS.
@@ -55,32 +56,38 @@ def threads_below(directories: Iterable[str]) -> Iterator[int]:
                 yield from (int(tid) for tid in file.read().split())
 
 
-def promote(directories: Iterable[str]) -> str:
-    """Give every thread the class; why the kernel refuses, or ""."""
-    for tid in threads_below(directories):
+def promote(directories: Iterable[str]) -> tuple[list[int], str]:
+    """Give every thread the class; the threads, and why the kernel refuses, or ""."""
+    found = [*threads_below(directories)]
+    for tid in found:
         try:
             if os.sched_getscheduler(tid) & ~os.SCHED_RESET_ON_FORK != os.SCHED_FIFO:
                 os.sched_setscheduler(tid, os.SCHED_FIFO, os.sched_param(PRIORITY))
         except ProcessLookupError:
             continue
         except OSError as error:
-            return f"SCHED_FIFO: {error.strerror}"
-    return ""
+            return found, f"SCHED_FIFO: {error.strerror}"
+    return found, ""
+
+
+def make_fair(tids: Iterable[int]) -> bool:
+    """Take the class away from these threads; whether one had it."""
+    had = False
+    for tid in tids:
+        with contextlib.suppress(OSError):
+            if os.sched_getscheduler(tid) & ~os.SCHED_RESET_ON_FORK in (os.SCHED_FIFO, os.SCHED_RR):
+                had = True
+                os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
+    return had
 
 
 def demote(directories: Iterable[str]) -> bool:
-    """Take the class away from every thread; whether none has it afterwards."""
+    """Take the class away from every thread until none has it; whether one had it."""
     tops = [*directories]
-    for _ in range(ROUNDS):
-        left = False
-        for tid in threads_below(tops):
-            with contextlib.suppress(OSError):
-                if os.sched_getscheduler(tid) & ~os.SCHED_RESET_ON_FORK in (os.SCHED_FIFO, os.SCHED_RR):
-                    left = True
-                    os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
-        if not left:
-            return True
-    return False
+    rounds = 0
+    while make_fair(threads_below(tops)) and rounds < ROUNDS:
+        rounds += 1
+    return rounds > 0
 
 
 class Meter:
@@ -124,10 +131,12 @@ class Guard:
         self._usage: dict[str, str] = {}
         self._cpus, self._share = 1, 1.0
         self._budgets: dict[str, float] = {}
+        self._threads: dict[str, list[int]] = {}
+        """As of the last promotion, by group: at an overload these are fair before a directory is looked into."""
         self._own = Meter(WINDOW_NS)
         self._seconds: dict[str, Meter] = {}
         self._periods: dict[str, Meter] = {}
-        self._heard = now
+        self._heard, self._silence = now, HUNG_SECONDS
         self._promoted_at = self._measured_at = 0.0
 
     def take(self, line: dict[str, object], now: float) -> None:
@@ -136,10 +145,10 @@ class Guard:
         assert isinstance(groups, dict)
         assert isinstance(usage, dict)
         assert isinstance(budgets, dict)
-        self._heard = now
+        self._heard, self._silence = now, float(str(line.get("silence", HUNG_SECONDS)))
         for name in [name for name in self.wanted if name not in groups]:
             demote(self.wanted.pop(name))
-            for table in (self.demoted, self._seconds, self._periods):
+            for table in (self.demoted, self._seconds, self._periods, self._threads):
                 table.pop(name, None)
         self.wanted, self._usage, self._budgets = groups, usage, budgets
         self._cpus, self._share = int(str(line["cpus"])), float(str(line["share"]))
@@ -149,8 +158,8 @@ class Guard:
         on = [name for name in self.wanted if name not in self.demoted]
         if not on:
             return {}
-        if now - self._heard > HUNG_SECONDS:
-            return self._take_away(on, f"the executor is silent for {HUNG_SECONDS:.0f} s")
+        if now - self._heard > self._silence:
+            return self._take_away(on, f"the executor is silent for {self._silence:.0f} s")
         now_ns = int(now * 1e9)
         slow = now - self._measured_at >= PROMOTE_SECONDS
         for name in on:
@@ -178,15 +187,19 @@ class Guard:
         if now - self._promoted_at >= PROMOTE_SECONDS:
             self._promoted_at = now
             for name in on:
-                if name not in found and (why := promote(self.wanted[name])):
-                    found |= self._take_away([name], why)
+                if name not in found:
+                    self._threads[name], why = promote(self.wanted[name])
+                    found |= self._take_away([name], why) if why else {}
         return found
 
     def _take_away(self, names: list[str], why: str) -> dict[str, str]:
         began = time.monotonic()
         for name in names:
-            demote(self.wanted[name])
-        text = f"{why}; the last thread was fair after {1e3 * (time.monotonic() - began):.1f} ms"
+            make_fair(self._threads.pop(name, ()))
+        ended = time.monotonic()
+        for name in names:  # what was started since
+            ended = time.monotonic() if demote(self.wanted[name]) else ended
+        text = f"{why}; the last thread was fair after {1e3 * (ended - began):.1f} ms"
         found = dict.fromkeys(names, text)
         self.demoted |= found
         return found

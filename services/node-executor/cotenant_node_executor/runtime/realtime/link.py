@@ -1,8 +1,8 @@
-"""The executor's end of the guard: it starts the guard, tells it every cycle what to guard, and puts all back if it dies.
+"""The executor's side of the guard: it starts the guard, sends it the groups every cycle, and restores all if it dies.
 
-In: the groups that shall be real-time (`targets.other.realtime`). Out: `RealtimeState`: what the guard took away, why it
-refuses. The guard runs while a group is wanted. It is killed, and every group is put back into the fair class, where it has
-not answered for HUNG_SECONDS or has ended; strategies learn that as a reason like any other.
+In: the groups that shall be real-time (`targets.other.realtime`). Out: `RealtimeState`: the groups whose class the guard
+revoked, why it refuses. The guard runs while a group is desired. It is killed, and every group is put back into the fair class,
+if it has not answered for HUNG_SECONDS or has ended; strategies get that as a reason like any other.
 
 The directory around all nodes' subtrees gets the budget that the subtree needs, and its own back at the end.
 
@@ -63,7 +63,8 @@ class GuardLink:
         self._driver = driver
         self._cpus = cpus
         self._program = program
-        self._hung_seconds = hung_seconds
+        self.hung_seconds = hung_seconds
+        """So long the guard may not answer, and the executor be silent to it."""
         self._kept = kept_for_others()
         """Of each CPU, for what is not real-time; counts where groups have no budgets."""
         self._wanted: dict[str, None] = {}
@@ -73,7 +74,7 @@ class GuardLink:
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
         self._unanswered_since: float | None = None
-        """When the guard was told what it has not answered yet; None: it has answered everything."""
+        """When the oldest unanswered message to the guard was sent; None: it has answered everything."""
         self._answer = b""
         self._family_us: str | None = None
         """The budget of the directory around the subtrees before it was raised; None: as it was."""
@@ -103,24 +104,24 @@ class GuardLink:
             return
         if self._process is None:
             self._start()
-        self._tell()
+        self._send()
 
     def take(self, group: str) -> None:
         """Have them be fair, before this returns."""
         self._wanted.pop(group, None)
         self._taken.pop(group, None)
-        self._tell()
+        self._send()
         demote(self._directories(group))
 
     def before_budgets(self, kept: set[str]) -> None:
         """Before budgets are written: no thread of a group that is not kept is real-time, so that budgets can be lowered; the
-        directories above give enough to those that are kept. The class that was asked for stays on record until somebody asks
-        for another."""
+        directories above give enough to those that are kept. The requested class stays on record until another one is
+        requested."""
         self._forget_gone()
         leaving = [group for group in self._wanted if group not in kept and group not in self._taken]
         if leaving:
             self._taken.update(dict.fromkeys(leaving, "not asked for any more"))
-            self._tell()
+            self._send()
             for group in leaving:
                 demote(self._directories(group))
         if kept - self._wanted.keys():
@@ -159,11 +160,11 @@ class GuardLink:
         elif self._hung:
             self._put_back(f"the guard does not answer for {self._patience:g} s")
         else:
-            self._tell()
+            self._send()
 
     @property
     def _patience(self) -> float:
-        return self._hung_seconds if self._ready else START_FACTOR * self._hung_seconds
+        return self.hung_seconds if self._ready else START_FACTOR * self.hung_seconds
 
     @property
     def _hung(self) -> bool:
@@ -218,7 +219,7 @@ class GuardLink:
         path = self._driver.path(ROOT_GROUP, Knob.CPU_RT_RUNTIME)
         return path is not None and path.exists()
 
-    def _tell(self) -> None:
+    def _send(self) -> None:
         """Send the groups. A line that finds no room in the pipe is one that the guard does not read."""
         if self._process is None or self._process.stdin is None:
             return
@@ -232,6 +233,7 @@ class GuardLink:
             "share": SERVICES_US / SECOND_US if self._budgeted else 1.0 - self._kept,
             "budgets": dict.fromkeys(guarded, share) if self._budgeted else {},
             "procs": [str(path) for path in self._driver.procs_paths(GROUP)],
+            "silence": self.hung_seconds,
         }
         if self._unanswered_since is None:
             self._unanswered_since = time.monotonic()
@@ -255,7 +257,7 @@ class GuardLink:
         self._answer = self._answer[:MOST_BYTES]
 
     def _put_back(self, why: str) -> None:
-        """The guard is gone, or is made to go: nobody may be real-time without one."""
+        """The guard is gone, or being ended: no thread may be real-time without one."""
         logger.warning("the real-time class ends: %s", why)
         if self._process is not None:
             self._process.kill()

@@ -4,7 +4,7 @@ In: the services to ask, replaced by the main thread as a whole. Out: the newest
 service is asked once in PERIOD_SECONDS; one that fails is asked again after twice as long each time, up to LONGEST_SECONDS.
 There is a thread only while a service is to be asked.
 
-Bounds: MOST_SERVICES, the first by group; AT_ONCE requests under way.
+Bounds: MOST_SERVICES, the first by group; AT_ONCE requests in progress.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class LatencyPoller:
                 found = await self._round(asked)
                 if asked is self._asked and not ending.is_set() and found != self._readings:
                     self._readings = found
-            except Exception:  # whatever a service answers, the node goes on with its last readings
+            except Exception:  # on any error the node keeps its last readings
                 logger.exception("latency of services")
             await asyncio.sleep(self._period)
 

@@ -2,7 +2,7 @@
 
 In: the endpoint, the processes of the pod. Out: the figures; RequestFailed says why there are none. A GET of HTTP/1.0 without
 credentials; redirects are not followed. A unix socket is looked up among the pod's own files, and its listener must be a
-process of the pod, so that no pod can have the executor, which may be root, talk to a socket of somebody else.
+process of the pod, so that no pod can make the executor, which may be root, connect to a foreign socket.
 
 Bounds: MOST_BYTES of an answer with its headers, TIMEOUT_SECONDS for all of it.
 """

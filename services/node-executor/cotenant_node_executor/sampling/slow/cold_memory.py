@@ -76,7 +76,7 @@ class ByDamon:
 
 
 class ByPageIdle:
-    """Kernels with the bitmap of idle pages: a sample of memory is marked as idle, and looked at again five minutes later."""
+    """Kernels with the bitmap of idle pages: a sample of memory is marked as idle, and checked five minutes later."""
 
     seconds = IDLE_SECONDS
 

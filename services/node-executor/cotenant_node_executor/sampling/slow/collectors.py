@@ -108,14 +108,14 @@ class SlowCollectors:
                     self._lacks(name, str(error))
                     self._due[name] = now + FACTS_SECONDS
         if self.readings.unavailable != self._unavailable:
-            self._said(unavailable=dict(self._unavailable))
+            self._publish(unavailable=dict(self._unavailable))
             self._due[_FACTS] = now
 
-    def _said(self, **changes: object) -> None:
+    def _publish(self, **changes: object) -> None:
         self.readings = msgspec.structs.replace(self.readings, **changes)
 
     def _ask_for_cold(self, asked: bool, now: float) -> None:
-        """Begin with cold memory, or end it. While nobody asks, nothing is probed: a probe would switch a scan on."""
+        """Start or stop measuring cold memory. Without a request nothing is probed: a probe would switch a scan on."""
         if asked == self._cold_asked or not self._ways:
             return
         self._cold_asked = asked
@@ -125,7 +125,7 @@ class SlowCollectors:
 
     def _end_cold(self) -> None:
         cold, self._cold = self._cold, None
-        self._said(cold=None)
+        self._publish(cold=None)
         if cold is not None:
             cold.close()
 
@@ -147,11 +147,11 @@ class SlowCollectors:
         try:
             reading = self._cold.read(asked)
         except OSError:
-            self._end_cold()  # somebody else has taken the kernel's scan over: it is tried again
+            self._end_cold()  # another program has taken over the kernel's scan: it is tried again
             raise
         self._unavailable.pop(COLD_MEMORY, None)
         if reading is not None:
-            self._said(cold=reading)
+            self._publish(cold=reading)
         return self._cold.seconds
 
     def _count(self, asked: Asked, _: float) -> float:
@@ -159,7 +159,7 @@ class SlowCollectors:
             return FOREVER
         if self._counting:
             self._counting = False
-            self._said(cpi={**self._standing(asked), **self._counters.end()})
+            self._publish(cpi={**self._current(asked), **self._counters.end()})
             return cpi.PERIOD_SECONDS - cpi.WINDOW_SECONDS
         try:
             self._counters.begin(asked, tuple(sorted(self._node_of_cpu)))
@@ -169,7 +169,7 @@ class SlowCollectors:
         self._counting = True
         return cpi.WINDOW_SECONDS
 
-    def _standing(self, asked: Asked) -> dict[str, CpiReading]:
+    def _current(self, asked: Asked) -> dict[str, CpiReading]:
         """The last readings of pods that are still there."""
         there = {uid for uid, _ in asked.pods}
         return {uid: reading for uid, reading in self.readings.cpi.items() if uid in there}
@@ -177,12 +177,12 @@ class SlowCollectors:
     def _read_resctrl(self, _: Asked, now: float) -> float:
         if self._resctrl is None:
             return FOREVER
-        self._said(resctrl=self._resctrl.read(now))
+        self._publish(resctrl=self._resctrl.read(now))
         return resctrl.SECONDS
 
     def _read_numa(self, _: Asked, now: float) -> float:
         if self._numa is not None and (found := self._numa.read(round(now * 1e9))):
-            self._said(numa=found)
+            self._publish(numa=found)
         return numa.SECONDS
 
     def close(self) -> None:

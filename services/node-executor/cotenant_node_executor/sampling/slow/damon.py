@@ -1,11 +1,14 @@
-"""DAMON: which ranges of physical memory nobody touched for five minutes. It monitors only: nothing is paged out or moved.
+"""DAMON: which ranges of physical memory were not accessed for five minutes. It monitors only: nothing is paged out or moved.
 
 In: /sys/kernel/mm/damon/admin. Out: cold byte ranges. One kdamond watches all of System RAM (`paddr`): every second one page a
 region, at most MOST_REGIONS; its one scheme (`stat`, which does nothing) selects regions that were not accessed for AGE
 aggregations of AGGREGATION_US. Read through `update_schemes_tried_regions`, which takes up to APPLY_US: never from the main
 thread.
 
-A kdamond that somebody else has set up is left alone, running or not: DAMON has one list of them, which cannot be changed while
+Page cache that is read by system calls only, and mapped by nobody, looks cold to DAMON where the kernel's multi-generational
+LRU is on (seen on 6.12): its pages are not marked as accessed then.
+
+A foreign kdamond is left alone, running or not: DAMON has one list of them, which cannot be changed while
 one runs. One that holds exactly these settings is taken over: an executor that was killed left it. At the end it is stopped and
 removed.
 """

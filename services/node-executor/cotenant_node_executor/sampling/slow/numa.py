@@ -26,7 +26,7 @@ class NumaUsage:
         self._node_of_cpu = node_of_cpu
         self._last: tuple[Counter[int], int] | None = None
         if not any(self._folder.glob("node[0-9]*")):
-            raise Unavailable("this kernel tells of no NUMA node")
+            raise Unavailable("this kernel reports no NUMA node")
 
     def read(self, now_ns: int) -> tuple[NumaReading, ...]:
         """Return a reading of each node with memory. Raises ValueError for a file of another form."""

@@ -1,8 +1,8 @@
-"""Whose page cache lies in some page frames: /proc/kpageflags and /proc/kpagecgroup.
+"""The owners of page cache in some page frames: /proc/kpageflags and /proc/kpagecgroup.
 
 In: ranges of page frames. Out: file pages by control group (the inode of its directory; 0: of none). Of large ranges a sample
 is read: blocks of BLOCK frames, every k-th, so that at most `budget` pages are looked at; each counts k times. Flags as in
-Documentation/admin-guide/mm/pagemap.rst. Only a large page's first frame says what it is and whose; the others follow it.
+Documentation/admin-guide/mm/pagemap.rst. Only a large page's first frame has type and owner; the others follow it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK = 512
 """Frames of the largest page of a page cache."""
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 BUDGET = 1 << 19
-"""Pages that one round looks at: 0.2 s of CPU where all of them are page cache, a tenth of it where memory is free."""
+"""Pages that one round reads: 0.2 s of CPU where all of them are page cache, a tenth of it where memory is free."""
 _LRU, _ANON, _TAIL = 1 << 5, 1 << 12, 1 << 16
 _WORD = 8
 _HAS_LRU = bytes(bool(byte & _LRU) for byte in range(256))

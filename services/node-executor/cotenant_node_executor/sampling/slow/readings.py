@@ -21,7 +21,7 @@ class NumaReading(msgspec.Struct, frozen=True):
 
 
 class ColdReading(msgspec.Struct, frozen=True):
-    """Page cache that nobody touched for five minutes: of the node, of pods by uid, of host applications by name."""
+    """Page cache that was not accessed for five minutes: of the node, of pods by uid, of host applications by name."""
 
     node_bytes: int
     pods: Mapping[str, int] = {}

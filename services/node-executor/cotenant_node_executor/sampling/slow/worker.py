@@ -68,7 +68,7 @@ class SlowWorker:
             try:
                 self._collectors.round(self._asked, time.monotonic())
                 pause = min(max(self._collectors.next_due - time.monotonic(), 0.0), pause)
-            except Exception:  # whatever a file makes a collector raise, the node goes on with its last readings
+            except Exception:  # on any error of a collector the node keeps its last readings
                 logger.exception("slow collectors")
             if not self._ending:
                 self._wake.wait(pause)

@@ -106,7 +106,7 @@ def _rule(slo: NodeSLORendered) -> BlkioRule:
 
 
 class PodBlocks(Struct, frozen=True):
-    """What a pod's annotation asks for; None: nothing. `problem`: why it cannot be read."""
+    """The blocks of a pod's annotation; None: none. `problem`: why it cannot be read."""
 
     blocks: tuple[Block, ...] | None = None
     problem: str = ""

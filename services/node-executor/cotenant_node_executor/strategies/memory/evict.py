@@ -64,11 +64,11 @@ class EvictConfig(Struct, frozen=True, kw_only=True, rename=lower_name):
 class MemoryFigures(Struct, frozen=True):
     """The figures of the last decision, in bytes and percent."""
 
-    capacity_bytes: int = 0
-    used_bytes: int = 0
-    used_percent: int = 0
-    threshold_percent: int = 0
-    release_bytes: int = 0
+    capacity_bytes: int
+    used_bytes: int
+    used_percent: int
+    threshold_percent: int
+    release_bytes: int
 
 
 def band(threshold: int | None, lower: int | None) -> tuple[int, int] | None:
@@ -174,7 +174,7 @@ def _config(slo: NodeSLORendered) -> EvictConfig:
 
 
 def decide_with(situation: Situation, features: frozenset[str]) -> Decision:
-    """Evict what these features choose, and repeat what is under way."""
+    """Evict what these features choose, and repeat what is in progress."""
     slo, snapshot = situation.slo, situation.snapshot
     if slo is None or snapshot is None:
         return Decision()

@@ -1,4 +1,4 @@
-"""Page-cache limit: how much page cache a pod may have, as long as the kernel can be told.
+"""Page-cache limit: how much page cache a pod may have, as far as the kernel supports it.
 
 In: `pageCacheLimitEnable`, `pageCacheLimitSize` (bytes) and `pageCacheLimitSync` in the `memoryQOS` of a class, overlaid by a
 pod's annotation `koordinator.sh/memoryQOS`. Out, on Anolis' kernel: `memory.pagecache_limit.size`, `.sync` and `.enable` of the
@@ -149,7 +149,7 @@ def _reclaimed(situation: Situation, limited: Mapping[str, PageCacheLimit]) -> D
     snapshot = situation.snapshot
     for sample in snapshot.pods.values() if snapshot is not None else ():
         limit = limited.get(sample.usage.group)
-        if limit is not None and _calm(sample.usage):
+        if limit is not None and _not_stalled(sample.usage):
             over.append((_cache(sample.usage) - (limit.page_cache_limit_size or 0), sample.usage.group))
     most, group = max(over, default=(0, ""))
     memory = PageCache(len(limited), max(most, 0))
@@ -163,7 +163,7 @@ def _cache(usage: GroupUsage) -> int:
     return (usage.memory_with_page_cache_bytes or 0) - (usage.memory_bytes or 0)
 
 
-def _calm(usage: GroupUsage) -> bool:
+def _not_stalled(usage: GroupUsage) -> bool:
     pressure = usage.pressure.memory
     return pressure is None or pressure.some.avg10 < PRESSURE_PERCENT
 

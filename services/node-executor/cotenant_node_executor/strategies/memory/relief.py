@@ -78,7 +78,7 @@ class Relief(Struct, frozen=True):
     high_bytes: int = -1
     began_bytes: int = 0
     cold: Mapping[str, int] | None = None
-    """The reading of cold memory that was last looked at."""
+    """The last reading of cold memory that was used."""
     asked_cold: frozenset[str] = frozenset()
     """Uids of the pods whose cold memory by that reading was reclaimed."""
 
@@ -147,7 +147,7 @@ def _relieve(
     high = next_high(held, over, last) if held > 0 else -1
     orders: tuple[StrategyOrder, ...] = ()
     asked = last.asked_cold if last.cold is situation.cold else frozenset()
-    if over > 0 and situation.capabilities.supports(RECLAIM) and _calm(group, config):
+    if over > 0 and situation.capabilities.supports(RECLAIM) and _not_stalled(group, config):
         coldest = _coldest(situation, snapshot, asked)
         if coldest is not None:
             uid, order = coldest
@@ -173,7 +173,7 @@ def _with_cache(usage: GroupUsage) -> int:
     return usage.memory_with_page_cache_bytes or usage.memory_bytes or 0
 
 
-def _calm(group: GroupUsage | None, config: ReliefConfig) -> bool:
+def _not_stalled(group: GroupUsage | None, config: ReliefConfig) -> bool:
     """Whether best-effort does not wait for memory already; a group without a figure counts as one that does not."""
     pressure = group.pressure.memory if group is not None else None
     bound = config.memory_reclaim_pressure_percent

@@ -34,7 +34,7 @@ class Reclaimer:
         self._under_way: Future[Reclaimed] | None = None
 
     def begin(self, strategy: str, group: str, memory_bytes: int, why: str) -> None:
-        """Begin an order; dropped while one is under way or not yet fetched."""
+        """Begin an order; dropped while one is in progress or not yet fetched."""
         if self._under_way is not None:
             return
         if self._worker is None:

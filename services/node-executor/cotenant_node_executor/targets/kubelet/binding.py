@@ -1,8 +1,8 @@
 """Which of kubelet's directories is which group of the executor.
 
-The rest of the executor speaks of groups laid out like kubepods: "pod<uid>", "besteffort/pod<uid>", containers one level below
-by their names. In: the found directories, the pods that LOG places here, container names by id. Out: directories by group; what
-belongs to nobody.
+The rest of the executor uses groups laid out like kubepods: "pod<uid>", "besteffort/pod<uid>", containers one level below
+by their names. In: the found directories, the pods that LOG places here, container names by id. Out: directories by group;
+directories without an owner.
 
 | directory | group |
 |---|---|
@@ -68,7 +68,7 @@ class Bound(Struct, frozen=True):
     missing: tuple[str, ...] = ()
     """Uids of pods of LOG without a directory."""
     unnamed: tuple[str, ...] = ()
-    """Directories in pods whose container nobody named; the pause container is one of each pod."""
+    """Directories in pods with an unknown container; the pause container is one of each pod."""
     kata: tuple[str, ...] = ()
     """Uids of Kata pods whose containers are left out."""
     runtimes: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ def runtime_of(name: str) -> str:
 
 
 def expected_directory(layout: Layout, pod: KubeletPod) -> str:
-    """Where kubelet puts a pod, by its tier and by the uid that kubelet knows."""
+    """kubelet's directory of a pod, by its tier and kubelet's uid."""
     tier = pod.group.rpartition("/")[0]
     qos = next((each for each in KubeQoS if each.value.lower() == tier), KubeQoS.GUARANTEED)
     return pod_dir(layout, qos, pod.static_uid or pod.uid)

@@ -175,13 +175,13 @@ class KubeletDriver(GroupTree):
             return False
 
     def _left_by(self, knob: Knob, held: Held, present: str) -> bool:
-        """Whether a file shows what the executor wrote, or could not replace; else somebody else has written it."""
+        """Whether a file holds what the executor wrote, or could not replace; else another process has written it."""
         return self._holds(knob, held.written, present) or self._holds(knob, held.previous, present)
 
     def due(self, desired: Collection[Key]) -> dict[Key, str]:
-        """What must be restored, given the targets that are desired. What is restored already, or was written by somebody else
-        since, is held no longer, nor is what is gone. CPU sets that were inherited before are inherited again at once: no other
-        value depends on them."""
+        """What must be restored, given the targets that are desired. What is restored already, or was written by another
+        process since, is held no longer, nor is what is gone. CPU sets that were inherited before are inherited again at once:
+        no other value depends on them."""
         if not len(self.held):
             return {}
         groups = {directory: group for group, directory in self.bound.directories.items()}

@@ -1,14 +1,14 @@
-"""What kubelet's files held before they were first written, so that it can be restored.
+"""The values of kubelet's files before they were first written, for restoring them.
 
 In: directory, inode, file, the value before the first write and each value that is written. Out: the same, also after a
 restart: a line is appended to a journal before the kernel's file is written, so that an executor that is killed at any moment
 restores at its next start. A directory that was removed and made again has another inode, and what is known of the former one
 is dropped with it.
 
-Somebody else who writes a file after the executor (kubelet, when a pod is resized) has the last word: what a file holds then is
-what is restored.
+If another process writes a file after the executor (kubelet, when a pod is resized), that value is the one to be
+restored.
 
-Bound: the files that were written; the journal is written anew once it has COMPACT_LINES lines more than entries. An unreadable
+Bound: the files that were written; the journal is rewritten once it has COMPACT_LINES lines more than entries. An unreadable
 line counts as absent: its kernel file was not written yet, as the line was the last one.
 """
 
@@ -85,7 +85,7 @@ class HeldFiles:
         return self._held.get((directory, knob))
 
     def note(self, directory: str, inode: int, knob: Knob, present: str, value: str, *, own: bool) -> None:
-        """`value` is about to be written where `present` stands; `own`: that is what the executor left there. Raises OSError
+        """`value` is about to replace `present`; `own`: the executor itself wrote `present`. Raises OSError
         where the journal cannot be written: the file must not be, then."""
         known = self._held.get((directory, knob))
         same = known is not None and known.inode == inode and own

@@ -1,7 +1,7 @@
-"""The kernel's word that a directory was made or removed in a watched directory.
+"""Notifications of directories created or removed in a watched directory.
 
-In: directories. Out: those of them in which something changed since the last look. Files, renames and what lies deeper are not
-looked at. `lost`: the kernel's queue ran over, so everything must be looked at again.
+In: directories. Out: those of them in which something changed since the last look. Files, renames and deeper levels are
+ignored. `lost`: the kernel's queue overflowed, so everything must be read again.
 
 Bound: one watch a directory; the kernel's own bound is fs.inotify.max_user_watches.
 """

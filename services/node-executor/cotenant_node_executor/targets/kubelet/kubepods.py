@@ -1,12 +1,12 @@
 """The directories of pods and containers below kubelet's root, as they come and go.
 
-In: the directory that holds `kubepods.slice` or `kubepods`, the layout if it is told. Out: the pods' directories with the
-directories of their containers. Directories are watched by inotify: one that changed is read again, others are not looked at.
-Every RESCAN everything is read once more, since an event may be lost; where the kernel refuses a watch that is all there is.
+In: the directory that holds `kubepods.slice` or `kubepods`, the layout if it is given. Out: the pods' directories with the
+directories of their containers. Directories are watched by inotify: one that changed is read again, others are not.
+Every RESCAN everything is read once more, since an event may be lost; without a watch (if the kernel refuses it) only this.
 
 A directory counts once it has been there for SETTLE: kubelet and the runtime make it first and write their own values into it
-right afterwards, which must neither be taken for its values before ours nor overwrite them. What was there at the first look
-counts at once.
+right afterwards, which must neither be taken for its values before ours nor overwrite them. Directories that exist at the start
+count at once.
 
 Bound: MOST_PODS directories of pods, the first by path; the rest is named in `problems`.
 """
@@ -36,7 +36,7 @@ MOST_PODS = 2000
 
 
 class FoundContainer(Struct, frozen=True):
-    """A directory in that of a pod. `inode` tells a new directory of the same name from the former one."""
+    """A directory in that of a pod. `inode` distinguishes a new directory of the same name from the former one."""
 
     name: str
     inode: int
@@ -117,7 +117,7 @@ class Kubepods:
         read = {"."}
         beyond = 0
         self._settles_ns = None
-        # At the first look, and where kubelet's root itself has only just come, nobody knows how old a directory is.
+        # At the first scan, and when kubelet's root itself is new, the age of a directory is unknown.
         born = now_ns - SETTLE_NS if first else now_ns
         for parent in self._tiers():
             read.add(parent)
@@ -145,7 +145,7 @@ class Kubepods:
             self._watches.forget(str(self._top / gone))
         problems = [f"{path}: {why}" for path, why in sorted(self._refused.items())]
         if beyond:
-            problems.append(f"{beyond} pods' directories beyond the first {MOST_PODS} are not looked at")
+            problems.append(f"{beyond} pods' directories beyond the first {MOST_PODS} are not read")
         self.problems = (*problems,)
         if found != self.pods:
             self.pods = found

@@ -32,7 +32,7 @@ class Accessor(Protocol):
 
 @runtime_checkable
 class Restoring(Protocol):
-    """An accessor whose places are restored when nobody asks for them any more."""
+    """An accessor whose places are restored when no strategy sets them any more."""
 
     def restore(self, place: NonCgroup, attribute: Attribute, text: str, /) -> None:
         """Give a place back what it held before its first write. Raises OSError if the kernel refuses."""

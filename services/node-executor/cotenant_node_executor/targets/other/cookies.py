@@ -35,7 +35,7 @@ class CookieCalls(Protocol):
 
 
 def read_cookie(calls: CookieCalls, pids: Iterable[int]) -> tuple[int, tuple[int, ...]]:
-    """The processes' cookie and who carries it; 0 and nobody where there is none."""
+    """The processes' cookie and its owner; 0 and none without a cookie."""
     found: dict[int, list[int]] = {}
     for pid in pids:
         cookie = _cookie(calls, pid)

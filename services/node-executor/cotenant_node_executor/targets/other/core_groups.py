@@ -1,11 +1,11 @@
 """Core-scheduling groups of containers: all processes of a group's containers share one cookie.
 
 In: a control group, the name of its core-scheduling group. Out: the same, read from the processes' cookies. Processes that are
-forked later inherit the cookie, so a container is looked at again after CHECKED_FOR_NS only. Cookies of containers that ran
+forked later inherit the cookie, so a container is checked again after CHECKED_FOR_NS only. Cookies of containers that ran
 before are taken over: the first container of a group that has one gives the group its cookie. OSError carries the kernel's
 refusal (EINVAL where it has no core scheduling).
 
-Bound: the containers that were looked at within FORGOTTEN_AFTER_NS. Source: core scheduling hook, koordlet rule.
+Bound: the containers that were checked within FORGOTTEN_AFTER_NS. Source: core scheduling hook, koordlet rule.
 """
 
 from __future__ import annotations
@@ -91,6 +91,10 @@ class CoreGroupAccessor:
     def holds(self, _attribute: Attribute, wanted: str, present: str) -> bool:
         """Whether all processes are in the group."""
         return wanted == present
+
+    def restore(self, place: NonCgroup, attribute: Attribute, _text: str) -> None:
+        """Take the processes out of their group."""
+        self.write(place, attribute, NO_GROUP)
 
     def _assigned(self, name: str, pids: Sequence[int], now: int) -> Sequence[int]:
         """The processes that carry the group's cookie afterwards."""

@@ -129,6 +129,10 @@ class EgressAccessor:
         """Whether the class is the wanted one."""
         return wanted == present
 
+    def restore(self, place: NonCgroup, attribute: Attribute, _text: str) -> None:
+        """Detach our programs."""
+        self.write(place, attribute, "")
+
     def _used(self) -> BpfCalls:
         if self._calls is None:
             self._calls = BpfCalls()

@@ -1,8 +1,8 @@
 """The scheduling class of the threads of a control group: fair or real-time.
 
-In: a group below the executor's root, `realtime` or `fair`. Out: the class that was last asked for. Who gives the class, and
-takes it away in time, is the guard (`runtime.realtime`), behind the protocol here. What it took away on its own is in
-`RealtimeState`: a strategy then asks for `fair`, which says so in an event.
+In: a group below the executor's root, `realtime` or `fair`. Out: the class that was last requested. The guard
+(`runtime.realtime`), behind the protocol here, gives the class and revokes it in time. What it revoked on its own is in
+`RealtimeState`: a strategy then requests `fair`, which an event shows.
 
 Kernels with RT group scheduling (cgroup v1) let threads be real-time only in groups with a budget, `cpu.rt_runtime_us` of
 `cpu.rt_period_us`, and the budgets of a group's children must fit into its own. Budgets here, in microseconds of a second on
@@ -40,7 +40,7 @@ NO_REALTIME = RealtimeState()
 
 
 def pod_share_us(pods: int) -> int:
-    """The budget of each of so many pods, of a second on each CPU."""
+    """The budget of each of this many pods, of a second on each CPU."""
     return SERVICES_US // max(pods, 1)
 
 
@@ -67,7 +67,7 @@ class RealtimeAccessor:
         self._giver = giver
 
     def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
-        """The class; None where the group is gone, or nobody gives classes here."""
+        """The class; None where the group is gone, or there is no guard."""
         assert isinstance(place, RealtimeThreads)
         return None if self._giver is None else self._giver.class_of(place.group)
 

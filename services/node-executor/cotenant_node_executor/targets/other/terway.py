@@ -46,3 +46,7 @@ class TerwayAccessor:
     def holds(self, _attribute: Attribute, wanted: str, present: str) -> bool:
         """Whether the texts are the same."""
         return wanted == present
+
+    def restore(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
+        """Write what the file held, or remove it."""
+        self.write(place, attribute, text)

@@ -12,6 +12,7 @@ scheduling). Policy and affinity go through Python's own calls; slice and cookie
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 from collections.abc import Callable
@@ -159,6 +160,19 @@ class ThreadAccessor:
         if attribute is ThreadAttribute.COOKIE and wanted != "0":
             return present != "0" and str(self._calls.cookie_of(_number(wanted, "thread id"))) == present
         return wanted == present
+
+    def restore(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
+        """Give the thread its affinity back, every CPU where its group has none of those any more; or its slice, the default
+        where that is what it had."""
+        assert isinstance(place, Thread)
+        if attribute is ThreadAttribute.SLICE and text == str(self._calls.slice_of(0)):
+            text = "0"
+        try:
+            self.write(place, attribute, text)
+        except OSError as error:
+            if attribute is not ThreadAttribute.AFFINITY or error.errno != errno.EINVAL:
+                raise
+            os.sched_setaffinity(place.tid, range(os.cpu_count() or 1))
 
     def _set_cookie(self, tid: int, value: str) -> None:
         source = _number(value, "thread id")

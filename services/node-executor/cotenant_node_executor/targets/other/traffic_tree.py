@@ -72,6 +72,11 @@ class TrafficTreeAccessor:
         one, other = parsed(wanted), parsed(present)
         return one.keys() == other.keys() and all(_same(one[each], other[each]) for each in one)
 
+    def restore(self, place: NonCgroup, attribute: Attribute, _text: str) -> None:
+        """Remove the hierarchy, if it is still ours."""
+        if self.read(place, attribute):
+            self.write(place, attribute, "")
+
     def _discipline(self, device: str) -> str | None:
         """Kind and handle of the root discipline; None without such a device."""
         shown = run_tc(self._prefix, "qdisc", "show", "dev", device)

@@ -10,11 +10,12 @@ start of an executor that was killed.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Mapping
 
-from cotenant_node_executor.targets.address import Attribute, NonCgroup
+from cotenant_node_executor.targets.address import Attribute, NonCgroup, Thread
 from cotenant_node_executor.targets.interface import InvalidValueError, Refused, WriteReport, Written
 from cotenant_node_executor.targets.other.accessors import Accessor, Restoring
 from cotenant_node_executor.targets.other.held import HeldValues
@@ -40,6 +41,7 @@ class OtherWriter:
         written: list[Written] = []
         refused: dict[tuple[NonCgroup, Attribute], Refused] = {}
         unchanged = skipped = 0
+        self._note_threads(values)
         for place, attributes in values.items():
             accessor = self._accessors.get(type(place))
             for attribute, value in attributes.items():
@@ -65,10 +67,30 @@ class OtherWriter:
                     message = os.strerror(number) if number else str(error)
                     refused[place, attribute] = Refused(place, attribute, attribute.value, value, number, message)
         if self._held:
-            self._restore(values, written, refused)
+            with self._held.together():
+                self._restore(values, written, refused)
         new = tuple(each for key, each in refused.items() if self._known.get(key) != each)
         self._known = refused
         return WriteReport(tuple(written), new, unchanged, skipped, len(refused) - len(new))
+
+    def _note_threads(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> None:
+        """Keep what threads hold before they are written for the first time: there may be hundreds, and one file."""
+        new = [
+            (place, attribute)
+            for place, attributes in values.items()
+            if isinstance(place, Thread)
+            for attribute in attributes
+            if (place, attribute) not in self._held
+        ]
+        accessor = self._accessors.get(Thread) if new else None
+        if accessor is None:
+            return
+        with self._held.together():
+            for place, attribute in new:
+                with contextlib.suppress(OSError, ValueError):  # the write will say it
+                    text = accessor.read(place, attribute)
+                    if text is not None:
+                        self._held.note(place, attribute, text)
 
     def _restore(
         self,

@@ -10,9 +10,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
+from cotenant_scheduler.cycle.cursor import behind_first
 from cotenant_scheduler.cycle.ordering.shares import Shares
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, PodQueue, QueueKey
-from cotenant_scheduler.cycle.walk import States, Walk, behind_first
+from cotenant_scheduler.cycle.walk import States, Walk
 from cotenant_scheduler.state.pod_records import PodRecord
 
 
@@ -40,6 +41,10 @@ class FairWalk(Walk):
                 return entry, alike
             heapq.heapreplace(heap, (place, entry, alike, cursor))
         return None
+
+    def is_mixed(self) -> bool:
+        """Never: whose turn is next depends on what is placed until then."""
+        return False
 
     def run(self, most: int) -> list[PodRecord]:
         heap = self._heap

@@ -1,4 +1,4 @@
-"""What a user may set of reservations."""
+"""Configuration of reservations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import msgspec
 
 
 class ReservationArgs(msgspec.Struct, frozen=True, rename="camel"):
-    """What a user may set of reservations. Resources that are ignored, extended ones only, by name and by group."""
+    """Configuration of reservations. Resources that are ignored, extended ones only, by name and by group."""
 
     enable_preemption: bool = False
-    """A reservation that no node takes pre-empts pods of a lower priority."""
+    """A reservation that no node takes preempts pods of a lower priority."""
     ignored_resources: tuple[str, ...] = ()
     ignored_resource_groups: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Does a pod fit into the reservations of a node, and does the node bear it.
+"""Whether a pod fits into the reservations of a node, and onto the node.
 
 In: the pod's requests, what the node has free, the matched reservations (`Room`). Out: a `FitResult`: the rooms that take the
 pod, or why none does. The rules:
@@ -32,7 +32,7 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class Ignored(msgspec.Struct, frozen=True):
-    """Extended resources that are not looked at, by name and by what stands before the slash."""
+    """Extended resources that are ignored, by name and by prefix before the slash."""
 
     names: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ class FitResult(msgspec.Struct, frozen=True):
 
 
 class Victims(msgspec.Struct, frozen=True):
-    """What pods that would be pre-empted give back: of the node, and inside reservations by uid."""
+    """What preempted pods would release: on the node, and inside reservations by uid."""
 
     on_node: Mapping[str, int] = {}
     inside: Mapping[str, Mapping[str, int]] = {}
@@ -177,7 +177,7 @@ def judged(
     skip_node: bool = False,
 ) -> FitResult:
     """Return which matched reservations of a node take a pod, or why it does not fit there. `required`: the pod has reservation
-    affinity, with `name` where that names one; `skip_node`: with a single matched reservation the node is not looked at."""
+    affinity, with `name` where that names one; `skip_node`: with a single matched reservation the node is not checked."""
     taking: list[Room] = []
     node_reasons: set[str] = set()
     room_reasons: list[str] = []
@@ -209,7 +209,7 @@ def judged(
 
 
 def may_be_nominated(requests: Mapping[str, int], room: Room, *, required: bool) -> str:
-    """Return why a reservation that the node bears cannot be used by a pod; empty if it can."""
+    """Return why a reservation that fits the node cannot be used by a pod; empty if it can."""
     if room.allocate_once and room.pods:
         return ALREADY_ALLOCATED
     if not required and not shares_a_resource(requests, room):
@@ -225,7 +225,7 @@ def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> Mapping[str, in
 
 
 def refuses_reserve_pod(node: str, wanted: str, policy: str, policies_there: Iterable[str]) -> str:
-    """Return why a reservation cannot be placed on a node: another one is named, or its policy does not go with those there
+    """Return why a reservation cannot be placed on a node: another one is named, or its policy conflicts with those there
     (Default goes with Default alone); empty if it can."""
     if wanted and wanted != node:
         return OTHER_NODE

@@ -1,13 +1,13 @@
 """Which reservations a pod may use.
 
-In: what a pod says of reservations (`Ask`), a reservation with a share of a node, the node's labels. Out: the first rule that
-it misses. The rules, in order:
+In: a pod's requirements of reservations (`Ask`), a reservation with a share of a node, the node's labels. Out: the first rule
+that it fails. The rules, in order:
 
-    ignored        the pod takes part in everything that is reserved; nothing else is looked at
-    owners         one of the reservation's lists means the pod (`state.reservations.rules`)
-    name           where the affinity names one, it is this one, and an exact match is looked at; nothing else is
+    ignored        the pod may use everything that is reserved; no other rule applies
+    owners         one of the reservation's lists matches the pod (`state.reservations.rules`)
+    name           where the affinity names one, it is this one, and an exact match is checked; no other rule applies
     unschedulable  it takes new owners and is not being deleted, or the affinity tolerates that
-    taints         the affinity tolerates them; a pod without affinity is not held up by them
+    taints         the affinity tolerates them; they do not concern a pod without affinity
     affinity       selector and terms hold for the node's labels, overlaid by the reservation's
     exact          it has exactly what the pod requests of the resources that the pod names
 Source: Koordinator's reservation transformer.
@@ -37,10 +37,10 @@ AFFINITIES_CACHED = 4096
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What decides, beside its shape, which reservations a pod may use; pods with equal asks are alike."""
+    """What determines, beside its shape, which reservations a pod may use; pods with equal asks are equivalent."""
 
     owners: tuple[int, ...] = ()
-    """Numbers of the lists of owners that mean it."""
+    """Numbers of the lists of owners that match it."""
     affinity: str = ""
     """The text of its reservation affinity."""
     exact: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Ask(msgspec.Struct, frozen=True):
     acts: bool = False
     """It is to act as a reservation itself."""
     problem: str = ""
-    """Why it cannot be placed: what it says of reservations cannot be read."""
+    """Why it cannot be placed: its requirements of reservations cannot be read."""
 
     @property
     def required(self) -> bool:
@@ -67,7 +67,7 @@ def _affinity(text: str) -> ReservationAffinity | None:
 
 
 class Miss(Enum):
-    """The rule that a reservation misses."""
+    """The rule that a reservation fails."""
 
     NAME = "name"
     UNSCHEDULABLE = "unschedulable"
@@ -77,7 +77,7 @@ class Miss(Enum):
 
 
 def ask_of(labels: Mapping[str, str], annotations: Mapping[str, str], owners: tuple[int, ...]) -> Ask | None:
-    """Return what a pod asks of reservations; None for one that none concerns."""
+    """Return a pod's requirements of reservations; None if no reservation concerns it."""
     acts = acts_as_reservation(labels)
     if ignores_reservations(labels):
         return Ask(ignored=True, acts=acts)
@@ -104,7 +104,7 @@ def missed(
     allocatable: Mapping[str, int],
     node_labels: Mapping[str, str],
 ) -> tuple[Miss, str] | None:
-    """Return the first rule behind `owners` that a reservation misses, with the taint where it is that; None: it matches."""
+    """Return the first rule after `owners` that a reservation fails, with the taint if it is that; None: it matches."""
     if ask.ignored:
         return None
     affinity, spec = ask.wanted, reservation.spec

@@ -1,8 +1,8 @@
-"""Where a reservation may be placed, beside what its pod template asks.
+"""Where a reservation may be placed, beside the requirements of its pod template.
 
 Inputs: the node that a reservation names, its allocate policy, the policies of the reservations that a node has. Filter: a
-named node is the only one; Default goes with Default alone, Aligned and Restricted with each other. Source: Koordinator's
-reservation Filter for reserve pods.
+named node is the only one; Default is compatible with Default alone, Aligned and Restricted with each other. Source:
+Koordinator's reservation Filter for reserve pods.
 """
 
 from __future__ import annotations

@@ -57,6 +57,6 @@ def preferring(scores: IntArray, preferred: int) -> IntArray:
 
 
 def normalised(raw: IntArray) -> IntArray:
-    """Return raw scores as 0..100 of the highest; all 0 where that is 0."""
+    """Return raw scores (int64, a row each) as 0..100 of the highest; all 0 where that is 0."""
     highest = int(raw.max(initial=0))
     return MAX_SCORE * raw // highest if highest > 0 else np.zeros_like(raw)

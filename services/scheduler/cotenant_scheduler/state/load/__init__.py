@@ -1,1 +1,1 @@
-"""Load of nodes: what is measured, what is estimated, how load-aware scheduling is configured."""
+"""Load of nodes: measurements, estimates, configuration of load-aware scheduling."""

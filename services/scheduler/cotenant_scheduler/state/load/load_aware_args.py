@@ -1,4 +1,4 @@
-"""Arguments of load-aware scheduling and the thresholds that a node's annotation puts in their place.
+"""Arguments of load-aware scheduling and the thresholds of a node's annotation, which replace them.
 
 In: the arguments as a user writes them (Koordinator's LoadAwareSchedulingArgs), a node's annotations. Out:
 `LoadAwareArgs` with defaults filled in, and per node the `Thresholds` in force. A part of the annotation that is not

@@ -1,4 +1,4 @@
-"""Load of the nodes in columns: what each node is taken to use, its thresholds, and how old its report is.
+"""Load of the nodes in columns: the estimated usage of each node, its thresholds, and the age of its report.
 
 In: a node's report, its thresholds and raw capacity, the pods assigned to it. Out: per tracked resource and node three
 views of the usage (as `load_estimate` defines them): for the node thresholds, for the prod thresholds, for scoring; a
@@ -139,7 +139,7 @@ class LoadColumns:
         self._fill_from(before)
 
     def of(self, block: IntArray) -> LoadColumns:
-        """Return columns that are another block's lanes."""
+        """Return columns that are another block's lanes (int64, lanes by rows)."""
         columns = copy(self)
         columns._lay(block)
         return columns
@@ -213,11 +213,11 @@ class LoadColumns:
         return tuple((view[r].data, amount) for view in views for r, amount in enumerate(estimate) if amount)
 
     def figures(self, row: int) -> list[int]:
-        """Return what a node is taken to use, and its capacity, in turn by resource."""
+        """Return a node's estimated usage and its capacity, alternating, by resource."""
         return [cells[row] for cells in self._figures]
 
     def add_rows(self, rows: IntArray, estimate: Vector, prod: bool, times: IntArray) -> None:
-        """Add pods that the nodes' reports do not include: this many on each row."""
+        """Add pods that the nodes' reports do not include: this many (int64) on each row (int64, distinct row numbers)."""
         for r, amount in enumerate(estimate):
             if amount:
                 self.node_view[r, rows] += amount * times
@@ -226,7 +226,7 @@ class LoadColumns:
                     self.prod_view[r, rows] += amount * times
 
     def with_more(self, rows: IntArray, estimate: Vector, prod: bool, more: IntArray) -> LoadColumns:
-        """Return columns of the given rows, each with this many more pods that the reports do not include."""
+        """Return columns of the given rows (int64), each with this many more pods (int64) that the reports do not include."""
         load = self.of(self.block.take(rows, axis=1))
         for r, amount in enumerate(estimate):
             if amount:

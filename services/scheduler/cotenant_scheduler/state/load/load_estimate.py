@@ -6,7 +6,7 @@ default estimator and pod assign cache):
 
     pod:  q = max(limit, request) of the tier's own resource; where q = 0: 250 milli-cores or 200 MiB (cpu and memory
           of prod, batch and none); else round(q * factor / 100), at most the limit
-    node: a pod's estimate e counts beside its measured usage u while the report cannot know the pod yet:
+    node: a pod's estimate e counts beside its measured usage u while the report cannot include the pod yet:
           due = u missing, or assigned after (update time - report interval), or deadline after the update time
           node delta     += max(0, e - u)  of pods that are due
           node estimated += e              of all pods
@@ -147,7 +147,7 @@ def estimation_deadline(
     annotations: Mapping[str, str],
     customizable: bool,
 ) -> int | None:
-    """Return until when a pod counts by its estimate, whatever is reported; None: no such time."""
+    """Return until when a pod counts by its estimate, regardless of reports; None: no such time."""
     if customizable:
         after_scheduled = _seconds(annotations.get(ANNOTATION_SECONDS_AFTER_SCHEDULED), after_scheduled)
         after_initialized = _seconds(annotations.get(ANNOTATION_SECONDS_AFTER_INITIALIZED), after_initialized)
@@ -236,7 +236,7 @@ def _total(vectors: Iterable[Vector], size: int) -> list[int]:
 
 
 def node_view(report: NodeReport, sums: NodeEstimate, kind: str, seconds: int) -> list[int]:
-    """Return what the node's pods are taken to use: by the newest average, or where `kind` says so by a percentile."""
+    """Return the estimated usage of the node's pods: by the newest average, or where `kind` says so by a percentile."""
     base: Sequence[int] | None = report.usage
     if kind:
         aggregated = aggregated_usage(report.aggregated, kind, seconds)
@@ -249,5 +249,5 @@ def node_view(report: NodeReport, sums: NodeEstimate, kind: str, seconds: int) -
 
 
 def prod_view(sums: NodeEstimate) -> list[int]:
-    """Return what the node's prod pods are taken to use."""
+    """Return the estimated usage of the node's prod pods."""
     return [used + delta for used, delta in zip(sums.prod_usage, sums.prod_delta, strict=True)]

@@ -1,1 +1,1 @@
-"""What pods ask: their documents as shapes, and what they want of each other."""
+"""The reading of pods: documents as shapes, and relations between pods."""

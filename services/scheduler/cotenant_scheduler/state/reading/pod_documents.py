@@ -1,4 +1,4 @@
-"""The parts of a pod's document that the scheduler looks at, and no others: it decodes every pod's.
+"""The parts of a pod's document that the scheduler reads, and no others, as it decodes every pod.
 
 Parts that are only compared, or read once a shape, stay bytes.
 """
@@ -29,7 +29,7 @@ class Container(View, frozen=True, kw_only=True):
 
 
 class Identity(View, frozen=True, kw_only=True):
-    """What pods of one template do not share."""
+    """The parts that pods of one template do not share."""
 
     name: str = ""
     namespace: str = ""
@@ -73,7 +73,7 @@ class Spec(View, frozen=True, kw_only=True):
 
     @property
     def ends(self) -> bool:
-        """Whether the pod ends by itself: it is not restarted for ever, or it has a deadline."""
+        """Whether the pod ends by itself: its restartPolicy is not Always, or it has a deadline."""
         return self.restart_policy != "Always" or self.active_deadline_seconds is not None
 
     @property

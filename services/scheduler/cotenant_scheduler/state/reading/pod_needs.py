@@ -1,4 +1,4 @@
-"""What a pod asks of a node beside its requests and limits: requests with small amounts filled in, host ports, images.
+"""A pod's needs beside its requests and limits: requests with small amounts filled in, host ports, images.
 
 In: the typed pod. Out: integers per resource (cpu in milli-cores, others in units) and sorted ports. Source:
 Kubernetes (non-zero requests of a pod, host ports).

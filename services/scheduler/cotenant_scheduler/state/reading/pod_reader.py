@@ -1,10 +1,10 @@
-"""What the scheduler reads of pod documents, and the shapes that it gives them.
+"""Reads pod documents into shapes.
 
 In: the document of a pod, the values of priority classes. Out: `PodFacts` with its `Shape`; pods of the same needs have the
 same one.
 
-Bounds: shapes live as long as a pod has them (one pod has one). Documents seen are recognised by the bytes of their
-relevant parts; at most 16,384 such recognitions are kept, then all are dropped; as many texts of labels and
+Bounds: shapes live as long as a pod has them (one pod has one). Known documents are recognised by the bytes of their
+relevant parts; at most 16,384 of these are cached, then all are dropped; as many texts of labels and
 the like, the last ones.
 """
 
@@ -60,7 +60,7 @@ class Reader(Protocol):
 
 
 class _Template(msgspec.Struct, frozen=True):
-    """What the pods of one spec share: the facts of the first one that was read, and its spec's grace period."""
+    """The data that pods of one spec share: the facts of the first one that was read, and its spec's grace period."""
 
     first: PodFacts
     grace_seconds: int | None
@@ -68,13 +68,13 @@ class _Template(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=RECOGNITIONS_CACHED)
 def _traits(labels: bytes, annotations: bytes) -> PodTraits:
-    """Labels and annotations with what they say. Raises DecodeError."""
+    """Labels and annotations with their traits. Raises DecodeError."""
     return traits_of(_texts(labels), _texts(annotations))
 
 
 @lru_cache(maxsize=RECOGNITIONS_CACHED)
 def _texts(document: bytes) -> dict[str, str]:
-    """Labels or annotations; nobody changes them. Raises DecodeError."""
+    """Labels or annotations, read-only. Raises DecodeError."""
     return _TEXTS.decode(document) if document else {}
 
 
@@ -242,7 +242,7 @@ class PodReader:
 
     def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:
         """Assign numbers to the selectors of a pod before any pod is matched against them."""
-        with contextlib.suppress(msgspec.DecodeError):  # `_shape` says what is wrong with it
+        with contextlib.suppress(msgspec.DecodeError):  # `_shape` reports the error
             self.selectors.relations(decode_pod(document))
         if len(self._wants) >= RECOGNITIONS_CACHED:
             self._wants.clear()
@@ -252,7 +252,7 @@ class PodReader:
         pod = decode_pod(document)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
         requests = pod_requests(pod)
-        requests.pop(PODS, None)  # a pod is one, whatever it says
+        requests.pop(PODS, None)  # a pod counts as one, even if it requests `pods`
         negative = sorted(name for name, amount in requests.items() if amount < 0)
         if negative:
             raise ShapeError(f"the request of {negative[0]} is negative")
@@ -290,5 +290,5 @@ class PodReader:
         return shape
 
     def without_load(self, shape: Shape) -> Shape:
-        """Return the shape of what requests the same and is not expected to use anything."""
+        """Return the shape with the same requests and no estimated load."""
         return self._shape_of(msgspec.structs.replace(shape.key, estimate=(0,) * len(shape.key.estimate)))

@@ -1,7 +1,7 @@
-"""What labels and annotations say of a pod besides its shape: its quota, its gang, reservations.
+"""A pod's traits from labels and annotations, besides its shape: its quota, its gang, reservations.
 
-In: labels and annotations. Out: `PodTraits`, read once for all pods that have the same, so that a feature which a pod does not
-use costs that pod one look at a flag.
+In: labels and annotations. Out: `PodTraits`, read once for all pods that have the same, so that an unused feature
+costs a pod only the check of a flag.
 """
 
 from __future__ import annotations
@@ -15,31 +15,36 @@ from cotenant.domain.reservations.affinity import ignores_reservations
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
 from cotenant.domain.reservations.operating import acts_as_reservation
 
+LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
+
 
 class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Labels and annotations, which nobody changes, and what follows from them. Compared by identity."""
+    """Read-only labels and annotations, and what follows from them. Compared by identity."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
     quota_label: str
     """The quota that it names; empty: none."""
     preemptible: bool
+    protected: bool
+    """It may never be preempted."""
     gang: str
     """The name of its gang in its namespace; empty: it is in none."""
     of_reservations: bool
-    """Whether it says anything of reservations, be it that it ignores them or acts as one."""
+    """Whether it mentions reservations, even if only to ignore them, or acts as one."""
     acts: bool
     """Whether it acts as a reservation while it runs and is ready."""
 
 
 def traits_of(labels: dict[str, str], annotations: dict[str, str]) -> PodTraits:
-    """Return what labels and annotations say."""
-    acts = acts_as_reservation(labels)
+    """Return the traits of labels and annotations."""
+    preemptible, acts = is_preemptible(labels), acts_as_reservation(labels)
     return PodTraits(
         labels,
         annotations,
         labels.get(LABEL_QUOTA, ""),
-        is_preemptible(labels),
+        preemptible,
+        not preemptible or labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true",
         gang_name(labels, annotations),
         acts or ignores_reservations(labels) or bool(annotations.get(ANNOTATION_AFFINITY)),
         acts,

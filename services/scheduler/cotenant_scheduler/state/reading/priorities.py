@@ -1,4 +1,4 @@
-"""Priority classes: what number a class name stands for, and whether its pods preempt others.
+"""Priority classes: the value of a class, and whether its pods preempt others.
 
 In: the PriorityClass objects. Out: the value and the preemption policy of a pod that names a class, or none (then the
 default class, else 0 and preempting). Source: Kubernetes priority admission; two classes are always there.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from cotenant.api.objects.policies import PriorityClassObject
 
 PREEMPT_NEVER = "Never"
-"""The preemption policy of pods that wait rather than have others end."""
+"""The preemption policy of pods that do not preempt."""
 
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """Classes that Kubernetes always has."""
@@ -21,7 +21,7 @@ class PriorityValues:
     def __init__(self) -> None:
         self._classes: dict[str, PriorityClassObject] = {}
         self.version = object()
-        """Changes whenever a class changes its meaning; no two sets of classes share a value."""
+        """Changes with every change of a class; no two sets of classes share a value."""
 
     def set(self, name: str, found: PriorityClassObject) -> bool:
         """Take over a class; return whether that changed anything."""

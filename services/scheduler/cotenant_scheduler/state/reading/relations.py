@@ -1,4 +1,4 @@
-"""What pods want of other pods: affinity, anti-affinity and spread, with their selectors numbered.
+"""Relations between pods: affinity, anti-affinity and spread, with numbered selectors.
 
 In: the affinity and spread constraints of a pod, its namespace and labels; the labels of namespaces. Out: `Relations`
 (terms about numbered selectors) and, for any pod, the numbers of all known selectors that select it. Pods are counted per
@@ -9,10 +9,10 @@ Namespaces of a term: those that it lists, and those whose labels its namespaceS
 no selector and lists none; all where the selector is empty. Every namespace has the label `kubernetes.io/metadata.name`,
 also one without an object. A missing label selector selects no pod. Source: Kubernetes' PodAffinityTerm.
 
-A selector has a number as long as somebody holds it: known pods, by their object or their placements. One that comes again gets
+A selector has a number as long as known pods hold it, by their object or their placements. One that returns gets
 another number.
 
-Bounds: the selectors of known pods; MATCHES_CACHED label sets are remembered with their selectors; labels are kept of
+Bounds: the selectors of known pods; MATCHES_CACHED label sets are cached with their selectors; labels are held of
 namespaces that have some besides their name.
 """
 
@@ -82,7 +82,7 @@ class Relations(msgspec.Struct, frozen=True):
     affinity: tuple[Term, ...] = ()
     """Required; all terms have the selector of their conjunction."""
     each_affinity: tuple[Term, ...] = ()
-    """Required, each with its own selector: what other pods are scored by."""
+    """Required, each with its own selector, by which other pods are scored."""
     anti_affinity: tuple[Term, ...] = ()
     preferred: tuple[Term, ...] = ()
     spread: tuple[Spread, ...] = ()

@@ -1,8 +1,8 @@
 """Shapes: pods whose scheduling-relevant spec is the same share one.
 
 In: everything that a shape is made of (`ShapeKey`). Out: `Shape`: requests, constraints on nodes, estimate of its load; and
-`PodFacts`, what the scheduler knows of a very pod beside it. Everything that filters and scores look at is in the shape, so
-what was computed for one pod of a shape holds for all. `pod_reader` makes them.
+`PodFacts`, the individual data of a pod. Everything that filters and scores read is in the shape, so
+results for one pod of a shape hold for all. `pod_reader` creates them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ShapeKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shape:
-    """What filters and scores look at. Compared by identity: equal shapes are one object."""
+    """The input of filters and scores. Compared by identity: equal shapes are one object."""
 
     __slots__ = (
         "__weakref__",
@@ -99,7 +99,7 @@ class Shape:
         self.host_ports = key.host_ports
         self.images = key.images
         self.asks = dict(key.asks)
-        """What plugins have read of the pod, by plugin."""
+        """Plugins' readings of the pod, by plugin."""
         self.relations = key.relations
         self.selected_by = key.selected_by
         """Numbers of the selectors of other pods' (and its own) terms that select the pod."""
@@ -142,9 +142,9 @@ class PodFacts(msgspec.Struct, eq=False, gc=False):
     error: str
     """Why there is no shape; empty if there is one."""
     ended: bool = False
-    """Its own status says that it has ended for good."""
+    """Its own status reports that it has ended permanently."""
     ends: bool = False
-    """It ends by itself: it is not restarted for ever, or it has a deadline."""
+    """It ends by itself: its restartPolicy is not Always, or it has a deadline."""
 
     @property
     def labels(self) -> dict[str, str]:

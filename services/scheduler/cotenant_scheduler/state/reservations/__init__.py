@@ -1,1 +1,1 @@
-"""What reservations hold, and whom they are for."""
+"""What reservations hold, and for which pods."""

@@ -1,7 +1,7 @@
 """All reservations by name: a fold over their objects, shares and statuses.
 
 In: events of Reservation objects, `node.<node>.reservation.<name>` and `reservations.<name>`, in any order. Out: a
-`ReserveRecord` per name, whose reserve pod is queued while it wants a node and counted where it has one (through `PodCache`);
+`ReserveRecord` per name, whose reserve pod is queued while it needs a node and counted where it has one (through `PodCache`);
 the reservations that pods can be matched with, by the number of their list of owners; when reservations expire.
 
 Bounds: one record a reservation; a record is kept as long as one of its parts exists.
@@ -30,7 +30,7 @@ from cotenant_scheduler.state.reservations.records import ReserveRecord, reserve
 from cotenant_scheduler.state.reservations.rules import OwnerIndex
 
 NAMES_KEPT = 16_384
-"""Changed names that are remembered; a reader further behind looks at all."""
+"""Changed names that are kept; a reader further behind inspects all."""
 
 
 class ChangedNames:
@@ -46,14 +46,14 @@ class ChangedNames:
         return self._start + len(self._names)
 
     def add(self, name: str) -> None:
-        """Remember that a reservation changed."""
+        """Record that a reservation changed."""
         if len(self._names) >= NAMES_KEPT:
             self._start += len(self._names)
             self._names = []
         self._names.append(name)
 
     def since(self, position: int) -> list[str] | None:
-        """Return the names that changed after a position; None: too many, look at all."""
+        """Return the names that changed after a position; None: too many, inspect all."""
         return None if position < self._start else self._names[position - self._start :]
 
 
@@ -69,7 +69,7 @@ class ReservationCache:
         self.changed = ChangedNames()
         """Of which object or share changed."""
         self.over: set[str] = set()
-        """Names of those whose time is over: they are matched and placed no more."""
+        """Names of expired ones: they are no longer matched and placed."""
         self._expiries: list[tuple[datetime, str]] = []
 
     # -- folding -------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class ReservationCache:
             self._finish(record)
 
     def store_status(self, data: ReservationStatus, at: datetime | None) -> None:
-        """Take over a status. What it says of waiting, the reserve pod has as its waiting event."""
+        """Take over a status. Its waiting reason becomes the reserve pod's waiting event."""
         record = self._record(data.name)
         record.status, record.status_at = data, at
         record.waiting, record.waiting_at = waiting_of(data), at
@@ -148,7 +148,7 @@ class ReservationCache:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def expire(self, now: datetime) -> list[ReserveRecord]:
-        """Return the reservations whose time is over since the last call, by time and name."""
+        """Return the reservations that expired since the last call, by time and name."""
         found: list[ReserveRecord] = []
         while self._expiries and self._expiries[0][0] < now:
             moment, name = heapq.heappop(self._expiries)

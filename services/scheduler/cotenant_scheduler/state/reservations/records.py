@@ -1,6 +1,6 @@
 """The record of a reservation: object, share of a node, status; and the reserve pod that the queue and the nodes know.
 
-It is a `PodRecord` under a key that no pod can have, so that it is queued, counted and looked at like one.
+It is a `PodRecord` under a key that no pod can have, so that it is queued, counted and inspected like one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ReserveRecord(PodRecord):
         self.order = 0
         self.restricted: tuple[str, ...] = ()
         self.inside: dict[str, int] = {}
-        """What of it nobody may be given."""
+        """The part of it that no pod may be given."""
         self.shares: dict[str, ReservationShare] = {}
         """Its shares by node; their sequences are those of the placements."""
         self.status: ReservationStatus | None = None

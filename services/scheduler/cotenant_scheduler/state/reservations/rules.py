@@ -1,10 +1,10 @@
-"""Which reservations' owner rules mean a pod, found without looking at every reservation.
+"""Which reservations' owner rules match a pod, by an index.
 
 In: the owners of reservations, as they come and go; pods. Out: a number for each different list of owners, and for a pod the
-numbers of those that mean it. A list is found by one thing that a pod must have for it: a label, the name or uid of an owner
-reference, its own uid or name; lists without such a thing are tried on every pod.
+numbers of those that match it. A list is indexed by one key that a matching pod must have: a label, the name or uid of an owner
+reference, its own uid or name; lists without such a key are checked for every pod.
 
-Bounds: one entry a different list of owners. Numbers are never used again.
+Bounds: one entry a different list of owners. Numbers are never reused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class OwnerIndex:
 
     def __init__(self) -> None:
         self.version = 0
-        """Incremented when a list comes or goes: pods that are known already may ask something else from then on."""
+        """Incremented when a list is added or removed, which can change the matches of known pods."""
         self._rules: dict[int, tuple[OwnerRule, ...]] = {}
         self._numbers: dict[bytes, int] = {}
         self._holders: dict[int, int] = {}
@@ -53,7 +53,8 @@ class OwnerIndex:
         return bool(self._rules)
 
     def hold(self, owners: Sequence[OwnerRule]) -> int:
-        """Return the number of a list of owners, which stands until it is let go as often; 0 for one that means nobody."""
+        """Return the number of a list of owners, which is valid until it is released as often; 0 for one that matches no
+        pod."""
         try:
             check_owners(owners)
         except SelectorError:
@@ -90,7 +91,7 @@ class OwnerIndex:
                 del self._by_key[key]
 
     def meaning(self, record: PodRecord, facts: PodFacts) -> tuple[int, ...]:
-        """Return the numbers of the lists that mean a pod, ascending."""
+        """Return the numbers of the lists that match a pod, ascending."""
         by_key = self._by_key
         found: dict[int, None] = dict(by_key.get(_ANY, {}))
         for pair in facts.labels.items():
@@ -119,7 +120,7 @@ def owner_references(record: PodRecord) -> Sequence[OwnerReference]:
 
 
 def keys_of(owners: Iterable[OwnerRule]) -> list[Key]:
-    """Return what pods are found by that a list of owners means: each of them has one of these."""
+    """Return the index keys of a list of owners: each matching pod has one of these."""
     return [_key_of(rule) for rule in owners]
 
 

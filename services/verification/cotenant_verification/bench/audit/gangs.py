@@ -55,7 +55,7 @@ class GangCheck:
         return gang if gang and len(self._members[gang]) >= self._size[gang] else ""
 
     def is_short(self, pod: str) -> bool:
-        """Return whether a pod waits for members that nobody has submitted."""
+        """Return whether a pod waits for members that were not submitted."""
         gang = self._gang_of.get(pod, "")
         return bool(gang) and len(self._members[gang]) < self._size[gang]
 

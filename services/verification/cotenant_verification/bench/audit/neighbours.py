@@ -1,9 +1,9 @@
-"""What the pods elsewhere demand of a pod: affinity, anti-affinity on both sides, hard topology spread.
+"""Constraints among pods: affinity, anti-affinity on both sides, hard topology spread.
 
 In: the pods placed so far, by namespace and labels, every node's labels and every namespace's. Out: for one pod, which nodes
 refuse it and why. Part of the independent check, see `rooms`. Source: Kubernetes' documented rules: a term is about the
-namespaces that it lists and those that its selector selects, the pod's own where it says neither; every namespace bears its
-name as a label. A pod on a node that nobody knows any more is in no domain.
+namespaces that it lists and those that its selector selects, the pod's own where it has neither; every namespace has its
+name as a label. A pod on a removed node is in no domain.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What one node alone demands of a pod, by plain rules: room, cordon, selectors, taints, host ports, load.
+"""Constraints of a single node on a pod, by plain rules: room, cordon, selectors, taints, host ports, load.
 
-In: typed pods and nodes, and what was said of a node. Out: why a pod cannot be there, empty if it can. Part of the
+In: typed pods and nodes, and the events about a node. Out: why a pod cannot be there, empty if it can. Part of the
 independent check: it shares no code with the scheduler, only the typed views, quantities and the names of tiers and
 resources. Sources: Kubernetes' documented rules; Koordinator's load-aware scheduling with its default thresholds (cpu 65 %,
 memory 95 %), factors (85, 70), estimates for pods that ask for nothing (250m, 200 MiB) and expiry (180 s).
@@ -63,7 +63,7 @@ def need_of(pod: Pod, quota: str) -> Need:
     spec = pod.spec
     daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
     if spec.init_containers or spec.host_network or daemon:
-        raise ValueError(f"the check does not know everything that pod {pod.metadata.name} wants")
+        raise ValueError(f"the check does not support all constraints of pod {pod.metadata.name} wants")
     requests, limits = pod_requests(pod), pod_limits(pod)
     tier = priority_default(pod)
     estimate = {}

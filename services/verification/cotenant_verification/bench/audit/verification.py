@@ -1,7 +1,7 @@
 """An independent, slow check of what a scheduler decided: plain dictionaries, one placement at a time.
 
-In: what LOG holds of nodes, quotas, pods and placements, in its order. Out: `AuditResult`. Each placement is held against all
-that it was decided on: the facts of its node and quota that its causes name (none older than what an earlier decision had of
+In: what LOG holds of nodes, quotas, pods and placements, in its order. Out: `AuditResult`. Each placement is checked against
+its basis: the facts of its node and quota that its causes name (none older than what an earlier decision had of
 the same), and the placements before it: all resources and the number of pods, cordon, node selector and affinity, taints,
 host ports, load thresholds of the default policy (`rooms`); affinity, anti-affinity and spread (`neighbours`); the quota's
 max. Nothing is placed twice; gangs are placed whole (`gangs`). And every pod or gang without a placement fits no node, or

@@ -57,7 +57,7 @@ class CaseFigures(msgspec.Struct, frozen=True, kw_only=True):
     pairs: int
     seconds: float
     services_ended: int
-    """How often a service pod ended while it ran beside neighbours, whoever ended it."""
+    """How often a service pod ended while it ran beside neighbours, for any reason."""
     neighbours_ended: int
     """How often a neighbour pod was evicted, killed, or ended by itself."""
     executor: dict[str, int]

@@ -1,10 +1,10 @@
 """The neighbours of the colocation benchmark: programs that take as much of one thing as they get.
 
     burn       CPU time
-    stream     memory bandwidth: writes a buffer that no cache holds, again and again
+    stream     memory bandwidth: repeatedly writes a buffer larger than the caches
     fork       processes: every one forks, burns a millisecond, and some of them end
-    hog        memory: 16 MiB more every 50 ms, touched, until somebody ends it
-    buffered   the disk, through the page cache: writes a file again and again, without fsync
+    hog        memory: 16 MiB more every 50 ms, touched, until it is killed
+    buffered   the disk, through the page cache: repeatedly writes a file, without fsync
     direct     the disk, around the page cache: O_DIRECT writes of 1 MiB; where the file system has none, fsync after each
 
 Standard library only. Run as `neighbour.py KIND [--file PATH]`. It is harmless only within a control group that limits memory

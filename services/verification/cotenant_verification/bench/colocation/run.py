@@ -266,7 +266,7 @@ class _Measured:
         return self._pods.pod(name, "BE", self._neighbour(kind, name), {})
 
     async def _keep(self, neighbours: list[Document]) -> None:
-        """Give ended neighbours successors, where the case wants that."""
+        """Replace ended neighbours, if the case requires it."""
         while self._case.replaced:
             await asyncio.sleep(REPLACE_SECONDS)
             for ended in await self._pods.ended(neighbours):

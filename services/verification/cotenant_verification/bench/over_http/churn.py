@@ -1,4 +1,4 @@
-"""`bench churn`: pods that come and go on a real stack, for as long as it takes to see whether it wears out.
+"""`bench churn`: pods that come and go on a real stack, long enough to detect degradation.
 
 In: a rate, the lifetime of a pod, for how long, how often a service is killed. Out: figures of each minute as it passes, then
 those of the start beside those of the end: create to running, delete to gone, the servers' CPU time a pod, memory. At the end

@@ -22,7 +22,7 @@ from cotenant_console.api.credentials import Server
 from cotenant_verification.bench.workload import NAMESPACE, pod_name
 
 OTHER_WRITERS = 16
-"""Connections of the other writes; more are not under way."""
+"""Connections of the other writes; more are not in progress."""
 _LENGTH = b"content-length: "
 
 

@@ -1,4 +1,4 @@
-"""`bench deletions`: running pods of simulated nodes are deleted over HTTP by many clients at once, while others go on writing.
+"""`bench deletions`: running pods of simulated nodes are deleted over HTTP by many clients at once, while others keep writing.
 
 In: sizes, a grace period. Out: deletions answered and pods gone a second with their latencies; other writes before and
 meanwhile; CPU time a deletion of each process. A pod is gone when its object's tombstone is on LOG.

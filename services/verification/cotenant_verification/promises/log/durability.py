@@ -32,7 +32,7 @@ def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
         return
     acknowledged = view.acknowledged.get(event.subject)
     if acknowledged is not None and acknowledged == data.uid and data.uid not in view.may_end and not _may_end(view, event):
-        yield event.subject, f"{event.ref} ends an object whose creation was acknowledged, and nobody asked for it"
+        yield event.subject, f"{event.ref} ends an object whose creation was acknowledged, without a request"
 
 
 def _may_end(view: LogView, event: Event) -> bool:

@@ -88,7 +88,7 @@ def kills_are_reported(moment: Moment) -> Wrong:
         run = report.data if report is not None else None
         reported = isinstance(run, RunStatus) and run.uid == uid and any(_reports(each, times) for each in run.containers)
         if not reported:
-            text = f"{placement.namespace}/{placement.name} on {name} was ended for memory {times} times, which nobody says"
+            text = f"{placement.namespace}/{placement.name} on {name} was ended for memory {times} times, which is not reported"
             yield subject, text
 
 

@@ -1,4 +1,4 @@
-"""Forecasts of what services will use at most, as the services run them: none, the histogram's, and the one by time of day.
+"""Forecasts of the peak of services, as metrics-ingest computes them: none, the histogram's, and the one by time of day.
 
 In: a `NodeLoad`. Out: for each report and machine the forecast of its services' peak (NaN: none), and what mid may have of
 prod's requests. The histograms, the profiles, the choice between them and the predictors are those of metrics-ingest; a
@@ -44,10 +44,11 @@ class Predictor(Protocol):
     """Many machines at once; milli-CPUs."""
 
     def observe(self, seconds: float, peaks: Floats) -> None:
-        """Take in the highest use of each machine's services in the report interval that ends now."""
+        """Fold the highest use of each machine's services (float64, milli-CPUs, a machine each) in the interval that ends
+        now."""
 
     def forecast(self, seconds: float) -> Floats:
-        """What they will use at most until the offer can be taken back; NaN: nobody knows."""
+        """Their predicted peak until the offer can be taken back (float64, milli-CPUs, a machine each); NaN: unknown."""
 
 
 class NoPrediction:
@@ -99,7 +100,7 @@ class BySeason:
         self._peak = np.full(machines, np.nan)
 
     def observe(self, seconds: float, peaks: Floats) -> None:
-        """Train both; at the end of a quarter hour judge what both said when it began."""
+        """Train both; at the end of a quarter hour evaluate both forecasts made when it began."""
         middle = seconds - REPORT_SECONDS / 2
         quarter = quarter_of(middle)
         if quarter != self._quarter:

@@ -1,9 +1,9 @@
-"""What services use on each machine, step by step, and what the control plane knows of it.
+"""Usage of services on each machine, step by step, and the control plane's view of it.
 
 In: rates, a population, u, a seed. Out: `NodeLoad`, arrays over machines and steps of STEP_SECONDS.
 
     use of a pod     = request x u x rate / p99 of rate x noise, at most its request
-    noise            = 1 + 0.15 x normal, at least 0, with a memory of two minutes, drawn for each pod from the seed
+    noise            = 1 + 0.15 x normal, at least 0, with a correlation time of two minutes, drawn for each pod from the seed
     system           = 2 % of the machine
 
 What is known is what metrics-ingest reports: once a minute the mean of each pod's samples in the five minutes before. Until the
@@ -71,7 +71,7 @@ def load_of(rates: Rates, population: Population, u: float, seed: int, deviation
 
 
 def use_of(pod: ServicePod, rates: Rates, u: float, seed: int, deviation: float = NOISE) -> Floats:
-    """What a pod uses, step by step from its first one on."""
+    """What a pod uses (float64, milli-CPUs, a step each) from its first step on."""
     length = pod.end - pod.first
     random = np.random.default_rng([seed, 5, pod.number])
     drawn = random.standard_normal(length + _NOISE_STEPS - 1)
@@ -81,7 +81,7 @@ def use_of(pod: ServicePod, rates: Rates, u: float, seed: int, deviation: float 
 
 
 def first_report(pod: ServicePod) -> int:
-    """The step of the first report that knows a pod."""
+    """The step of the first report that includes a pod."""
     return (pod.first // REPORT_STEPS + 1) * REPORT_STEPS
 
 
@@ -109,7 +109,7 @@ def _known(pod: ServicePod, use: Floats, steps: int) -> tuple[Floats, Floats]:
 
 
 def minutes_of(use: Floats, first: int) -> Floats:
-    """The highest use of each report interval from the one of step `first` on."""
+    """The highest use (float64, milli-CPUs, an interval each) of each report interval from the one of step `first` on."""
     lead = first % REPORT_STEPS
     tail = -(lead + len(use)) % REPORT_STEPS
     padded = np.concatenate((np.zeros(lead), use, np.zeros(tail)))

@@ -1,9 +1,9 @@
-"""Machines, and the services that come to them: who arrives, where, and for how long.
+"""Machines, and the services placed on them: arrivals, machines, lifetimes.
 
 In: machines and pods of a trace (openb's, or generated ones of the same form), how many machines, how full, a seed. Out: a
 `Population`: for each pod its machine and its steps.
 
-- Machines: so many of the trace's, drawn by the seed.
+- Machines: drawn from the trace's by the seed.
 - Services: all pods but best-effort ones (BE). These are the ones that an offer is for; there is always enough batch work, so
   that an offer is used as far as the machine lets it.
 - Time: the trace's busy part, from the 2 % quantile of arrivals on, is mapped onto the span; lifetimes stay as they are, and go
@@ -53,7 +53,7 @@ class Population(msgspec.Struct, frozen=True):
 
 
 def populate(trace: Trace, nodes: int, steps: int, seed: int, fill: float = FILL) -> Population:
-    """The machines and pods of a run over so many steps."""
+    """The machines and pods of a run over this many steps."""
     random = np.random.default_rng([seed, 3])
     capacities = np.array([node.cpu_milli for node in trace.nodes], dtype=np.int64)
     chosen = capacities[np.sort(random.permutation(len(capacities))[:nodes])]

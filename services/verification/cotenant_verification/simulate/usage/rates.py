@@ -5,7 +5,7 @@ container and moment (Alibaba cluster-trace-v2026-GenAI has this form). Out: for
 service, its rate on a grid of STEP_SECONDS, divided by its own 99th percentile over the whole trace.
 
 Rows of one type and moment are summed. A moment holds until the usual distance to the next (the median); where the next is
-further away nobody asked, which a sampled count shows as no row: the rate is 0.
+further away there were no requests, which a sampled count shows as no row: the rate is 0.
 
 `repeated` makes days of a trace: its smoothed course by time of day, with another level (standard deviation 10 %) and shift (10
 minutes) each day, two thirds of it on the last two days of seven, and the sampling noise drawn again: a count of quanta, a
@@ -112,7 +112,7 @@ def _on_grid(sums: dict[str, dict[float, float]], path: Path) -> Rates:
 
 
 def normalised(services: tuple[str, ...], rates: Floats, quanta: Floats, begin: float) -> Rates:
-    """Rates by their own 99th percentile; where that is 0 by the highest."""
+    """Rates (float64) relative to their own 99th percentile; where that is 0 to the highest."""
     tops = np.quantile(rates, 0.99, axis=1)
     tops = np.where(tops > 0, tops, rates.max(axis=1))
     tops = np.where(tops > 0, tops, 1.0)

@@ -35,7 +35,7 @@ def usage_lines(tables: Sequence[Table], rates: Rates, population: Population, w
         f"{len(population.capacities)} machines, {capacity:.0f} cores; {len(population.pods)} pods of services"
         f" ({population.unplaced} more fitted nowhere) over {span(rates.steps * STEP_SECONDS)},"
         f" load: {', '.join(rates.services)}",
-        "Chosen on the first half, judged on the second: the figures are of the second where nothing else is said.",
+        "Chosen on the first half, evaluated on the second: figures are of the second half unless stated otherwise.",
     ]
     for table in tables:
         lines += ["", f"u = {table.u:g}", _HEAD, _UNITS]

@@ -48,6 +48,7 @@ class CountedQuota:
         "reason",
         "request",
         "runtime",
+        "stale",
         "stale_below",
         "used",
     )
@@ -58,10 +59,12 @@ class CountedQuota:
         self.parent = parent
         self.reason = reason
         self.index = 0
-        """Its place among the children of its parent; -1 if it takes no part in the sharing."""
+        """Its index among the children of its parent; -1 if it takes no part in the sharing."""
         self.below: Family | None = None
+        self.stale = False
+        """Its runtime has to be shared among its children again."""
         self.stale_below = False
-        """There is something to share again below it or below a quota below it."""
+        """It is stale, or a quota below it is."""
         self.path: tuple[CountedQuota, ...] = ()
         """The quotas from below the root down to this one."""
         self.own: tuple[dict[str, int], dict[str, int], dict[str, int], dict[str, int]] = ({}, {}, {}, {})
@@ -75,11 +78,11 @@ class CountedQuota:
         self.allocated: dict[str, int] = {}
         self.guaranteed: dict[str, int] = {}
         self.runtime: dict[str, int] | None = None
-        """As last asked for; None once it changed."""
+        """Cached; None after a change."""
 
 
 def sums_of(quota: CountedQuota) -> QuotaSums:
-    """Return its sums as a value: later changes do not reach it."""
+    """Return its sums as an independent value."""
     request, used, non_preemptible_request, non_preemptible_used = (dict(part) for part in quota.own)
     return QuotaSums(
         own=OwnPods(

@@ -26,7 +26,7 @@ class DeclaredQuotas:
         return bool(self._views)
 
     def store(self, view: ElasticQuotaView, sequence: int) -> None:
-        """Take over a quota. What admission writes into the object with every pod does not count as a change."""
+        """Take over a quota. The charge that admission writes into the object with every pod does not count as a change."""
         view = msgspec.structs.replace(view, charged=None)
         namesakes = self._views.setdefault(view.name, {})
         before = namesakes.get(view.namespace)

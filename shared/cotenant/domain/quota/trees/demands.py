@@ -1,8 +1,9 @@
-"""What pods request and hold, counted by kind, and given to the quotas that they belong to.
+"""What pods request and hold, counted by kind, and added to the quotas that they belong to.
 
 In: pods by kind (what decides on their quota and what they are charged with), as they are counted and uncounted; the quotas.
-Out: the forest, current whenever it is asked for. There are few kinds, so another set of quotas costs a step a kind and not one
-a pod, and pods of one kind that come together are added to the sums at once. The fold of the pods themselves is the service's.
+Out: the forest, current whenever it is asked for. There are few kinds, so a new set of quotas costs a step per kind instead of
+per pod, and pods of one kind that come together are added to the sums at once. The fold of the pods themselves is the
+service's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from cotenant.model.amounts import LARGEST_AMOUNT, Amounts, masked, minus, parse
 from cotenant.model.by_identity import by_identity
 
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
-"""What a pod's status says that has ended for good."""
+"""The phases of pods that have ended permanently."""
 
 
 class Kind(msgspec.Struct, frozen=True, cache_hash=True):
@@ -67,7 +68,7 @@ class Demands:
     """See the module. A mutable fold. Bound: as many kinds as there are among the pods that are counted."""
 
     def __init__(self, rules: Rules, *, usage: bool = True) -> None:
-        """`usage` False: of what pods hold only that is kept which runtimes depend on."""
+        """`usage` False: only the usage that runtimes depend on is kept."""
         self._rules = rules
         self._usage = usage
         self._kinds: dict[Kind, _Counted] = {}
@@ -79,7 +80,7 @@ class Demands:
         self._forest = Forest({}, {}, rules)
         self._version = 0
         self._pending: dict[Kind, list[int]] = {}
-        """How many more pods request and hold since the forest was asked."""
+        """Changes of requesting and holding pods since the forest was last read."""
 
     @property
     def forest(self) -> Forest:
@@ -130,7 +131,7 @@ class Demands:
         return self._kinds[kind].request
 
     def count(self, kind: Kind, asked: int, held: int) -> None:
-        """Count so many more pods as requesting, and as placed; negative numbers take them away."""
+        """Count this many more pods as requesting, and as placed; negative numbers remove them."""
         pending = self._pending.get(kind)
         if pending is None:
             self._pending[kind] = [asked, held]

@@ -1,13 +1,14 @@
-"""The children of one quota: what each gets of the parent's runtime, shared again only where something changed.
+"""The children of one quota: the share of each in the parent's runtime, recomputed only where something changed.
 
 In: the children, in the order of their names; what they request (limited by max), guarantee, and what the parent has, by
 resource. Out: scaled min and runtime of each child. The children's mins are scaled to what the parent has, then each resource
 is shared among them by weight (`scale_min`, `share`).
 
-A change of one child's request costs a few operations in the cases that a busy cluster is mostly in, and then gives what
-sharing from scratch gives:
+A change of one child's request costs a few operations in the most frequent cases of a busy cluster, with the
+result of sharing from scratch:
 
-    everybody has what they want    while all of it fits, so has the child: its request, or its floor
+    all requests fit, before and after    each child gets its request, or its floor. As the parent mostly has what its
+                                     children request, whether it fits is checked once the parent's part is known
     a child gets less than it requests, and requests still more than it gets    nothing changes: in each round of the
                                     sharing it took its whole part, and it still does
 """
@@ -27,9 +28,23 @@ _LARGEST = 1 << 62
 
 
 class Line:
-    """One resource in a family: a column of each of the things that decide."""
+    """One resource in a family: one column per input of the sharing."""
 
-    __slots__ = ("_arrays", "_lends", "_weights", "floors", "least", "requests", "runtime", "stale", "total", "wanted")
+    __slots__ = (
+        "_arrays",
+        "_changed",
+        "_lends",
+        "_wants",
+        "_weights",
+        "fits",
+        "floors",
+        "least",
+        "requests",
+        "runtime",
+        "stale",
+        "total",
+        "wanted",
+    )
 
     def __init__(self, weights: Sequence[int], floors: Sequence[int], lends: Sequence[bool]) -> None:
         count = len(weights)
@@ -42,9 +57,14 @@ class Line:
         self.least = sum(floors)
         """The sum of the mins."""
         self.stale = True
-        """The runtime is to be computed from scratch."""
-        self.wanted = 0
-        """What all would get if there were enough. Only while not stale."""
+        """The runtime is to be computed again."""
+        self.fits = False
+        """Everybody has what they want, but for those of `_changed`, whose requests have changed since."""
+        self._changed: dict[int, None] = {}
+        self._wants = [self._wanted_by(index, 0) for index in range(count)]
+        """What each would get if there were enough."""
+        self.wanted = sum(self._wants)
+        """What all would get."""
         self._arrays: tuple[Amounts64, Amounts64, Amounts64, NDArray[np.bool_]] | None = None
         """The columns as arrays, made when they are first needed."""
 
@@ -59,23 +79,29 @@ class Line:
                 arrays[1][index] = amount
             else:
                 self._arrays = None
-        if self.stale:
-            return False
-        floor, lends, rises = self.floors[index], self._lends[index], self._weights[index] > 0
-        wants = amount if (rises if amount > floor else lends) else floor
-        wanted_before = self.wanted
-        wanted = wanted_before + wants - (before if (rises if before > floor else lends) else floor)
-        self.wanted = wanted
-        least, total = self.runtime[index], self.total
-        if wanted_before <= total and wanted <= total:
-            self.runtime[index] = wants
-            return wants != least
-        # Below both requests it took part in each round to the end; without weight it has its floor.
-        smaller = amount if amount < before else before
-        self.stale = least >= smaller or floor >= smaller
+        floor = self.floors[index]
+        wants = amount if (self._weights[index] > 0 if amount > floor else self._lends[index]) else floor
+        all_wants = self._wants
+        self.wanted += wants - all_wants[index]
+        all_wants[index] = wants
+        if self.fits:
+            runtime = self.runtime
+            if self.stale or self.wanted > self.total:
+                # There may be more by the time it is shared: mostly the parent is given what its children request.
+                self._changed[index] = None
+                self.stale = True
+                return False
+            if runtime[index] == wants:
+                return False
+            runtime[index] = wants
+            return True
+        if not self.stale:
+            # Below both requests it took part in each round to the end; without weight it has its floor.
+            smaller = amount if amount < before else before
+            self.stale = self.runtime[index] >= smaller or floor >= smaller
         return False
 
-    def _wants(self, index: int, request: int) -> int:
+    def _wanted_by(self, index: int, request: int) -> int:
         floor = self.floors[index]
         if request > floor:
             return request if self._weights[index] > 0 else floor
@@ -85,31 +111,47 @@ class Line:
         """Take over a child's floor."""
         if amount != self.floors[index]:
             self.floors[index] = amount
+            wants = self._wanted_by(index, self.requests[index])
+            self.wanted += wants - self._wants[index]
+            self._wants[index] = wants
             self._arrays = None
-            self.stale = True
+            self.stale, self.fits = True, False
 
     def share(self, total: int) -> Iterable[int]:
         """Share a total; return the children whose runtime changed."""
-        if not self.stale and (total == self.total or self.wanted <= min(total, self.total)):
+        if self.fits and self.wanted <= total:
             self.total = total
+            if not self.stale:
+                return ()
+            self.stale = False
+            return self._give_changed()
+        if not self.stale and total == self.total:
             return ()
         before = self.runtime
         self.total, self.stale = total, False
-        arrays = self._as_arrays(total) if len(before) >= MANY else None
-        if arrays is not None:
-            wants = _wants_of(*arrays)
-            self.wanted = int(wants.sum())
-            found = wants if self.wanted <= total else share_arrays(total, *arrays)[0]
-            self.runtime = found.tolist()
+        self._changed.clear()
+        self.fits = self.wanted <= total
+        if self.fits:
+            self.runtime = self._wants.copy()
         else:
-            wanted = list(map(self._wants, range(len(before)), self.requests))
-            self.wanted = sum(wanted)
-            if self.wanted > total:
-                wanted = share_out(total, self._weights, self.requests, self.floors, self._lends)[0]
-            self.runtime = wanted
+            arrays = self._as_arrays(total) if len(before) >= MANY else None
+            if arrays is not None:
+                self.runtime = share_arrays(total, *arrays)[0].tolist()
+            else:
+                self.runtime = share_out(total, self._weights, self.requests, self.floors, self._lends)[0]
         if before == self.runtime:
             return ()
         return [index for index, (old, new) in enumerate(zip(before, self.runtime, strict=True)) if old != new]
+
+    def _give_changed(self) -> list[int]:
+        """Give those whose requests changed what they want; return those that have something else now."""
+        runtime, wants, found = self.runtime, self._wants, []
+        for index in sorted(self._changed):
+            if runtime[index] != wants[index]:
+                runtime[index] = wants[index]
+                found.append(index)
+        self._changed.clear()
+        return found
 
     def _as_arrays(self, total: int) -> tuple[Amounts64, Amounts64, Amounts64, NDArray[np.bool_]] | None:
         """Return the columns as arrays; None where 64-bit integers do not hold all that is computed."""
@@ -121,11 +163,6 @@ class Line:
             self._arrays = weights, requests, floors, np.array(self._lends, dtype=np.bool_)
         largest = max(int(column.max()) for column in self._arrays[:3])
         return self._arrays if largest * len(self.floors) < _LARGEST and abs(total) < _LARGEST else None
-
-
-def _wants_of(weights: Amounts64, requests: Amounts64, floors: Amounts64, lends: NDArray[np.bool_]) -> Amounts64:
-    gets_request = np.where(requests > floors, weights > 0, lends)
-    return np.where(gets_request, requests, floors)
 
 
 _NO_LINES: dict[str, Line] = {}
@@ -190,13 +227,13 @@ class Family:
                 there = line_above.runtime[place] if line_above is not None else 0
             if there < line.least:
                 short_of = True
-            if there != line.total:
-                if line.stale or line.wanted > there or line.wanted > line.total:
-                    stale.append((line, there))
-                else:
-                    line.total = there  # everybody had what they want, and still does
-            elif line.stale:
+            if line.stale:
                 stale.append((line, there))
+            elif there != line.total:
+                if line.fits and line.wanted <= there:
+                    line.total = there  # all requests fit before, and still do
+                else:
+                    stale.append((line, there))
         if short_of and self._least and self._scale_min:
             has = distributable if above is None else above.runtime(place)
             short = {
@@ -236,7 +273,7 @@ class Family:
             line.floor(index, max(self._scaled[index].get(resource, 0), amount))
 
     def scaled_min(self, index: int) -> dict[str, int]:
-        """Return a child's min as it fits into what the parent has."""
+        """Return a child's min, scaled to what the parent has."""
         return self._scaled[index]
 
     def runtime(self, index: int) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""All quota trees: the trees of one set of quotas, and what each has.
+"""All quota trees: the trees of one set of quotas, and their totals.
 
 In: the declared quotas by name, the default and the system quota, what the nodes offer, changes of what pods request and
 hold. Out: runtimes by quota. While any quota is declared there is a root in each tree, and in the default tree the two
@@ -68,15 +68,9 @@ class Forest:
         return self._tree_of[quota].hold(quota, request, preemptible, times)
 
     def runtime(self, quota: str) -> dict[str, int]:
-        """Return what a quota may use now; always the same object while that does not change. Nothing for an unknown one."""
+        """Return what a quota may use now; the same object as long as it does not change. Nothing for an unknown one."""
         tree = self._tree_of.get(quota)
         return tree.runtime(quota) if tree is not None else _NOTHING
-
-    def way(self, quota: str) -> tuple[tuple[str, dict[str, int]], ...]:
-        """Return a quota and those above it, nearest first, without the root, each with its runtime, which is the same object
-        while it does not change. Nothing for an unknown one."""
-        tree = self._tree_of.get(quota)
-        return tree.way(quota) if tree is not None else ()
 
     def changed(self) -> Iterator[tuple[str, SolvedQuota]]:
         """Walk the quotas of which anything changed since the last call, with their trees, in a stated order; all of them the

@@ -1,4 +1,4 @@
-"""What the nodes offer to the quotas, added up.
+"""The sum of what the nodes offer to the quotas.
 
 In: the sources of each node. Out: the cluster's total by resource. A node counts with its allocatable by
 `cotenant.domain.node`, the amounts that pods are placed on. Cordoned and not-ready nodes count, as in Koordinator. A
@@ -49,8 +49,8 @@ class NodeTotals:
         offers are missing."""
 
     def change(self, name: str, sources: NodeSources) -> QuantityError | None:
-        """Take over the sources of a node; without its object it offers nothing. Returns why it cannot be read; it does not
-        count then."""
+        """Take over the sources of a node; without its object it offers nothing. Returns why it cannot be read; such a node
+        does not count."""
         error: QuantityError | None = None
         try:
             after = sources.allocatable()

@@ -1,4 +1,4 @@
-"""The rules of quotas that an operator chooses; the services that compute runtimes must have the same."""
+"""The rules of quotas that an operator chooses; all services that compute runtimes need the same."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     terminating: Terminating = Terminating.COUNT
     """Whether terminating pods count."""
     ignore_overhead: bool = False
-    """What a pod's runtime class adds does not count."""
+    """Overhead of a pod's runtime class does not count."""

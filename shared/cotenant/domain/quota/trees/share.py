@@ -6,8 +6,8 @@ and usage guarantee) and whether it lends. Siblings are in the order of their na
 1. A sibling that requests more than its floor starts with the floor and competes for the rest; one that requests less gets its
    request if it lends, else its floor. Floors may exceed the total: then nothing is left to share, and all floors are
    granted.
-2. The rest is split among the competing siblings by weight, in rounds: a sibling never gets more than its request, what it does
-   not take is split again among the others, until nothing is left or nobody competes. A sibling without weight keeps its
+2. The rest is split among the competing siblings by weight, in rounds: a sibling never gets more than its request, the
+   surplus is split again among the others, until nothing is left or no sibling competes. A sibling without weight keeps its
    floor.
 3. A split is exact: each gets floor(weight x rest / sum of weights), and the units left over go to the largest
    remainders, ties by name; the parts always sum to the rest.
@@ -74,11 +74,13 @@ def _share_lists(
 def split(rest: int, weights: Sequence[int]) -> list[int]:
     """Split `rest` by positive weights into integers that sum to it: largest remainder, the first among equals."""
     whole = sum(weights)
-    parts = [weight * rest // whole for weight in weights]
+    products = [weight * rest for weight in weights]
+    parts = [product // whole for product in products]
     left = rest - sum(parts)
     if left:
-        by_remainder = sorted(range(len(weights)), key=lambda index: -(weights[index] * rest % whole))
-        for index in by_remainder[:left]:
+        remainders = [product % whole for product in products]
+        # In reverse, too, the first of equal ones stays first.
+        for index in sorted(range(len(parts)), key=remainders.__getitem__, reverse=True)[:left]:
             parts[index] += 1
     return parts
 
@@ -86,7 +88,8 @@ def split(rest: int, weights: Sequence[int]) -> list[int]:
 def share_arrays(
     total: int, weights: Amounts64, requests: Amounts64, floors: Amounts64, lends: NDArray[np.bool_]
 ) -> tuple[Amounts64, int]:
-    """Return the runtime of each sibling, and the number of splits. Sums of any of these are below 2^62."""
+    """Return the runtime of each sibling (int64), and the number of splits. Inputs: a sibling each, int64 amounts and bool
+    flags; sums of any of these are below 2^62."""
     competes = requests > floors
     runtime = np.where(competes | ~lends, floors, requests)
     rest = total - int(runtime.sum())

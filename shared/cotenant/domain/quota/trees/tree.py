@@ -13,8 +13,6 @@ root up to date and nothing else), or everything about it (`solved`), and which 
 The resources shared below a quota are those of its max; below the root, those of any quota's max. All sums are integers
 changed by whole pods, so they equal sums from scratch (`counted_quota` holds them). Cost of a change: one step a level.
 Source: Koordinator ElasticQuota, updateGroupDeltaRequest, updateGroupDeltaUsed, refreshRuntime in its converged state.
-
-Over 300 lines: changes and answers work on the same marks, and a call between two objects would cost each change of each pod.
 """
 
 from __future__ import annotations
@@ -23,8 +21,9 @@ from collections.abc import Iterable, Mapping
 
 from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.sums import QuotaNode
+from cotenant.domain.quota.trees.climbing import Climbing
 from cotenant.domain.quota.trees.counted_quota import CountedQuota, SolvedQuota, add, put, sums_of
-from cotenant.domain.quota.trees.family import Family, Line
+from cotenant.domain.quota.trees.family import Family
 from cotenant.domain.quota.trees.hierarchy import Tree
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.totals import available
@@ -32,27 +31,23 @@ from cotenant.domain.quota.view import ElasticQuotaView
 from cotenant.model.amounts import Amounts, exceeding, minus
 
 _NOTHING: dict[str, int] = {}
-_NO_LINES: dict[str, Line] = {}
 
 
-class QuotaTree:
+class QuotaTree(Climbing):
     """See the module. `built_in`: default and system quota in the default tree, empty in any other."""
 
     def __init__(
         self, tree: Tree, built_in: Mapping[str, ElasticQuotaView], rules: Rules, *, usage: bool = True
     ) -> None:
         """`usage` False: used and the non-preemptible sums are not kept, only what runtimes depend on."""
+        super().__init__(guarantee=rules.guarantee_usage)
         self._usage = usage
-        self._guarantee = rules.guarantee_usage
-        self._root = CountedQuota(QuotaNode(name=ROOT, parent=""), None)
         self._quotas: dict[str, CountedQuota] = {}
         self._children: dict[str, list[CountedQuota]] = {}
-        """Those that share what a quota has, by the name of that quota."""
+        """The families, by the name of the parent quota."""
         self._total: Mapping[str, int] = {}
         self.distributable: dict[str, int] = {}
-        """What is shared below the root."""
-        self._touched: set[str] = set()
-        """Quotas of which anything but the runtime changed since `changed`, or the runtime and it was noticed."""
+        """The amounts shared below the root."""
         self._build(tree, rules)
         for name, view in sorted(built_in.items()):
             apart = CountedQuota(QuotaNode(name=name, max=view.max, min=view.min), self._root)
@@ -72,7 +67,7 @@ class QuotaTree:
             if not nodes:
                 continue
             parent.below = Family(nodes, resources, scale_min=rules.scale_min)
-            parent.stale_below = True
+            parent.stale = parent.stale_below = True
             self._children[parent.name] = []
             for index, node in enumerate(nodes):
                 quota = self._quotas[node.name] = CountedQuota(node, parent, tree.reasons.get(node.name, ""))
@@ -83,7 +78,7 @@ class QuotaTree:
                 self._start(quota)
 
     def _start(self, quota: CountedQuota) -> None:
-        """Give a quota the sums that it has without pods: one that does not lend requests its min."""
+        """Set a quota's sums without pods: one that does not lend requests its min."""
         resources = [resource for resource, amount in quota.node.min.items() if amount]
         if self._guarantee:
             self._guaranteed(quota, resources)
@@ -93,7 +88,7 @@ class QuotaTree:
     # -- changes -------------------------------------------------------------------------------------------------------
 
     def set_total(self, total: Mapping[str, int]) -> None:
-        """Take over what the tree has, with the part that the built-in quotas use."""
+        """Take over the tree's total, with the part that the built-in quotas use."""
         self._total = total
         self._distribute()
 
@@ -101,11 +96,11 @@ class QuotaTree:
         distributable = available(self._total, self._root.own[1])
         if distributable != self.distributable:
             self.distributable = distributable
-            self._root.stale_below = True
+            self._root.stale = self._root.stale_below = True
             self._touched.add(ROOT)
 
     def ask(self, name: str, request: Amounts, preemptible: bool, times: int) -> None:
-        """Count so many pods of a quota that request so much each; a negative number takes them away. The request is reduced to
+        """Count this many pods of a quota with this request each; a negative number removes them. The request is reduced to
         the resources of its max."""
         quota = self._quotas[name]
         delta = {resource: amount * times for resource, amount in request.items() if amount}
@@ -118,10 +113,14 @@ class QuotaTree:
                 add(level.non_preemptible_request, delta)
                 self._touched.add(level.name)
         if quota.index < 0:
+            # The pods of a built-in quota count at the root as if they were its own.
             add(self._root.own[0], delta)
             if not preemptible:
                 add(self._root.own[2], delta)
-        self._requested(quota, delta)
+            self._requested(quota, delta)
+            self._requested(self._root, delta)
+            return
+        self._ask_later(quota, delta)
 
     def hold(self, name: str, request: Amounts, preemptible: bool, times: int) -> bool:
         """As `ask`, for pods that are placed; return whether that matters to what is kept."""
@@ -155,68 +154,8 @@ class QuotaTree:
             yield level
             level = level.parent
 
-    def _requested(self, quota: CountedQuota, delta: Amounts) -> None:
-        """Add to what a quota's pods and children request, and climb with what its parent sees of it."""
-        level, touched, guarantee = quota, self._touched, self._guarantee
-        while True:
-            touched.add(level.name)
-            node, asked, requests, limited = level.node, level.child_request, level.request, level.limit_request
-            index, most, parent = level.index, node.max, level.parent
-            lends = node.lends and (not guarantee or index < 0)
-            lines = parent.below.lines if parent is not None and parent.below is not None and index >= 0 else _NO_LINES
-            upwards: dict[str, int] = {}
-            stale = got = False
-            for resource, amount in delta.items():
-                request = asked.get(resource, 0) + amount
-                if request:
-                    asked[resource] = request
-                else:
-                    asked.pop(resource, None)
-                if not lends:
-                    request = max(request, node.min.get(resource, 0))
-                if request:
-                    requests[resource] = request
-                else:
-                    requests.pop(resource, None)
-                seen = min(request, most[resource]) if resource in most else request
-                before = limited.get(resource, 0)
-                if seen == before:
-                    continue
-                if seen:
-                    limited[resource] = seen
-                else:
-                    del limited[resource]
-                upwards[resource] = seen - before
-                line = lines.get(resource)
-                if line is not None:
-                    got = line.request(index, seen) or got
-                    stale = stale or line.stale
-            if not upwards or parent is None or index < 0:
-                break
-            if got:
-                self._got(level)
-            if stale:
-                self._mark_stale(parent)
-            level, delta = parent, upwards
-        if quota.index < 0:
-            # The pods of a built-in quota count at the root as if they were its own.
-            self._requested(self._root, delta)
-
-    def _got(self, child: CountedQuota) -> None:
-        """A quota has another runtime."""
-        child.runtime = None
-        self._touched.add(child.name)
-        if child.below is not None:
-            self._mark_stale(child)
-
-    def _mark_stale(self, quota: CountedQuota) -> None:
-        level: CountedQuota | None = quota
-        while level is not None and not level.stale_below:
-            level.stale_below = True
-            level = level.parent
-
     def _held(self, quota: CountedQuota, delta: Amounts) -> None:
-        """Add to what a quota's pods use, and climb with what is guaranteed for it."""
+        """Add to what a quota's pods use, and propagate the change of its guarantee to the ancestors."""
         node = quota.node
         known = [resource for resource in delta if quota is self._root or resource in node.max or resource in node.min]
         add(quota.allocated, {resource: delta[resource] for resource in known})
@@ -248,20 +187,16 @@ class QuotaTree:
 
     def runtime(self, name: str) -> dict[str, int]:
         """Return what a quota may use now, in the resources of its max; always the same object while it does not change."""
+        if self._asked:
+            self._climb()
         quota = self._quotas.get(name)
         if quota is None:
             return self.distributable if name == ROOT else _NOTHING
         for level in quota.path:
             parent = level.parent
-            if parent is not None and parent.stale_below:
+            if parent is not None and parent.stale:
                 self._share(parent)
         return self._runtime_of(quota)
-
-    def way(self, name: str) -> tuple[tuple[str, dict[str, int]], ...]:
-        """Return a quota and those above it, nearest first, without the root, each with its runtime."""
-        self.runtime(name)
-        quota = self._quotas[name]
-        return tuple([(level.name, self._runtime_of(level)) for level in reversed(quota.path or (quota,))])
 
     def _runtime_of(self, quota: CountedQuota) -> dict[str, int]:
         if quota.runtime is None:
@@ -275,24 +210,32 @@ class QuotaTree:
         return quota.runtime
 
     def _share(self, parent: CountedQuota) -> None:
-        """Share what a quota has among its children; what is stale farther below stays so."""
+        """Share a quota's runtime among its children; deeper stale levels stay stale."""
         family = parent.below
+        parent.stale = False
         if family is None:
             return
         above = parent.parent.below if parent.parent is not None else None
         changed = family.refresh(above, parent.index, self.distributable)
         if changed:
-            children = self._children[parent.name]
+            children, touched = self._children[parent.name], self._touched
             for index in changed:
-                self._got(children[index])
+                child = children[index]
+                child.runtime = None
+                touched.add(child.name)
+                if child.below is not None:
+                    child.stale = child.stale_below = True
 
     def changed(self) -> set[str]:
         """Bring all quotas up to date; return those of which anything changed since the last call."""
+        if self._asked:
+            self._climb()
         stack = [self._root]
         while stack:
             parent = stack.pop()
             if parent.stale_below:
-                self._share(parent)
+                if parent.stale:
+                    self._share(parent)
                 parent.stale_below = False
                 stack += [child for child in self._children.get(parent.name, ()) if child.stale_below]
         touched, self._touched = self._touched, set()
@@ -300,6 +243,8 @@ class QuotaTree:
 
     def solved(self, name: str) -> SolvedQuota:
         """Return everything about a quota. Raises KeyError for one that is not of the tree."""
+        if self._asked:
+            self._climb()
         quota = self._root if name == ROOT else self._quotas[name]
         sums = sums_of(quota)
         if quota is self._root:

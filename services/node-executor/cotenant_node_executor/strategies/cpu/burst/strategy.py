@@ -4,8 +4,8 @@ In: the situation; the memory holds each container's quota and bucket, and the s
 bursts of containers and pods, and quotas of those above their limit, with the pod's quota above by the same amount.
 
 A quota moves once a sample. It starts at the limit, also after a restart; a container with CPUs of its own has none, and one
-at its limit is left to other strategies, so that nobody else's quota is rewritten. With CPU normalisation the limit is the
-normalised one. Source: CPU burst, koordlet rule.
+at its limit is left to other strategies, so that no other strategy's quota is overwritten. With CPU normalisation the limit is
+the normalised one. Source: CPU burst, koordlet rule.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ UNNAMED = "default"
 
 
 def _idle(rule: CoreSchedRule | None) -> DesiredValues:
-    """The directories of classes that run only when nobody else wants the CPU."""
+    """The directories of classes that run only on idle CPU time."""
     if rule is None:
         return {}
     found = [_DIRECTORIES[qos] for qos, of_class in rule.kube_qos_pod.items() if of_class.idle]

@@ -1,4 +1,4 @@
-"""Eviction for CPU: of batch pods that get too little, and of pods that allow it while the node uses or promises too much.
+"""Eviction for CPU: of batch pods that get too little, and of pods that allow it while the node uses or offers too much.
 
 In: the situation; the memory holds the samples of the window. Out: orders.
 
@@ -62,7 +62,7 @@ class EvictMemory(Struct, frozen=True):
 
 
 class Demand(Struct, frozen=True):
-    """What one feature wants to go: candidates in order, and how much of their amounts."""
+    """One feature's demand: candidates in order, and how much of their amounts must be released."""
 
     feature: str
     candidates: Sequence[Candidate]
@@ -91,7 +91,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
 def _with_sample(
     situation: Situation, samples: tuple[Sample, ...], config: EvictConfig, snapshot: Snapshot, node_milli: int
 ) -> tuple[Sample, ...]:
-    """The samples of the window with this one, which counts once however often it is looked at."""
+    """The samples of the window with this one, which counts once however often it is read."""
     now_ns = snapshot.monotonic_ns
     if samples and samples[-1].at_ns == now_ns:
         return samples
@@ -125,7 +125,7 @@ def _average(samples: Sequence[Sample]) -> BestEffort:
 
 
 def _demands(situation: Situation, config: EvictConfig, samples: Sequence[Sample], snapshot: Snapshot) -> list[Demand]:
-    """What each feature wants to go, in a stated order."""
+    """Each feature's demand, in a stated order."""
     pods = [situation.pods[group] for group in sorted(situation.pods)]
     found: list[Demand] = []
     if config.satisfaction is not None:

@@ -35,7 +35,7 @@ def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
     if rule is None:
         return PodDesired()
     gives_way = rule.enable and effective_identity(rule, pod) < 0
-    why = "identity -1: runs when nobody else wants the CPU" if gives_way else "identity not below 0"
+    why = "identity -1: runs only on idle CPU time" if gives_way else "identity not below 0"
     return PodDesired(pod=(Desired(Knob.CPU_IDLE, "1" if gives_way else "0", NAME, why),))
 
 

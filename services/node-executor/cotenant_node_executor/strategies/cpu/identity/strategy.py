@@ -1,4 +1,4 @@
-"""CPU identity as desired values: `cpu.bvt_warp_ns` of the QoS directories, of pods and of their containers.
+"""CPU identity as desired values: `cpu.bvt_warp_ns` of the QoS directories, of pods, their containers and host applications.
 
 In: the situation. Out: nothing where the kernel has no group identity, or where rule and sysctl are both off.
 Children inherit a value only at creation, so every container gets its own value. A group without a manifest gets that of its
@@ -12,9 +12,11 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
+from cotenant_node_executor.sampling.wanted import wanted_by
 from cotenant_node_executor.strategies.cpu.identity.group_identity import (
     ClassIdentity,
     IdentityRule,
+    host_identity,
     identity_active,
     identity_rule,
     kube_qos_of_path,
@@ -62,7 +64,7 @@ def effective_identity(rule: IdentityRule, pod: PodShape) -> int:
 
 
 def decide(situation: Situation, _memory: Struct | None) -> Decision:
-    """Values of every directory below the root that is or belongs to a QoS class or a pod."""
+    """Values of every directory below the root that is or belongs to a QoS class, a pod or a host application."""
     rule = bvt_rule(situation.slo, situation.capabilities)
     if rule is None or not identity_active(rule, supported=True, sysctl=situation.identity_sysctl):
         return Decision()
@@ -83,6 +85,10 @@ def decide(situation: Situation, _memory: Struct | None) -> Decision:
             values[group] = pods[pod_group]
         elif depth == 2 or parts[0].startswith("pod"):
             values[group] = rule.kube_qos_dir[kube_qos_of_path(group)]
+    for application in wanted_by(situation.slo).host_applications:
+        own = application.own_group
+        if own is not None and own in situation.groups and own not in directories:
+            values[own] = host_identity(rule, application.qos)
     return Decision({
         group: (Desired(Knob.CPU_BVT, str(values[group]), NAME, "identity of its class"),) for group in sorted(values)
     })

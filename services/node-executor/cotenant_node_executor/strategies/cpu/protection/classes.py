@@ -2,7 +2,7 @@
 
 In: the node SLO (`resourceQOSStrategy.lsClass.cpuQOS.cpuClass`, likewise `lsrClass`), a pod's annotation
 `cotenant.io/cpu-class`, which wins. Out: the class. It concerns pods whose CPU identity is latency-sensitive (1 or 2), on
-kernels without group identity; `fair` where nothing else is stated, the one that can starve nobody. An unknown word is
+kernels without group identity; `fair` by default, as it cannot starve others. An unknown value is
 `fair`, and a problem.
 
     none       shares and cpu.idle of the best-effort pods only (the strategy `idle`)

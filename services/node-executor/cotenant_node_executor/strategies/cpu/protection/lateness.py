@@ -22,7 +22,7 @@ WAIT_PERCENT, LEAST_WAIT_MILLI = 50, 20
 
 class Lateness(Struct, frozen=True):
     """One service. `figure_ms`: what is compared with the goal, None where run delay is; `wait_percent`: of run time, None
-    where it is unknown; `problem`: why its own figure is missing."""
+    where it is unknown; `waits`: whether run delay alone would make it late; `problem`: why its own figure is missing."""
 
     pod: str
     group: str
@@ -31,6 +31,7 @@ class Lateness(Struct, frozen=True):
     figure_ms: float | None = None
     figure: str = ""
     wait_percent: int | None = None
+    waits: bool = False
     problem: str = ""
 
     @property
@@ -69,16 +70,16 @@ def _of(situation: Situation, pod: PodView) -> Lateness:
             parse_latency_endpoint(asked)
     except ValueError as error:
         return Lateness(name, pod.group, 0.0, problem=f"{error}; nothing is done for it")
+    threads = situation.threads.get(pod.group, ())
+    ran, waited = sum(each.milli for each in threads), sum(each.waited_milli for each in threads)
+    percent = 100 * waited // ran if ran else None
+    waits = waited >= LEAST_WAIT_MILLI and 100 * waited >= WAIT_PERCENT * ran
     reading = situation.services.get(pod.group)
     problem = ""
     if reading is not None and not reading.problem:
         told = {"p99": reading.figures.p99_ms, "oldest request": reading.figures.oldest_request_ms}
         figure, value = max(((key, each) for key, each in told.items() if each is not None), key=lambda each: each[1])
-        return Lateness(name, pod.group, goal, value > goal, value, figure)
+        return Lateness(name, pod.group, goal, value > goal, value, figure, percent, waits)
     if asked and reading is not None:
         problem = f"{reading.problem}; run delay is used"
-    threads = situation.threads.get(pod.group, ())
-    ran, waited = sum(each.milli for each in threads), sum(each.waited_milli for each in threads)
-    percent = 100 * waited // ran if ran else None
-    late = waited >= LEAST_WAIT_MILLI and 100 * waited >= WAIT_PERCENT * ran
-    return Lateness(name, pod.group, goal, late, wait_percent=percent, problem=problem)
+    return Lateness(name, pod.group, goal, waits, wait_percent=percent, waits=waits, problem=problem)

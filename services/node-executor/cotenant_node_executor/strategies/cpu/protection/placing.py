@@ -2,8 +2,8 @@
 
 In: what each thread used in the last sample, where the busy ones were put before, the CPUs. Out: where they are put now. Two
 latency-sensitive threads that share a CPU while the next one runs best-effort work only are most of what cpu.idle leaves
-undone. A thread keeps its CPU until it has been idle for IDLE_SAMPLES; a new one gets a CPU that nobody has, the first of each
-physical core before its siblings. With more busy threads than CPUs nobody is put anywhere: the kernel's balancing then serves
+undone. A thread keeps its CPU until it has been idle for IDLE_SAMPLES; a new one gets a free CPU, the first of each
+physical core before its siblings. With more busy threads than CPUs none is pinned: the kernel's balancing then serves
 them better than a fixed share.
 """
 

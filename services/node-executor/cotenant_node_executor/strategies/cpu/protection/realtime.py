@@ -5,8 +5,10 @@ threads, and the budgets of the groups around them, from the subtree down to eac
 (`targets.other.realtime`). A pod that joins waits one decision for the others' budgets to be smaller, and one that takes a
 place waits for it to be left.
 
-A pod whose class the guard took away is in the fair class for COOL_DOWN_NS. Where the guard refuses altogether nothing is asked
-for meanwhile, and that is a problem. With budgets at most MOST_PODS pods have the class, the first by name.
+A pod whose class the guard took away, or whose own latency shows that the class does not serve it (`need`), is in the fair
+class for COOL_DOWN_NS; one with a latency goal returns only when it is late there. Where the guard refuses altogether nothing
+is asked for meanwhile, and that is a problem. With budgets at most MOST_PODS pods have the class: those that have it, then
+those that are late, then the first by name.
 """
 
 from __future__ import annotations
@@ -17,10 +19,11 @@ from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.strategies.cpu.protection.classes import protected
+from cotenant_node_executor.strategies.cpu.protection.need import NO_NEED, Need, need
 from cotenant_node_executor.strategies.pod_view import BURSTABLE, PodView
 from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
-from cotenant_node_executor.strategies.strategy import Decision, Desired, Input, Policy, Strategy
+from cotenant_node_executor.strategies.strategy import Cause, Decision, Desired, Input, Policy, Strategy
 from cotenant_node_executor.targets.address import Place, RealtimeAttribute, RealtimeThreads
 from cotenant_node_executor.targets.interface import ROOT_GROUP, THREADS, Knob
 from cotenant_node_executor.targets.other.realtime import (
@@ -39,13 +42,14 @@ COOL_DOWN_NS = 60_000_000_000
 
 class Given(Struct, frozen=True):
     """`share_us`: each pod's budget at the last decision; `groups`: the pods that have one; `waiting`: pods in the fair class
-    until when, in monotonic ns, and why; `refused`: why nobody can have it, and until when that is believed."""
+    until when, in monotonic ns, and why; `refused`: why no pod can have it, and until when that is assumed."""
 
     share_us: int = 0
     groups: frozenset[str] = frozenset()
     waiting: dict[str, tuple[int, str]] = {}
     refused_until: int = 0
     refused: str = ""
+    need: Need = NO_NEED
 
 
 NOTHING = Given()
@@ -66,15 +70,21 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     refused_until, refused = before.refused_until, before.refused
     if situation.realtime.refused and before.groups:
         refused_until, refused = now + COOL_DOWN_NS, situation.realtime.refused
-    waiting = {group: each for group, each in before.waiting.items() if each[0] > now and group in situation.pods}
-    for group, why in situation.realtime.taken.items():
+    needed = need(situation, before.need, asking, before.groups)
+    waiting = {
+        group: each
+        for group, each in before.waiting.items()
+        if group in situation.pods and (each[0] > now or needed.stays_fair(group))
+    }
+    for group, why in (needed.let_go(before.groups) | dict(situation.realtime.taken)).items():
         if group in before.groups:
             waiting.setdefault(group, (now + COOL_DOWN_NS, why))
     if refused_until > now and asking:
         problems.append(f"the real-time class: {refused}")
-    able = asking[:MOST_PODS] if budgeted else asking
+    by_need = needed.by_need(asking, before.groups, waiting) if budgeted else asking
+    able = by_need[:MOST_PODS] if budgeted else asking
     too_many = f"the real-time class is for {MOST_PODS} pods"
-    problems += [f"pod {each.namespace}/{each.name}: {too_many}" for each in asking[len(able) :]]
+    problems += [f"pod {each.namespace}/{each.name}: {too_many}" for each in by_need[len(able) :]]
     wanted = [pod for pod in able if pod.group not in waiting] if refused_until <= now else []
     share = pod_share_us(len(wanted)) if wanted else 0
     left = before.groups - {pod.group for pod in wanted}
@@ -92,7 +102,9 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
         if group in situation.pods:
             why = waiting[group][1] if group in waiting else refused if refused_until > now else "not asked for any more"
             desired[RealtimeThreads(group)] = (Desired(RealtimeAttribute.CLASS, FAIR, NAME, why),)
-    memory = Given(share, frozenset(pod.group for pod in given), waiting, refused_until, refused)
+    groups = frozenset(pod.group for pod in given)
+    needed = needed.after(groups ^ before.groups) if asking else NO_NEED
+    memory = Given(share, groups, waiting, refused_until, refused, needed)
     return Decision(desired, memory=memory, problems=tuple(problems))
 
 
@@ -141,6 +153,7 @@ STRATEGY = Strategy(
     sets=(Knob.CPU_RT_PERIOD, Knob.CPU_RT_RUNTIME, RealtimeAttribute.CLASS),
     decide=decide,
     inputs=_inputs,
+    cause=Cause.USAGE,
     figures=_figures,
     section=QOS,
 )

@@ -1,0 +1,81 @@
+"""What an executor did is found where a person looks: an eviction, by kubectl, by the events of the node, by its causes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cotenant.events.node.execution import Execution
+from tests.integration.gateway.gateway_process import PODS, GatewayProcess, with_kubectl
+from tests.integration.node_executor.executor_harness import NODE, Harness
+from tests.integration.node_executor.test_enforcement import batch_pod
+from tests.nats_server import NatsServer
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: real control groups")
+
+GATES = "--feature-gates=BEMemoryEvict=true"
+EVICT = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
+RUNTIME_CLASS = {
+    "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "process"}, "handler": "process",
+}  # fmt: skip
+SLEEP = "import signal; signal.pause()"
+
+
+async def create(gateway: GatewayProcess, path: str, document: dict[str, Any]) -> dict[str, Any]:
+    async with gateway.session() as session, session.post(path, json=document) as created:
+        stored: dict[str, Any] = await created.json()
+        assert created.status == 201, stored["message"]
+        return stored
+
+
+async def answer(gateway: GatewayProcess, path: str) -> str:
+    async with gateway.session() as session, session.get(path) as found:
+        assert found.status == 200, await found.text()
+        return await found.text()
+
+
+@with_kubectl
+async def test_an_eviction_is_in_the_nodes_events_and_its_causes_go_back_to_the_samples(
+    harness: Harness, nats_server: NatsServer, tmp_path: Path
+) -> None:
+    gateway = GatewayProcess(nats_server.url)
+    try:
+        await gateway.ready()
+        await create(gateway, "/apis/node.k8s.io/v1/runtimeclasses", RUNTIME_CLASS)
+        pod: dict[str, Any] = batch_pod("job", SLEEP)
+        pod["spec"]["priorityClassName"] = "koord-batch"
+        stored = await create(gateway, PODS, pod)
+        harness.start(GATES)
+        await harness.place(stored, stored["metadata"]["uid"])
+        await harness.running("job")
+        await harness.wait("usage was reported", lambda: [e for e in harness.facts if e.subject.startswith("usage.")])
+        await harness.node_slo(spec=msgspec.Raw(json.dumps({"resourceUsedThresholdWithBE": EVICT}).encode()))
+        await harness.ended("job")
+
+        def is_told() -> bool:
+            found = [event.data for event in harness.executions("memory-evict")]
+            return any(isinstance(data, Execution) and "evicted by memory-evict" in data.summary for data in found)
+
+        await harness.wait("the eviction is told", is_told)
+
+        described = await gateway.kubectl(tmp_path, "describe", "node", NODE)
+        conditions, _, events = described.partition("Events:")
+        assert "MemoryPressure" in conditions
+        assert "no further best-effort pods" in conditions
+        assert "default/job: evicted by memory-evict: trigger by koordlet feature BEMemoryEvict" in events
+        assert "MemoryEvict" in events
+        assert "node-executor" in events
+
+        lines = (await answer(gateway, f"/apis/cotenant.io/v1/events?for=node/{NODE}")).splitlines()
+        assert [line for line in lines if "evicted by memory-evict" in line], lines[-5:]
+
+        explained = await answer(gateway, "/apis/cotenant.io/v1/explain/pod/default/job")
+        assert "trigger by koordlet feature BEMemoryEvict: node memory" in explained
+        assert "USAGE:" in explained, "the sample that it was decided from"
+    finally:
+        gateway.close()

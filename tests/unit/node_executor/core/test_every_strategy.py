@@ -1,0 +1,204 @@
+"""Every strategy of the registry: what it does is explained, and as a dry run it is reported and nothing of it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cotenant.api.objects.pod import Pod
+from cotenant.domain.service_latency import LatencyFigures
+from cotenant.events.node.execution import Execution
+from cotenant.events.node.resources import CpuIdentity, NodeResources
+from cotenant.model.subjects import resources_subject
+from cotenant_node_executor.core.executions import Executions
+from cotenant_node_executor.core.plan import Plan
+from cotenant_node_executor.sampling.latency.readings import ServiceReading
+from cotenant_node_executor.sampling.snapshot import PodUsage, Snapshot
+from cotenant_node_executor.sampling.threads import ThreadUsage
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT
+from cotenant_node_executor.strategies.registry import strategies_of
+from cotenant_node_executor.strategies.sections import QOS, THRESHOLD
+from cotenant_node_executor.strategies.situation import ResctrlFacts
+from cotenant_node_executor.strategies.strategy import Evict, Reclaim
+from cotenant_node_executor.targets.disks import Storage
+from cotenant_node_executor.targets.interface import (
+    RECLAIM,
+    SLICES,
+    THREADS,
+    Capabilities,
+    Knob,
+    KnobSupport,
+    WriteReport,
+)
+from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, capabilities, facts, pod, snapshot
+from tests.unit.node_executor.builders_node_executor import usage as group_usage
+from tests.unit.node_executor.imitated_resctrl import WHOLE
+
+GATES = frozenset(("BEMemoryEvict", "BECPUEvict", "CPUEvict", "MemoryEvict", "TCNetworkQoS", "TerwayQoS"))
+STRATEGIES = strategies_of(GATES)
+BURST, SYSTEM = "cpuBurstStrategy", "systemStrategy"
+WEB, JOB = "burstable/poduid-web", "besteffort/poduid-job"
+SECOND, STEP = 1_000_000_000, 15
+
+
+class Case(Struct, frozen=True):
+    """What has a strategy act: sections of the node SLO, its fields, knobs of the kernel, annotations of the service."""
+
+    sections: Mapping[str, Any] = {}
+    fields: Mapping[str, Any] = {}
+    knobs: tuple[Knob | str, ...] = ()
+    annotations: Mapping[str, str] = {}
+
+
+IDENTITIES = {
+    "ls_identity": CpuIdentity(enable=True, group_identity=2),
+    "be_identity": CpuIdentity(enable=True, group_identity=-1),
+}
+NETWORK = {"networkQOS": {"enable": True}}
+BANDWIDTH = {SYSTEM: {"totalNetworkBandwidth": "1G"}}
+EVICT = {"enable": True, "memoryEvictThresholdPercent": 70}
+CASES = {
+    "suppress": Case({THRESHOLD: {"enable": True}}),
+    "core-sched": Case(
+        {QOS: {"policies": {"cpuPolicy": "coreSched"}, "lsClass": {"cpuQOS": {"enable": True}}}}, knobs=("core_sched",)
+    ),
+    "group-identity": Case(fields=IDENTITIES, knobs=(Knob.CPU_BVT,)),
+    "idle": Case(fields=IDENTITIES),
+    "spread": Case(fields=IDENTITIES, knobs=(THREADS, SLICES)),
+    "realtime": Case(fields=IDENTITIES, knobs=(THREADS,), annotations={"cotenant.io/cpu-class": "realtime"}),
+    "cpuset": Case(),
+    "cpu-burst": Case({BURST: {"policy": "auto"}}, knobs=(Knob.CPU_BURST,)),
+    "cpu-normalization": Case(fields={"cpu_suppress_policy": "cpuset"}),
+    "cpu-evict": Case({THRESHOLD: {
+        "enable": True, "cpuEvictThresholdPercent": 50, "evictEnabledPriorityThreshold": 5999, "memoryEvictThresholdPercent": 99
+    }}),
+    "batch-values": Case(),
+    "pod-values": Case(),
+    "memory-qos": Case({QOS: {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}}, knobs=(Knob.MEMORY_MIN,)),
+    "page-cache": Case(
+        {QOS: {"beClass": {"memoryQOS": {"enable": True, "pageCacheLimitEnable": 1, "pageCacheLimitSize": 1 << 20}}}},
+        knobs=(RECLAIM,),
+    ),
+    "oom-scores": Case(annotations={"koordinator.sh/oom-score-adj": "321"}),
+    "memory-relief": Case({THRESHOLD: EVICT}, knobs=(Knob.MEMORY_HIGH, RECLAIM)),
+    "memory-evict": Case({THRESHOLD: EVICT}),
+    "blkio": Case(
+        {QOS: {"beClass": {"blkioQOS": {"enable": True, "blocks": [
+            {"name": "/dev/sda", "type": "device", "ioCfg": {"readBPS": 1048576}}
+        ]}}}},
+        knobs=(Knob.BLKIO_READ_BPS, Knob.BLKIO_WRITE_BPS, Knob.BLKIO_READ_IOPS, Knob.BLKIO_WRITE_IOPS),
+    ),
+    "resctrl": Case({QOS: {"beClass": {"resctrlQOS": {"enable": True, "catRangeEndPercent": 30}}}}),
+    "system-config": Case({SYSTEM: {"minFreeKbytesFactor": 100}}),
+    "tc": Case({**BANDWIDTH, QOS: {"lsClass": NETWORK}}),
+    "terway-qos": Case({**BANDWIDTH, QOS: {"policies": {"netQOSPolicy": "terway-qos"}, "lsClass": NETWORK}}),
+}  # fmt: skip
+
+
+def kernel(case: Case) -> Capabilities:
+    found = capabilities()
+    names = [each.value if isinstance(each, Knob) else each for each in case.knobs]
+    return replace(found, knobs={**found.knobs, **dict.fromkeys(names, KnobSupport(True))})
+
+
+def reading(at: int) -> Snapshot:
+    """Nine tenths of the node's memory and most of its CPU are used; the batch pod has 2 GiB of page cache."""
+    found = snapshot(7000, {"uid-web": 1500})
+    job = replace(group_usage(JOB, 5000), memory_with_page_cache_bytes=3 * GIB)
+    web = found.pods["uid-web"]
+    return replace(
+        found,
+        monotonic_ns=at * SECOND,
+        node=replace(found.node, memory_bytes=int(0.9 * 16 * GIB)),
+        pods={
+            "uid-web": replace(web, usage=replace(web.usage, group=WEB, throttled_ratio=0.5)),
+            "uid-job": PodUsage("uid-job", BESTEFFORT, job),
+        },
+        tiers={BESTEFFORT: replace(job, group=BESTEFFORT)},
+    )
+
+
+def running(name: str, dry: str = "") -> Bench:
+    """A node on which the strategy acts; `dry`: the section that is a dry run."""
+    case = CASES[name]
+    node = replace(facts(), resctrl=ResctrlFacts(WHOLE, "7ff", "GenuineIntel"), network_device="eth9")
+    bench = Bench(strategies=STRATEGIES, of=node, kernel=kernel(case)).load()
+    sections = {key: dict(value) for key, value in case.sections.items()}
+    if dry:
+        sections.setdefault(dry, {})["dryRun"] = True
+    bench.slo(**case.fields, spec=msgspec.Raw(msgspec.json.encode(sections)))
+    bench.store(resources_subject(NODE), NodeResources(node=NODE, batch_cpu_milli=4000, cpu_normalization_ratio=1.5))
+    for entry in pods(case):
+        bench.place(entry)
+    for group in (WEB, JOB, "poduid-db"):
+        bench.groups.update((group, f"{group}/main"))
+    return bench
+
+
+def pods(case: Case) -> list[Pod]:
+    bound = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"6-7"}'}
+    amounts = {"cpu": "2", "memory": "1Gi"}
+    willing = {"koordinator.sh/eviction-enabled": "true"}
+    return [
+        pod("web", "LS", requests={"cpu": "1", "memory": "1Gi"}, limits=amounts, annotations=dict(case.annotations)),
+        pod("db", "LSR", requests=amounts, limits=amounts, annotations=bound),
+        batch("job", 2000, priority=5500, more_labels=willing),
+    ]
+
+
+def cycles(bench: Bench) -> list[Plan]:
+    """A few cycles, a sample each, beyond the cool-down of a start; the service's threads are busy."""
+    plans: list[Plan] = []
+    for at in range(1, 4 * STEP, STEP):
+        bench.reading = reading(at)
+        bench.look(
+            STEP,
+            storage=Storage({"/dev/sda": "8:0"}, {}, {}),
+            threads={WEB: (ThreadUsage(7, 700), ThreadUsage(8, 600))},
+            services={WEB: ServiceReading(LatencyFigures(5.0, None))},
+        )
+        plans.append(bench.core.plan(bench.now))
+    return plans
+
+
+def done_by(name: str, plan: Plan) -> list[str]:
+    """What a strategy does, each with its reason."""
+    values = [each.why for own in plan.targets.desired.values() for each in own.values() if each.strategy == name]
+    orders: list[tuple[str, Evict | Reclaim]] = [(strategy, order) for _, strategy, order in plan.evictions]
+    return values + [order.why for strategy, order in [*orders, *plan.reclaims] if strategy == name]
+
+
+def test_the_table_has_every_strategy() -> None:
+    assert [*CASES] == [each.name for each in STRATEGIES]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_strategy_does_has_a_reason(name: str) -> None:
+    found = [why for plan in cycles(running(name)) for why in done_by(name, plan)]
+    assert found, "the case has it act"
+    assert all(found)
+
+
+@pytest.mark.parametrize("strategy", [each for each in STRATEGIES if each.section], ids=lambda each: each.name)
+def test_as_a_dry_run_it_reports_what_it_would_do_and_does_nothing(strategy: Any) -> None:
+    bench = running(strategy.name, dry=strategy.section)
+    plans, executions = cycles(bench), Executions(NODE)
+    assert [why for plan in plans for why in done_by(strategy.name, plan)] == []
+    events = [event for plan in plans for event in executions.of_cycle(bench.core, plan, WriteReport(), (), bench.now)]
+    said = [event.data for event in events if isinstance(event.data, Execution) and event.data.topic == strategy.topic]
+    words = [each.summary for each in said if each.summary.startswith(f"dry run of {strategy.name}, not done: ")]
+    assert words
+    assert not words[0].endswith(": ")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_dry_run_of_one_section_leaves_the_strategies_of_the_others_alone(name: str) -> None:
+    own = next(each.section for each in STRATEGIES if each.name == name)
+    other = THRESHOLD if own == QOS else QOS
+    found = [why for plan in cycles(running(name, dry=other)) for why in done_by(name, plan)]
+    assert found
