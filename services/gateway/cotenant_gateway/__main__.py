@@ -30,6 +30,7 @@ from cotenant_gateway.http.auth.node_evictions import NodeEvictions
 from cotenant_gateway.http.clients.limits import Limits, within_open_files
 from cotenant_gateway.http.clients.metrics import register_clients
 from cotenant_gateway.http.clients.streams import OpenStreams
+from cotenant_gateway.http.debugging import SchedulerDebugging
 from cotenant_gateway.http.facts.handlers import FactHandlers
 from cotenant_gateway.http.facts.node_actions import NodeActions
 from cotenant_gateway.http.logs import ANSWER_SECONDS, LogReader
@@ -127,7 +128,8 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     rates = Rate(arguments.requests_per_second, 5 * arguments.requests_per_second)
     hosts = (settings.http_host, *arguments.allowed_host)
     access = Access(gateway, credentials.authenticator, hosts, audit=audit, rates=rates)
-    handler = request_handler(access, resources, facts, [*status_routes(host), *credentials.routes()], telemetry.observe)
+    plain = [*status_routes(host), *credentials.routes()]
+    handler = request_handler(access, resources, facts, plain, telemetry.observe, SchedulerDebugging(ask))
     handler = traced(handler, host.telemetry.tracing, resources.kinds)
     try:
         runner, host.http_url, connections, certificate = await serve_http(handler, listening, limits)

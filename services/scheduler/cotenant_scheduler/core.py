@@ -12,7 +12,7 @@ What a decision changes in the state before it is stored is assumed (`cycle.assu
 that changed are computed again. Bounds: at most MAX_EVENTS_PER_DECISION events a call, of which ENDINGS_SHARE are kept for
 endings while pods are queued.
 
-Over 300 lines: it wires all parts of the cycle.
+Over 300 lines: which part holds which reads top to bottom in one place.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.folding import StateFolding
+from cotenant_scheduler.cycle.monitor import SchedulerMonitor
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing import ENDINGS_SHARE, Placing
 from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups, member_of
@@ -61,6 +62,7 @@ from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reservations.cache import ReservationCache
 from cotenant_scheduler.state.reservations.operating import OperatingPods
 from cotenant_scheduler.state.reservations.records import ReserveRecord
+from cotenant_scheduler.state.volumes.volumes import volumes_among
 
 
 class SchedulerCore:
@@ -71,24 +73,26 @@ class SchedulerCore:
         self.config = config or SchedulerConfig()
         self.profile = profile or default_profile(self.config)
         args = self.config.load_aware.defaulted()
+        self.monitor = SchedulerMonitor(self.config.scheduling_timeout_seconds)
         self._changed: dict[PodKey, PodRecord] = {}
         """Pods that changed since the last decision."""
         self.refused: dict[str, str] = {}
         """By subject, why its message is not used."""
         self._sequences = LastSequences()
         self.nodes = NodeTable(args, self.profile.counters)
-        rules = self.config.quota_rules()
+        rules, late = self.config.quota_rules(), self.config.dynamic_scheduler_check
         self._quotas = Quotas(rules)
         self.ledger = self._quotas.ledger
         self._node_cache = NodeCache(self.nodes, args, self._look_at_pods_of)
         self.gangs = GangCache(self.config.coscheduling)
         self._grouping: Grouping = self.profile.grouping or self.gangs
-        reader = PodReader(args, self.profile.readers)
+        reader = PodReader(args, self.profile.readers, self.config.default_preemption_policy)
         self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
         self.reservations = ReservationCache(self.pods)
         self._operating = OperatingPods(self.pods, self.reservations)
-        reservation_endings = ReservationEndings(self.reservations, self.nodes, self.pods.records, self._uid_of)
-        self._endings = Endings(self._node_cache.facts, self.ledger, reservation_endings, self.pods.acting)
+        of_reservations = ReservationEndings(self.reservations, self.nodes, self.pods.records, self._uid_of)
+        acting = self.pods.acting
+        self._endings = Endings(self._node_cache.facts, self.ledger, of_reservations, acting, checks_scheduler=late)
         self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
         self._owners_version = 0
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)
@@ -105,6 +109,7 @@ class SchedulerCore:
             self._pod_groups,
             self.reservations,
             self._assumed,
+            volumes_among(self.profile.counters),
         )
         self._waiting = WaitingPods(self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds)
         self._nominations = Nominations(self.nodes)
@@ -132,7 +137,7 @@ class SchedulerCore:
             within_quota,
             for_reservations=self.config.reservation.enable_preemption,
         )
-        self._placing = Placing(
+        self.placing = Placing(
             self.profile,
             self.nodes,
             self._node_cache,
@@ -196,7 +201,7 @@ class SchedulerCore:
         self._nominations.pod_changed(record)
         self._preemption.pod_changed(record)
         if record.placements:
-            self._placing.head.placed_changed += 1
+            self.placing.head.placed_changed += 1
         self._endings.pod_changed(record)
 
     def _note_gangs(self) -> None:
@@ -272,12 +277,13 @@ class SchedulerCore:
         self.take_back()
         if self._quotas.regroup or self._owners_version != self.reservations.index.version:
             self._regroup_pods()
+        self.monitor.look(self.queue.classes.values(), now)
         statuses = self._pod_groups.decide(now, STATUSES_SHARE)
         left = MAX_EVENTS_PER_DECISION - len(statuses)
         if not self.queue.classes:
             return [*self._endings.decide(now, left), *statuses]
         endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses))
-        bound, waiting = self._placing.decide(now, left - len(endings))
+        bound, waiting = self.placing.decide(now, left - len(endings))
         return [*bound, *endings, *statuses, *waiting]
 
     def runtimes(self, now: datetime) -> dict[Membership, dict[str, int]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from cotenant.engine.definition import Definition
+from cotenant.engine.definition import Definition, Question
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.folding import FILTERS
+from cotenant_scheduler.debugging import answer
+from cotenant_scheduler.gauges import GAUGES
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.state.stored_placements import PlacementView
 
@@ -23,7 +25,7 @@ def urgent(event: Event) -> bool:
 
 DEFINITION = Definition(
     name="scheduler",
-    core_version="3",
+    core_version="4",
     filters=FILTERS,
     views=(PlacementView,),
     config_type=SchedulerConfig,
@@ -31,5 +33,7 @@ DEFINITION = Definition(
     pace=PACE,
     traced=("objects.core.pods.",),
     urgent=urgent,
+    gauges=GAUGES,
+    questions=(Question("debug", answer),),
     summary="Places pods on nodes, in batches over arrays.",
 )

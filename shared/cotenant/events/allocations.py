@@ -37,6 +37,14 @@ class ReservationUsed(Part, frozen=True, kw_only=True):
     uid: str = ""
 
 
+class VolumeGiven(Part, frozen=True, kw_only=True):
+    """The volume that a claim of the pod, which nobody has bound yet, is to be bound to; empty: one that is to be made on the
+    pod's node. `claim` is a name in the pod's namespace."""
+
+    claim: str
+    volume: str = ""
+
+
 class Allocation(Part, frozen=True, kw_only=True):
     """Parts are empty where nothing was given. `cpus`: numbers of the CPUs that the pod runs on alone, ascending; `gang`:
     `namespace/name` of the gang that it was placed with."""
@@ -46,6 +54,7 @@ class Allocation(Part, frozen=True, kw_only=True):
     devices: tuple[DeviceShare, ...] = ()
     reservation: ReservationUsed | None = None
     gang: str = ""
+    volumes: tuple[VolumeGiven, ...] = ()
 
 
 _DEFAULTS = Allocation()

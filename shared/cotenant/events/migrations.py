@@ -23,6 +23,9 @@ RESERVE_ENDPOINT = "cotenant.gateway.reserve.*"
 EVICTION_POLICY, DELETE_POLICY, SOFT_EVICTION_POLICY = "Eviction", "Delete", "SoftEviction"
 EVICT_POLICIES = (EVICTION_POLICY, DELETE_POLICY, SOFT_EVICTION_POLICY)
 """How a pod is ended. Source of the names: koord-descheduler's evictors."""
+PREEMPTION, TAINT_EVICTION = "Preemption", "TaintEviction"
+"""Triggers of jobs that end victims of preemption, and pods that do not tolerate a NoExecute taint."""
+
 USER_PREFIX = "system:cotenant:"
 """Prefix of NATS users in role bindings."""
 

@@ -7,6 +7,9 @@ error headers: 404 where the node has no such log, 400 where the request cannot 
 What a node configuration would change: batch-resource-calculator serves CONFIG_DRY_RUN. The request is the JSON of the `data`
 of the ConfigMap `slo-controller-config` as it would be, the answer the JSON of `ConfigEffect`.
 
+What the scheduler would do with a pod, and its gangs: it serves SCHEDULER_DEBUG. The request is the JSON of
+`SchedulerQuestion`, the answer that of `SchedulerAnswer`.
+
 Adopting LOG: the node's executor serves `cotenant.node.<node>.adopt`; the request is empty, the answer the JSON of `Adopted`.
 """
 
@@ -51,6 +54,27 @@ class ConfigEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     nodes: Count = 0
     changes: dict[str, float] = {}
+    error: str = ""
+
+
+SCHEDULER_DEBUG = "cotenant.scheduler.debug"
+
+
+class SchedulerQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """`about`: `scores` or `filters` of the pod `namespace`/`name` node by node, at most `rows` lines; `gangs`, or the `gang`
+    `namespace`/`name`."""
+
+    about: str
+    namespace: str = ""
+    name: str = ""
+    rows: Count = 20
+
+
+class SchedulerAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """`text`: a Markdown table, or (`json`) a JSON document; `error`: why there is none."""
+
+    text: str = ""
+    json: bool = False
     error: str = ""
 
 

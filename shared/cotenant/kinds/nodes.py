@@ -33,7 +33,7 @@ from cotenant.api.validation.fields import (
     qualified_name,
     quantity,
 )
-from cotenant.api.validation.pod import TAINT_EFFECTS
+from cotenant.api.validation.pod_scheduling import TAINT_EFFECTS
 from cotenant.domain.amplification import AMPLIFIED
 from cotenant.domain.node import NodeSources, overcommitted_amounts
 from cotenant.domain.node_annotations import derived_annotations

@@ -1,14 +1,14 @@
 """core/v1 Pod = document + placement + waiting + run.
 
 In: the pod's document and the last placement, waiting and run events that carry its uid. Out: `spec.nodeName` and the
-status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with the reason in words),
+status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with its reason, DisruptionTarget),
 nominatedNodeName, containerStatuses, startTime, qosClass. Times are those of the events. Annotations as Koordinator's scheduler
 writes them: which reservation a pod uses, and who uses a pod that acts as one.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -18,19 +18,22 @@ from cotenant.api.objects.pod import Pod, PodSpec, decode_pod
 from cotenant.api.overlay import Overlay
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
-from cotenant.api.times import rfc3339
+from cotenant.api.times import parse_rfc3339, rfc3339
 from cotenant.domain.qos import KubeQoS, kube_qos
 from cotenant.domain.reservations.names import ANNOTATION_ALLOCATED, ANNOTATION_CURRENT_OWNER
 from cotenant.events.allocations import ReservationUsed
 from cotenant.events.envelope import Event
+from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, condition_message
 from cotenant.kinds.pod_columns import LAYOUT
 from cotenant.model.by_identity import by_identity
+from cotenant.model.names import ANNOTATION_EVICTED_BY
 from cotenant.model.quantities import QuantityError
 
 PODS = Kind("", "v1", "pods", "Pod", True, ("po",))
 
+DISRUPTION = "DisruptionTarget"
 _PHASES = {
     RunPhase.PENDING: "Pending",
     RunPhase.RUNNING: "Running",
@@ -92,6 +95,8 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
     status: dict[str, msgspec.Raw] = {}
     phase = pod.status.phase or "Pending"
     conditions = [_scheduled(snapshot, placed, waits)]
+    if pod.metadata.deletion_timestamp is not None and (by := pod.metadata.annotations.get(ANNOTATION_EVICTED_BY)):
+        conditions.append(_disrupted(pod, by))
     if placed is None and waits is not None and isinstance(waits.data, Waiting) and waits.data.nomination is not None:
         status["nominatedNodeName"] = raw(waits.data.nomination.node)
         fields["status.nominatedNodeName"] = waits.data.nomination.node
@@ -102,6 +107,8 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
         conditions += _run_conditions(run, ran.time)
         if run.message:
             status["message"] = raw(run.message)
+        if run.phase is RunPhase.EVICTED:
+            conditions.append(_condition(DISRUPTION, True, ran.time, "TerminationByKubelet", run.message))
         reason = run.reason or ("Evicted" if run.phase is RunPhase.EVICTED else "")
         if reason:
             status["reason"] = raw(reason)
@@ -144,6 +151,17 @@ def _scheduled(snapshot: Snapshot, placed: Event | None, waits: Event | None) ->
         return _condition("PodScheduled", False, waits.time, "Unschedulable", condition_message(waits.data))
     stored = snapshot.stored
     return _condition("PodScheduled", False, stored.time if stored else None, "Pending", "not looked at yet")
+
+
+def _disrupted(pod: Pod, by: str) -> dict[str, str]:
+    """The condition of a pod that was evicted. `by`: who asked for it. Source of reasons and texts: Kubernetes."""
+    reason, message = {
+        PREEMPTION: ("PreemptionByScheduler", f"{pod.spec.scheduler_name}: preempting to accommodate a higher priority pod"),
+        TAINT_EVICTION: ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
+    }.get(by, ("EvictionByEvictionAPI", "Eviction API: evicting"))
+    end = parse_rfc3339(pod.metadata.deletion_timestamp)
+    grace = timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+    return _condition(DISRUPTION, True, None if end is None else end - grace, reason, message)
 
 
 def _condition(kind: str, holds: bool, since: datetime | None, reason: str = "", message: str = "") -> dict[str, str]:

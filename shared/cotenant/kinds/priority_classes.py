@@ -14,7 +14,7 @@ from cotenant.api.kinds import Kind
 from cotenant.api.objects.policies import PriorityClassObject
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.validation.fields import FieldError, forbidden, invalid, not_supported
-from cotenant.api.validation.pod import PREEMPTION_POLICIES
+from cotenant.api.validation.pod_scheduling import PREEMPTION_POLICIES
 
 PRIORITY_CLASSES = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, ("pc",))
 HIGHEST_USER_PRIORITY = 1_000_000_000

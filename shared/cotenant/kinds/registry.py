@@ -28,6 +28,7 @@ from cotenant.kinds.koordinator import (
     reservations,
 )
 from cotenant.kinds.rbac import bindings, roles
+from cotenant.kinds.storage import csi_nodes, persistent_volume_claims, persistent_volumes, storage_classes
 
 REGISTRY = Registry(
     (
@@ -40,6 +41,10 @@ REGISTRY = Registry(
         pod_disruption_budgets.DEFINITION,
         priority_classes.DEFINITION,
         runtime_classes.DEFINITION,
+        persistent_volume_claims.DEFINITION,
+        persistent_volumes.DEFINITION,
+        storage_classes.DEFINITION,
+        csi_nodes.DEFINITION,
         node_metrics.DEFINITION,
         node_slos.DEFINITION,
         pod_migration_jobs.DEFINITION,

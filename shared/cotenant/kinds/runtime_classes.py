@@ -16,7 +16,7 @@ from cotenant.api.objects.pod import Resources
 from cotenant.api.objects.policies import RuntimeClass
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.validation.fields import FieldError, dns_label, invalid, labels, required
-from cotenant.api.validation.pod import toleration_errors
+from cotenant.api.validation.pod_scheduling import toleration_errors
 from cotenant.api.validation.resources import resource_errors
 
 RUNTIME_CLASSES = Kind("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", False)

@@ -18,6 +18,7 @@ LABELS_THAT_PROTECT = {
     "scheduling.koordinator.sh/disable-preemptible": "true",
     "quota.scheduling.koordinator.sh/preemptible": "false",
 }
+POLICY = "scheduling.koordinator.sh/preemption-policy"
 PAUSES = [1, 2, 4, 8, 10]
 PASSES = 50
 
@@ -116,7 +117,7 @@ def nominate(world: World, pod: Pod) -> Nomination | None:
             world.now < before.at + patience or any(world.is_ending(name) for name in lower_on(world, pod, before.node))
         ):
             return before
-    if pod.spec.preemption_policy == "Never":
+    if pod.metadata.labels.get(POLICY, pod.spec.preemption_policy) == "Never":
         return None
     choices = {node: found for node in world.nodes if (found := victims_on(world, pod, node)) is not None}
     if not choices:
@@ -146,7 +147,7 @@ def one_pass(world: World) -> dict[str, str]:
             world.placements[name] = (node, pod, world.now)
             held = world.nominations.pop(name, None)
             del queue[index]
-            if pod.metadata.labels or pod.spec.affinity or pod.spec.topology_spread_constraints:
+            if "app" in pod.metadata.labels or pod.spec.affinity or pod.spec.topology_spread_constraints:
                 # What was refused before may be feasible next to this pod.
                 index = 0
             elif held is not None and held.node != node:

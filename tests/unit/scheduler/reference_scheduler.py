@@ -223,12 +223,19 @@ def load_allows(world: World, pod: Pod, name: str) -> bool:
     return True
 
 
+def hint_of(pod: Pod) -> dict[str, list[str]]:
+    text = pod.metadata.annotations.get("scheduling.koordinator.sh/scheduling-hint", "{}")
+    found: dict[str, list[str]] = msgspec.json.decode(text)
+    return found
+
+
 def node_allows(world: World, pod: Pod, name: str) -> bool:
     """What no other pod's end changes."""
     node = world.nodes[name]
     labels = node.metadata.labels
     return (
         not node.spec.unschedulable
+        and name in (hint_of(pod).get("nodeNames") or [name])
         and all(tolerated(t, pod.spec.tolerations) for t in node.spec.taints if t.effect != "PreferNoSchedule")
         and all(labels.get(key) == value for key, value in pod.spec.node_selector.items())
         and load_allows(world.with_rooms(pod), pod, name)
@@ -347,12 +354,23 @@ def namespaces_of(world: World, term: Any, holder: Pod) -> set[str]:
 
 def selects(world: World, term: Any, holder: Pod, pod: Pod) -> bool:
     """Whether an affinity term of one pod selects another one."""
-    return labelled(pod, term.label_selector) and pod.metadata.namespace in namespaces_of(world, term, holder)
+    own, its = holder.metadata.labels, pod.metadata.labels
+    return (
+        labelled(pod, term.label_selector)
+        and all(its.get(key) == own[key] for key in term.match_label_keys if key in own)
+        and all(its.get(key) != own[key] for key in term.mismatch_label_keys if key in own)
+        and pod.metadata.namespace in namespaces_of(world, term, holder)
+    )
 
 
 def counted(constraint: Any, holder: Pod, pod: Pod) -> bool:
     """Whether a spread constraint of one pod counts another one: never one of another namespace."""
-    return labelled(pod, constraint.label_selector) and pod.metadata.namespace == holder.metadata.namespace
+    own, its = holder.metadata.labels, pod.metadata.labels
+    return (
+        labelled(pod, constraint.label_selector)
+        and all(its.get(key) == own[key] for key in constraint.match_label_keys if key in own)
+        and pod.metadata.namespace == holder.metadata.namespace
+    )
 
 
 def terms(pod: Pod, side: str, kind: str) -> list[Any]:
@@ -499,4 +517,5 @@ def choose(world: World, pod: Pod) -> str | None:
             + 2 * spread[name]
         )
 
-    return max(candidates, key=total)
+    preferred = [name for name in hint_of(pod).get("preferredNodeNames", []) if name in candidates]
+    return preferred[0] if preferred else max(candidates, key=total)

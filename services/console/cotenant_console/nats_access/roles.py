@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cotenant.events.requests import CONFIG_DRY_RUN
+from cotenant.events.requests import CONFIG_DRY_RUN, SCHEDULER_DEBUG
 from cotenant.log.contract import EXECUTION, HISTORY, LOG, USAGE
 from cotenant.log.nats.access import CELL, NODES, NODES_API
 from cotenant.model.subjects import LOG_IDENTITY
@@ -105,8 +105,8 @@ def _node(name: str, token: str, says: str) -> Role:
 SERVICES = (
     _service(
         "gateway",
-        "stores objects and evictions, ends reports of removed nodes, asks nodes for logs and batch-resource-calculator what a "
-        "configuration would change, makes room on a full LOG",
+        "stores objects and evictions, ends reports of removed nodes, asks nodes for logs, batch-resource-calculator what a "
+        "configuration would change, and the scheduler what it would do, makes room on a full LOG",
         "objects.>",
         "evictions.>",
         "node.*.run.>",
@@ -115,6 +115,7 @@ SERVICES = (
         "execution._.audit",
         "cotenant.node.*.*",
         CONFIG_DRY_RUN,
+        SCHEDULER_DEBUG,
         "$SRV.PING",
         f"{_API}.STREAM.UPDATE.{LOG}",
         subscribe=("cotenant.gateway.evict.*", "cotenant.gateway.node-evict.*", "cotenant.gateway.reserve.*"),
@@ -142,6 +143,7 @@ SERVICES = (
         "waiting.>",
         "podgroups.>",
         "reservations.*",
+        subscribe=("cotenant.scheduler.*",),
     ),
     _service(
         "descheduler-arbiter",

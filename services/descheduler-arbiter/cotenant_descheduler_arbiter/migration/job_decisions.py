@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import EVICTION_POLICY, Migration
+from cotenant.events.migrations import EVICTION_POLICY, PREEMPTION, TAINT_EVICTION, Migration
 from cotenant.model.subjects import migration_subject
 from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST, Policy
@@ -36,8 +36,7 @@ from cotenant_descheduler_arbiter.migration.jobs.order import arbitration_order
 from cotenant_descheduler_arbiter.migration.jobs.view import Answer, JobView
 from cotenant_descheduler_arbiter.migration.moves import JOB_DELETED, counts_until, moved_at, moves_of, taken_over
 from cotenant_descheduler_arbiter.migration.places import has_to_release
-from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
-from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION, reconcile, timed_out
+from cotenant_descheduler_arbiter.migration.reconcile import reconcile, timed_out
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known, end

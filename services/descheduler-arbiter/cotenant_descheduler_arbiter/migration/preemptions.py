@@ -17,7 +17,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import Migration
+from cotenant.events.migrations import PREEMPTION, Migration
 from cotenant.events.placements import Victim, Waiting
 from cotenant.model.subjects import migration_subject
 from cotenant_descheduler_arbiter.config.policy import EVICT_DIRECTLY
@@ -26,8 +26,6 @@ from cotenant_descheduler_arbiter.migration.new_jobs import arbitrated_job
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known
-
-PREEMPTION = "Preemption"
 
 
 def decide_preemptions(fold: ClusterFold, filters: JobFilters, now: datetime) -> Iterator[Event]:

@@ -27,7 +27,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from cotenant.events.migrations import JobCondition, Migration
+from cotenant.events.migrations import TAINT_EVICTION, JobCondition, Migration
 from cotenant_descheduler_arbiter.config.policy import RESERVATION_FIRST
 from cotenant_descheduler_arbiter.migration.conditions import condition_of, fail, succeed, with_condition
 from cotenant_descheduler_arbiter.migration.jobs.view import Answer, JobView, back_off
@@ -42,8 +42,6 @@ EVICTION = "Eviction"
 EVICTING = "Evicting"
 EVICT_COMPLETE = "EvictComplete"
 EVICTION_REFUSED = "EvictionRefused"
-TAINT_EVICTION = "TaintEviction"
-"""Trigger of the jobs of pods that a NoExecute taint evicts: their node is lost, or a user has tainted it."""
 
 
 def timed_out(job: Migration, now: datetime) -> bool:

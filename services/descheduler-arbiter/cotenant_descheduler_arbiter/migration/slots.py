@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from cotenant.events.migrations import Migration
-from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
-from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION
+from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION, Migration
 from cotenant_descheduler_arbiter.state.fold import ClusterFold
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -26,15 +26,13 @@ from math import ceil
 import msgspec
 
 from cotenant.events.envelope import Event
-from cotenant.events.migrations import Migration
+from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION, Migration
 from cotenant.events.node.conditions import TAINT_NOT_READY, TAINT_UNREACHABLE
 from cotenant.model.subjects import migration_subject
 from cotenant_descheduler_arbiter.config.policy import Policy
 from cotenant_descheduler_arbiter.migration.evictions import answer_to
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.new_jobs import arbitrated_job
-from cotenant_descheduler_arbiter.migration.preemptions import PREEMPTION
-from cotenant_descheduler_arbiter.migration.reconcile import TAINT_EVICTION
 from cotenant_descheduler_arbiter.node_lifecycle.taint_eviction import Due, Evictions, taints_in_force
 from cotenant_descheduler_arbiter.state.facts import PodFacts
 from cotenant_descheduler_arbiter.state.fold import ClusterFold

@@ -41,6 +41,7 @@ _OTHER_GROUPS = (
     "scheduling.koordinator.sh",
     "scheduling.sigs.k8s.io",
     "slo.koordinator.sh",
+    "storage.k8s.io",
     "topology.node.k8s.io",
     FACTS_GROUP,
 )
@@ -53,6 +54,10 @@ _CORE = (
     "namespaces/status",
     "nodes",
     "nodes/status",
+    "persistentvolumeclaims",
+    "persistentvolumeclaims/status",
+    "persistentvolumes",
+    "persistentvolumes/status",
     "pods",
     "pods/eviction",
     "pods/log",
@@ -92,9 +97,9 @@ ROLES: dict[str, tuple[Rule, ...]] = {
         _resources(_ANY, _OTHER_GROUPS, _ANY),
         _resources(_READ, (RBAC_GROUP,), _ANY),
         _resources(("create",), (AUTHORIZATION_GROUP,), ("localsubjectaccessreviews", "subjectaccessreviews")),
-        _paths("/metrics"),
+        _paths("/metrics", "/debug/*"),
     ),
-    "cotenant-view": (_resources(_READ, ("", *_OTHER_GROUPS), _ANY), _paths("/metrics")),
+    "cotenant-view": (_resources(_READ, ("", *_OTHER_GROUPS), _ANY), _paths("/metrics", "/debug/*")),
     # Deletes where budgets do not count: the taints of a lost node, the policy Delete. Patches for the policy SoftEviction.
     # Reservations: the next places of pods that migrate.
     EVICTOR: (

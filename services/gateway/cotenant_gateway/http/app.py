@@ -20,6 +20,8 @@ from cotenant_gateway.http.auth.access import OPEN_PATHS, Access
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
 from cotenant_gateway.http.clients.connections import connection_of
 from cotenant_gateway.http.clients.large_answers import sent_in_pieces
+from cotenant_gateway.http.debugging import PREFIX as DEBUG
+from cotenant_gateway.http.debugging import SchedulerDebugging
 from cotenant_gateway.http.discovery import (
     api_group,
     api_groups,
@@ -84,6 +86,7 @@ def request_handler(
     facts: FactHandlers | None,
     routes: Sequence[web.RouteDef],
     observe: Observe | None = None,
+    debugging: SchedulerDebugging | None = None,
 ) -> Handler:
     """Return the handler of all requests. `routes` are those that every service serves (/metrics, /healthz, /readyz)."""
     kinds = resources.kinds
@@ -105,6 +108,8 @@ def request_handler(
             await access.admit(request, of_path(request.method, path))
         if path == OPENAPI_V2 and request.method == "GET" and OPENAPI_V2_PROTOBUF in request.headers.get("Accept", ""):
             return web.Response(body=NO_SCHEMAS, headers={"Content-Type": OPENAPI_V2_PROTOBUF_SENT})
+        if debugging is not None and path.startswith(DEBUG) and request.method == "GET":
+            return await debugging.answer(path, request.query)
         document = discovery_document(path, kinds)
         if path in plain and request.method == "GET":
             answer: web.StreamResponse = await plain[path](request)  # type: ignore[arg-type]

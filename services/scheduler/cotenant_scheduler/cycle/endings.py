@@ -37,6 +37,7 @@ from cotenant.events.placements import Placement, PlacementPhase, Waiting, Waiti
 from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant.model.subjects import placement_subject, waiting_subject
+from cotenant_scheduler.cycle.other_schedulers import BELONGS_ELSEWHERE, came_too_late
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, blocked_by, blocked_event, first_due
 from cotenant_scheduler.state.counting import PodKey
@@ -59,19 +60,16 @@ class Endings:
     """Pods to be looked at, and what follows from each. A pod is looked at until nothing follows any more."""
 
     def __init__(
-        self,
-        nodes: Mapping[str, NodeFacts],
-        quotas: QuotaLedger,
-        reservations: ReservationEndings,
-        acting: Container[PodKey],
+        self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger, reservations: ReservationEndings, acting: Container[PodKey],
+        *, checks_scheduler: bool,
     ) -> None:
         """`acting`: pods that act as reservations."""
         self._acting = acting
+        self._checks_scheduler = checks_scheduler
         self._nodes = nodes
         self._quotas = quotas
         self._reservations = reservations
         self.attention: dict[PodKey, PodRecord] = {}
-        """Pods that are looked at until nothing follows any more."""
 
     def pod_changed(self, record: PodRecord) -> None:
         """Queue a pod for inspection, unless nothing can follow: it waits for a node, or runs where it was placed."""
@@ -131,10 +129,9 @@ class Endings:
     def waiting_over(self, record: PodRecord) -> Event:
         """Return the tombstone of a pod's waiting event."""
         assert record.waiting is not None
-        namespace, name = record.key
         return ending(
-            waiting_subject(namespace, name),
-            Waiting(namespace=namespace, name=name, uid=record.waiting.uid),
+            waiting_subject(*record.key),
+            Waiting(namespace=record.key[0], name=record.key[1], uid=record.waiting.uid),
             (f"LOG:{record.object_sequence}",) if record.object_sequence else (),
         )
 
@@ -205,6 +202,8 @@ class Endings:
             return "the pod was deleted and created again"
         if facts.deleting:
             return "the pod is being deleted"
+        if self._checks_scheduler and came_too_late(record, node, placed):
+            return BELONGS_ELSEWHERE
         if not self._declared(node):
             run = record.run_of(node, facts.uid)
             if run is None or run[0].phase not in ENDED_FOR_GOOD:

@@ -31,11 +31,16 @@ from cotenant_scheduler.state.pods import PodCache
 from cotenant_scheduler.state.reservations.cache import ReservationCache, placement_of
 from cotenant_scheduler.state.reservations.records import reserve_key
 from cotenant_scheduler.state.stored_placements import PlacementView
+from cotenant_scheduler.state.volumes.volumes import Volumes
 
 FILTERS = (
     "objects.core.pods.>",
     "objects.core.nodes.>",
     "objects.core.namespaces.>",
+    "objects.core.persistentvolumeclaims.>",
+    "objects.core.persistentvolumes.>",
+    "objects.storage%2Ek8s%2Eio.storageclasses.>",
+    "objects.storage%2Ek8s%2Eio.csinodes.>",
     "objects.scheduling%2Ek8s%2Eio.priorityclasses.>",
     "objects.policy.poddisruptionbudgets.>",
     "objects.scheduling%2Esigs%2Ek8s%2Eio.podgroups.>",
@@ -53,6 +58,11 @@ FILTERS = (
     "reservations.*",
 )
 """What the service reads from LOG."""
+
+def _document(event: Event) -> msgspec.Raw | None:
+    """The object of a message; None: it is gone."""
+    return event.data.object if not event.tombstone and isinstance(event.data, ObjectStored) else None
+
 
 _READ = selecting(FILTERS)
 _NAMESPACE = msgspec.json.Decoder(AnyObject)
@@ -72,7 +82,9 @@ class StateFolding:
         pod_groups: PodGroups,
         reservations: ReservationCache,
         assumed: Assumed,
+        volumes: Volumes,
     ) -> None:
+        self._volumes = volumes
         self._pods = pods
         self._reservations = reservations
         self._nodes = nodes
@@ -141,6 +153,14 @@ class StateFolding:
                     self._reservations.store_status(event.data, event.time)
                 else:
                     self._reservations.drop_status(name)
+            case ("objects", "core", "persistentvolumeclaims", namespace, name):
+                self._volumes.put_claim((namespace, name), _document(event))
+            case ("objects", "core", "persistentvolumes", _, name):
+                self._volumes.put_volume(name, _document(event))
+            case ("objects", "storage.k8s.io", "storageclasses", _, name):
+                self._volumes.put_class(name, _document(event))
+            case ("objects", "storage.k8s.io", "csinodes", _, name):
+                self._volumes.put_csi_node(name, _document(event))
             case ("podgroups", namespace, name):
                 status = event.data if not event.tombstone and isinstance(event.data, PodGroupStatus) else None
                 self._pod_groups.fold(gang_id(namespace, name), status, event.time)

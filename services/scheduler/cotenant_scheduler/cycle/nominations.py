@@ -1,8 +1,8 @@
 """Rooms on nodes that are held for nominated pods until the pods that they preempt have left.
 
-In: the waiting events of queued pods, and the nominations that a decision makes or ends. Out: the node table with the rooms
-that count for the pod being placed: those of nominated pods of the same or a higher priority, except its own. Such a room
-counts like the pod itself, but does not attract pods by affinity.
+In: the waiting events of queued pods, what other schedulers say of theirs, and the nominations that a decision makes or ends.
+Out: the node table with the rooms that count for the pod being placed: those of nominated pods of the same or a higher
+priority, except its own. Such a room counts like the pod itself, but does not attract pods by affinity.
 
 Pods are placed in queue order, so the rooms that count change seldom: most calls change nothing.
 """
@@ -14,6 +14,7 @@ from collections.abc import Set
 import msgspec
 
 from cotenant.events.placements import Nomination
+from cotenant_scheduler.cycle.other_schedulers import nomination_elsewhere
 from cotenant_scheduler.cycle.queue import EquivalenceClass
 from cotenant_scheduler.state.counting import PodKey, held_key
 from cotenant_scheduler.state.load.load_estimate import AssignedPod, microseconds
@@ -56,9 +57,10 @@ class Nominations:
 
     def pod_changed(self, record: PodRecord) -> None:
         """Take over a changed record: the pod may have become nominated, or ceased to be."""
-        if record.waiting is None and not self._folded:
+        facts = record.facts
+        if record.waiting is None and not self._folded and not (facts is not None and facts.nominated):
             return
-        nomination = nomination_of(record)
+        nomination = nomination_of(record) or nomination_elsewhere(record)
         if nomination is None:
             if self._folded and self._folded.pop(record.key, None) is not None:
                 self._level = None

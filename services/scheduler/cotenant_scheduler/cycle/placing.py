@@ -3,6 +3,8 @@
 In: the queue, the node table, quotas, nominations. Out: the events of placements, in queue order, each pod on the feasible node
 with the highest total score (the first name among equals), assumed on the node and charged to the quota before the next one is
 evaluated; and why the others wait. Equal pods in a row are placed at once (`framework.series`); groups: `cycle.placing_groups`.
+
+Over 300 lines: the pass, and what ends it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 ENDINGS_SHARE = 250
@@ -110,6 +113,10 @@ class Placing:
             MOST_EVENTS,
             MOST_TOGETHER,
         )
+
+    def evaluation(self, shape: Shape) -> Evaluation:
+        """Return what all nodes are worth to a shape; nothing is decided."""
+        return self._results.evaluation(shape)
 
     def decide(self, now: datetime, limit: int) -> tuple[list[Event], list[Event]]:
         """Return the placements and, if the whole queue was looked at, the waiting events; at most `limit`. What is placed

@@ -139,7 +139,7 @@ class SpanningScore(Protocol):
 
 
 class Allocator(Protocol):
-    """Assigns individual units to pods."""
+    """Assigns individual units to pods. It is asked about shapes of which a reader has read something."""
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
         """Return the units assigned to a pod of the shape on a row that the filters accepted; None if it requests none."""

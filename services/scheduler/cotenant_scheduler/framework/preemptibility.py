@@ -37,6 +37,7 @@ class Preemptibility:
         self._static = static
         self._filters = filters
         self._lasting = [plugin for plugin in filters if not plugin.preemptible]
+        self._lasting_spanning = [plugin for plugin in spanning_filters if not plugin.preemptible]
         self._lasting_of_row: list[RowFunction] = []
         liftable = [plugin for plugin in (*filters, *spanning_filters) if plugin.preemptible]
         self._sums: list[AmountFilter] = [plugin for plugin in liftable if isinstance(plugin, AmountFilter)]
@@ -51,13 +52,18 @@ class Preemptibility:
         """Return for each row (bool) whether a filter refuses it whose refusal preemption cannot lift; a row without a node
         is refused."""
         beyond: BoolArray = self._static.codes[rows] != 0
-        for plugin in self._lasting:
+        for plugin in (*self._lasting, *self._lasting_spanning):
             beyond |= plugin.filter(self._nodes, self._shape, rows) > 0
         return beyond
 
     def is_beyond(self, row: int) -> bool:
         """As `beyond`, of one row."""
-        return bool(self._static.codes.item(row)) or any(refuses(row) for refuses in self._lasting_of_row)
+        if self._static.codes.item(row) or any(refuses(row) for refuses in self._lasting_of_row):
+            return True
+        if not self._lasting_spanning:
+            return False
+        rows = np.array([row])
+        return any(plugin.filter(self._nodes, self._shape, rows).item(0) for plugin in self._lasting_spanning)
 
     def within(self, rows: list[int]) -> list[int]:
         """Return those of some rows that are not beyond preemption, in their order."""

@@ -47,12 +47,14 @@ class Profile:
         self.counters = tuple(counters)
         self.allocators = tuple(allocators)
         self.readers = tuple(readers)
+        self.static_readers = tuple(reader.name for reader in readers if getattr(reader, "static", False))
+        """Readers whose results static filters and scores depend on."""
         self.grouping = grouping
         """Instead of gangs."""
 
     def allocate(self, nodes: NodeTable, shape: Shape, row: int) -> Allocation | None:
         """Return the units assigned to a pod of the shape on a row; None if it gets no units with identity."""
-        if not self.allocators:
+        if not self.allocators or not shape.asks:
             return None
         found = (allocator.allocate(nodes, shape, row) for allocator in self.allocators)
         return merged([fragment for fragment in found if fragment is not None])

@@ -52,7 +52,9 @@ class CachedResults:
         return found
 
     def _static_results(self, shape: Shape) -> StaticResults:
-        key = (shape.node_selector, shape.affinity, shape.tolerations, shape.images)
+        key: tuple[object, ...] = (shape.node_selector, shape.affinity, shape.tolerations, shape.images)
+        if shape.asks:
+            key = (*key, *(shape.asks.get(name) for name in self._profile.static_readers))
         found = self._static.get(key)
         if found is None:
             found = self._static[key] = StaticResults(self._nodes, shape, self._profile)

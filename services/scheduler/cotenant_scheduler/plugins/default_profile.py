@@ -3,10 +3,13 @@ Koordinator's profile."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.trees.terminating import Terminating
+from cotenant.model.bounds import MAX_SECONDS
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.queue_args import QueueArgs
 from cotenant_scheduler.plugins.balanced import NodeResourcesBalancedAllocation
@@ -19,11 +22,16 @@ from cotenant_scheduler.plugins.pod_relations import PodRelations
 from cotenant_scheduler.plugins.reservation.args import ReservationArgs
 from cotenant_scheduler.plugins.reservation.reserve_pods import ReservePods
 from cotenant_scheduler.plugins.resource_fit import NodeResourcesFit, ScoringStrategy
+from cotenant_scheduler.plugins.scheduling_hint import SchedulingHints
 from cotenant_scheduler.plugins.taints import TaintToleration
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.plugins.unschedulable import NodeUnschedulable
+from cotenant_scheduler.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from cotenant_scheduler.plugins.volumes.volume_binding import VolumeBinding
+from cotenant_scheduler.plugins.volumes.volume_restrictions import VolumeRestrictions
 from cotenant_scheduler.state.gangs import CoschedulingArgs
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.volumes.volumes import Volumes
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
@@ -45,6 +53,13 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
     queue: QueueArgs = QueueArgs()
+    scheduling_timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 30
+    """A queued pod without any decision is overdue after so many seconds (a metric); 0: never."""
+    dynamic_scheduler_check: bool = True
+    """A placement that was decided before its pod was given to another scheduler, and stored after it, is taken back."""
+    default_preemption_policy: str = ""
+    """`Never` or `PreemptLowerPriority`: of pods without the label `scheduling.koordinator.sh/preemption-policy`, in place of
+    what their spec says. Empty: what their spec says."""
     disable_default_quota_preemption: bool = True
     """Pods of the default quota are not preempted for other pods of it that the quota has no room for."""
 
@@ -63,13 +78,30 @@ def default_profile(config: SchedulerConfig) -> Profile:
     fit = NodeResourcesFit(config.scoring_strategy)
     affinity, taints, load = NodeAffinityMatch(), TaintToleration(), LoadAwareScheduling()
     balanced, images = NodeResourcesBalancedAllocation(), ImageLocality()
-    ports, relations, reserve_pods = NodePorts(), PodRelations(), ReservePods()
+    ports, relations, reserve_pods, hint = NodePorts(), PodRelations(), ReservePods(), SchedulingHints()
     spread, together = PodTopologySpread(relations), InterPodAffinity(relations)
+    volumes = Volumes()
+    restrictions, limits, binding = VolumeRestrictions(volumes), NodeVolumeLimits(volumes), VolumeBinding(volumes)
     return Profile(
-        filters=(NodeUnschedulable(), taints, affinity, ports, fit, spread, together, load, reserve_pods),
-        scores=(taints, affinity, fit, balanced, images, load),
+        filters=(
+            NodeUnschedulable(),
+            taints,
+            affinity,
+            hint,
+            ports,
+            fit,
+            restrictions,
+            limits,
+            binding,
+            spread,
+            together,
+            load,
+            reserve_pods,
+        ),
+        scores=(taints, affinity, fit, balanced, images, load, hint),
         spanning_scores=(spread, together),
-        counters=(ports, relations),
-        readers=(reserve_pods,),
+        counters=(ports, relations, volumes),
+        allocators=(binding,),
+        readers=(reserve_pods, hint, binding),
         weights=config.weights,
     )

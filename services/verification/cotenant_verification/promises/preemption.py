@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Nomination, Placement, PlacementPhase, Waiting
+from cotenant.model.names import LABEL_PREEMPTION_POLICY
 from cotenant.model.subjects import pod_subject
 from cotenant_verification.bench.audit.rooms import need_of
 from cotenant_verification.checks.filters import Filters
@@ -20,8 +21,9 @@ def victims_are_of_lower_priority(view: LogView, seen: CommitSeen) -> Wrong:
     """A nominated pod may preempt, and each victim's priority is lower."""
     for waiting, nomination, pod in _nominated(view, seen):
         subject, name = pod_subject(waiting.namespace, waiting.name), f"{waiting.namespace}/{waiting.name}"
-        if pod.spec.preemption_policy == "Never" and nomination.victims:
-            yield subject, f"{seen.record.ref} has pods end for {name}, whose preemptionPolicy is Never"
+        policy = pod.metadata.labels.get(LABEL_PREEMPTION_POLICY, pod.spec.preemption_policy)
+        if policy == "Never" and nomination.victims:
+            yield subject, f"{seen.record.ref} has pods end for {name}, whose preemption policy is Never"
         for victim in nomination.victims:
             stored = view.last.get(pod_subject(victim.namespace, victim.name))
             other = decode_pod(stored.data.object) if stored is not None and isinstance(stored.data, ObjectStored) else None

@@ -131,6 +131,8 @@ class PodAffinityTerm(View, frozen=True, kw_only=True):
     namespaces: list[str] = []
     namespace_selector: LabelSelector | None = None
     topology_key: str = ""
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
 
 
 class WeightedPodAffinityTerm(View, frozen=True, kw_only=True):

@@ -8,11 +8,11 @@ unchanged.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import msgspec
 
-from cotenant.api.objects.pod import Container, NodeSelectorTerm, Pod, PodSpec, Toleration, WeightedPodAffinityTerm
+from cotenant.api.objects.pod import Container, Pod
 from cotenant.api.times import MOST_SECONDS, whole_seconds
 from cotenant.api.validation.fields import (
     FieldError,
@@ -22,23 +22,18 @@ from cotenant.api.validation.fields import (
     forbidden,
     grace_period,
     invalid,
-    labels,
     not_found,
     not_supported,
-    qualified_name,
     quantity,
     required,
 )
+from cotenant.api.validation.pod_scheduling import PREEMPTION_POLICIES, scheduling_errors
 from cotenant.api.validation.process_runtime import process_runtime_errors
 from cotenant.api.validation.resources import resource_errors
 from cotenant.model.names import ANNOTATION_TTL_AFTER_FINISHED, RUNTIME_PROCESS
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
-TOLERATION_OPERATORS = ("Equal", "Exists")
-TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 RESERVED_ANNOTATION = "scheduling.koordinator.sh/reserve-pod"
 _ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
@@ -140,90 +135,6 @@ def _volumes(pod: Pod) -> list[FieldError]:
     return found
 
 
-def _scheduling(pod: Pod) -> list[FieldError]:
-    spec = pod.spec
-    found = labels("spec.nodeSelector", spec.node_selector) if spec.node_selector else []
-    for index, toleration in enumerate(spec.tolerations):
-        found += toleration_errors(f"spec.tolerations[{index}]", toleration)
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    if affinity is not None:
-        path = "spec.affinity.nodeAffinity"
-        if affinity.required is not None:
-            path = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-            if not affinity.required.node_selector_terms:
-                found.append(required(path, "must have at least one node selector term"))
-            found += _terms(path, affinity.required.node_selector_terms)
-        for index, preferred in enumerate(affinity.preferred):
-            where = f"spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-            if not 1 <= preferred.weight <= 100:
-                found.append(invalid(f"{where}.weight", preferred.weight, "must be in the range 1-100"))
-            found += _terms(f"{where}.preference", [preferred.preference], indexed=False)
-    for section, terms in _preferred_pods(spec):
-        for index, weighted in enumerate(terms):
-            if not 1 <= weighted.weight <= 100:
-                where = f"spec.affinity.{section}.preferredDuringSchedulingIgnoredDuringExecution[{index}].weight"
-                found.append(invalid(where, weighted.weight, "must be in the range 1-100"))
-    for index, spread in enumerate(spec.topology_spread_constraints):
-        path = f"spec.topologySpreadConstraints[{index}]"
-        if spread.max_skew <= 0:
-            found.append(invalid(f"{path}.maxSkew", spread.max_skew, "must be greater than zero"))
-        if spread.min_domains is not None and spread.min_domains <= 0:
-            found.append(invalid(f"{path}.minDomains", spread.min_domains, "must be greater than zero"))
-        if not spread.topology_key:
-            found.append(required(f"{path}.topologyKey", "can not be empty"))
-        if spread.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
-            found.append(
-                not_supported(f"{path}.whenUnsatisfiable", spread.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway"))
-            )
-    return found
-
-
-def _preferred_pods(spec: PodSpec) -> Iterator[tuple[str, Sequence[WeightedPodAffinityTerm]]]:
-    """Yield the preferred terms about other pods, by the name of their section."""
-    affinity = spec.affinity
-    if affinity is not None:
-        for section, terms in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
-            if terms is not None:
-                yield section, terms.preferred
-
-
-def _terms(path: str, terms: Sequence[NodeSelectorTerm], *, indexed: bool = True) -> list[FieldError]:
-    found: list[FieldError] = []
-    for number, term in enumerate(terms):
-        where = f"{path}[{number}]" if indexed else path
-        for index, expression in enumerate(term.match_expressions):
-            at = f"{where}.matchExpressions[{index}]"
-            found += qualified_name(f"{at}.key", expression.key)
-            if expression.operator not in NODE_OPERATORS:
-                found.append(not_supported(f"{at}.operator", expression.operator, NODE_OPERATORS))
-            elif expression.operator in ("In", "NotIn") and not expression.values:
-                found.append(required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-            elif expression.operator in ("Gt", "Lt") and len(expression.values) != 1:
-                found.append(required(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
-            elif expression.operator in ("Exists", "DoesNotExist") and expression.values:
-                found.append(forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
-    return found
-
-
-def toleration_errors(path: str, toleration: Toleration) -> list[FieldError]:
-    """Return the errors of one toleration."""
-    found: list[FieldError] = []
-    if toleration.key:
-        found += qualified_name(f"{path}.key", toleration.key)
-    elif toleration.operator != "Exists":
-        found.append(invalid(f"{path}.operator", toleration.operator, "operator must be Exists when `key` is empty"))
-    if toleration.operator not in ("", *TOLERATION_OPERATORS):
-        found.append(not_supported(f"{path}.operator", toleration.operator, TOLERATION_OPERATORS))
-    if toleration.operator == "Exists" and toleration.value:
-        found.append(invalid(f"{path}.value", toleration.value, "value must be empty when `operator` is 'Exists'"))
-    if toleration.effect and toleration.effect not in TAINT_EFFECTS:
-        found.append(not_supported(f"{path}.effect", toleration.effect, TAINT_EFFECTS))
-    if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
-        detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        found.append(invalid(f"{path}.effect", toleration.effect, detail))
-    return found
-
-
 def _runtime(pod: Pod) -> list[FieldError]:
     return process_runtime_errors(pod) if pod.spec.runtime_class_name == RUNTIME_PROCESS else []
 
@@ -246,7 +157,7 @@ POD_CHECKS: tuple[Callable[[Pod], list[FieldError]], ...] = (
     _required_spec,
     _containers,
     _volumes,
-    _scheduling,
+    scheduling_errors,
     _runtime,
     _reserved_annotation,
     _ttl_after_finished,

@@ -192,3 +192,39 @@ def test_the_policy_soft_eviction_only_writes_the_annotation() -> None:
 def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ApiError, match="'Explode' is none of Eviction, Delete, SoftEviction"):
         evict(world_of(1), "a0", policy="Explode")
+
+
+@pytest.mark.parametrize(
+    ("trigger", "reason", "message"),
+    [
+        ("Preemption", "PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod"),
+        ("TaintEviction", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
+        ("LowNodeLoad", "EvictionByEvictionAPI", "Eviction API: evicting"),
+        ("alice", "EvictionByEvictionAPI", "Eviction API: evicting"),
+    ],
+)
+def test_a_pod_that_is_evicted_says_by_whom_in_its_conditions(trigger: str, reason: str, message: str) -> None:
+    world = world_of(1, maxUnavailable=1)
+    before: Any = world.show("pods", "a0")
+    assert "DisruptionTarget" not in {condition["type"] for condition in before["status"]["conditions"]}
+    evict(world, "a0", trigger=trigger)
+    pod: Any = world.show("pods", "a0")
+    (found,) = [condition for condition in pod["status"]["conditions"] if condition["type"] == "DisruptionTarget"]
+    assert (found["status"], found["reason"], found["message"]) == ("True", reason, message)
+    assert found["lastTransitionTime"] == rfc3339(world.now)
+
+
+def test_a_pod_that_its_user_deletes_is_no_target_of_a_disruption() -> None:
+    world = world_of(1, maxUnavailable=1)
+    world.delete("pods", "a0")
+    pod: Any = world.show("pods", "a0")
+    assert pod["metadata"]["deletionTimestamp"]
+    assert "DisruptionTarget" not in {condition["type"] for condition in pod["status"]["conditions"]}
+
+
+def test_a_pod_that_its_node_evicted_says_so_too() -> None:
+    world = world_of(1, maxUnavailable=1)
+    world.run("a0", RunPhase.EVICTED)
+    pod: Any = world.show("pods", "a0")
+    (found,) = [condition for condition in pod["status"]["conditions"] if condition["type"] == "DisruptionTarget"]
+    assert (found["status"], found["reason"]) == ("True", "TerminationByKubelet")

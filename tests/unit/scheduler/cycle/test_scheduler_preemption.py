@@ -12,6 +12,7 @@ from cotenant.events.placements import Nomination, Placement, PlacementPhase, Wa
 from cotenant.model.subjects import pod_subject
 from cotenant_scheduler.cycle.nominations import NOBODY, Nominations, nomination_of
 from cotenant_scheduler.cycle.preempting import NOMINATIONS_PER_DECISION
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
@@ -103,6 +104,33 @@ def test_never_is_honoured() -> None:
     assert waiting is not None
     assert waiting.nomination is None
     assert waiting.message.endswith("preemption: not eligible due to preemptionPolicy=Never.")
+
+
+def test_the_label_of_the_preemption_policy_counts_before_the_spec() -> None:
+    story = story_of(on("a", "low", cpu="4"))
+    label = "scheduling.koordinator.sh/preemption-policy"
+    story.pods(pod("meek", cpu="2", priority=1000, labels={label: "Never"}))
+    story.settle()
+    assert nomination(story, "meek") is None
+    story.pods(
+        pod("bold", cpu="2", priority=1000, preemptionPolicy="Never", labels={label: "PreemptLowerPriority"}),
+        pod("odd", cpu="2", priority=2000, preemptionPolicy="Never", labels={label: "Sometimes"}),
+    )
+    story.settle()
+    assert victims(story, "bold") == ["low"]
+    assert nomination(story, "odd") is None, "what is no policy does not count"
+
+
+def test_the_configured_preemption_policy_is_that_of_pods_without_the_label() -> None:
+    story = Story(SchedulerConfig(default_preemption_policy="Never"))
+    story.node(node("a", cpu="4"))
+    story.pods(on("a", "low", cpu="4"))
+    story.settle()
+    label = {"scheduling.koordinator.sh/preemption-policy": "PreemptLowerPriority"}
+    story.pods(pod("plain", cpu="2", priority=2000), pod("bold", cpu="2", priority=1000, labels=label))
+    story.settle()
+    assert nomination(story, "plain") is None
+    assert victims(story, "bold") == ["low"]
 
 
 def test_never_of_the_priority_class_is_honoured() -> None:

@@ -32,6 +32,10 @@ wants = st.one_of(
     st.just({}),
     st.just({}),
     st.just({"preemptionPolicy": "Never"}),
+    st.just({"labels": {"scheduling.koordinator.sh/preemption-policy": "Never"}}),
+    st.just(
+        {"preemptionPolicy": "Never", "labels": {"scheduling.koordinator.sh/preemption-policy": "PreemptLowerPriority"}}
+    ),
     st.just({"nodeSelector": {"zone": "y"}}),
     st.builds(
         lambda app, key: {"affinity": {"podAntiAffinity": side(app, key)}},
@@ -50,7 +54,7 @@ labels = st.fixed_dictionaries(
 )
 wanted_pods = st.builds(
     lambda number, cpu, priority, marks, more: pod(
-        f"p{number:02}", cpu=cpu, memory="1Gi", priority=priority, labels=marks, **more
+        f"p{number:02}", cpu=cpu, memory="1Gi", priority=priority, **{**more, "labels": {**marks, **more.get("labels", {})}}
     ),
     st.integers(0, 40),
     st.sampled_from(["500m", "1", "2", "3500m"]),

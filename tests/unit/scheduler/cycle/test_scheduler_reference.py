@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 from hypothesis import HealthCheck, given, settings
@@ -47,9 +48,13 @@ preferred = st.lists(
     ),
     max_size=2,
 )
+hints = st.fixed_dictionaries(
+    {}, optional={"nodeNames": st.lists(names, max_size=4), "preferredNodeNames": st.lists(names, max_size=3)}
+)
 extras = st.fixed_dictionaries(
     {},
     optional={
+        "annotations": st.builds(lambda hint: {"scheduling.koordinator.sh/scheduling-hint": json.dumps(hint)}, hints),
         "nodeSelector": st.fixed_dictionaries({"zone": st.sampled_from(["a", "b"])}),
         "tolerations": st.lists(st.sampled_from(TOLERATIONS), max_size=2),
         "affinity": st.builds(

@@ -40,7 +40,7 @@ def small_bounds() -> Iterator[None]:
 
 
 def kept_is_fresh(story: Story) -> None:
-    results = story.core._placing._results
+    results = story.core.placing._results
     nodes, profile = story.core.nodes, story.core.profile
     for shape, kept in results._evaluations.items():
         kept.refresh()

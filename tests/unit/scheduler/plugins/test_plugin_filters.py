@@ -21,6 +21,7 @@ from tests.unit.scheduler.builders_scheduler import GIB, node, pod
 
 FIT, LOAD, PORTS = "NodeResourcesFit", "LoadAwareScheduling", "NodePorts"
 AFFINITY, TAINTS, CORDON = "NodeAffinity", "TaintToleration", "NodeUnschedulable"
+HINT = "SchedulingHint"
 
 # -- host ports ----------------------------------------------------------------------------------------------------------
 
@@ -281,17 +282,18 @@ def test_the_room_that_preemption_adds_up_is_what_is_left_with_the_pod_there() -
 def test_whose_refusals_the_end_of_pods_can_lift() -> None:
     """Kubernetes: Unschedulable, where it can; UnschedulableAndUnresolvable, where it cannot. Load is measured later."""
     filters = default_profile(SchedulerConfig()).filters
-    lifted = {PORTS, FIT, "PodTopologySpread", "InterPodAffinity"}
+    lifted = {PORTS, FIT, "PodTopologySpread", "InterPodAffinity", "VolumeRestrictions", "NodeVolumeLimits"}
     assert {f.name for f in filters if f.preemptible} == lifted
-    assert {f.name for f in filters if not f.preemptible} == {AFFINITY, TAINTS, CORDON, LOAD, "Reservation"}
+    lasting = {AFFINITY, TAINTS, CORDON, HINT, LOAD, "Reservation", "VolumeBinding"}
+    assert {f.name for f in filters if not f.preemptible} == lasting
 
 
 def test_what_filters_and_scores_look_at() -> None:
     profile = default_profile(SchedulerConfig())
     plugins: dict[str, Filter | Score] = {plugin.name: plugin for plugin in profile.scores}
     plugins |= {plugin.name: plugin for plugin in profile.filters}
-    assert {name for name, plugin in plugins.items() if plugin.static} == {AFFINITY, TAINTS, CORDON, "ImageLocality"}
-    among_pods = {"PodTopologySpread", "InterPodAffinity"}
+    assert {name for name, plugin in plugins.items() if plugin.static} == {AFFINITY, TAINTS, CORDON, HINT, "ImageLocality"}
+    among_pods = {"PodTopologySpread", "InterPodAffinity", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding"}
     assert {f.name for f in profile.filters if f.spanning} == among_pods
     assert {name for name, plugin in plugins.items() if not plugin.in_columns} == {PORTS, "Reservation", *among_pods}
 

@@ -39,7 +39,16 @@ namespace_selector = st.sampled_from(
 scope: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries(
     {}, optional={"namespaces": st.lists(namespaces, max_size=2), "namespaceSelector": namespace_selector}
 )
-term = st.builds(lambda app, key, about: {"labelSelector": selector(app), "topologyKey": key, **about}, apps, keys, scope)
+label_keys = st.sampled_from(
+    [{}, {}, {"matchLabelKeys": ["rev"]}, {"mismatchLabelKeys": ["rev"]}, {"matchLabelKeys": ["none"]}]
+)
+term = st.builds(
+    lambda app, key, about, own: {"labelSelector": selector(app), "topologyKey": key, **about, **own},
+    apps,
+    keys,
+    scope,
+    label_keys,
+)
 wish = st.builds(lambda weight, t: {"weight": weight, "podAffinityTerm": t}, st.integers(1, 100), term)
 side = st.fixed_dictionaries(
     {},
@@ -62,7 +71,9 @@ constraint = st.builds(
     st.integers(1, 2),
     st.booleans(),
     st.integers(0, 4),
-    st.sampled_from([{}, {}, {"nodeAffinityPolicy": "Ignore"}, {"nodeTaintsPolicy": "Honor"}]),
+    st.sampled_from(
+        [{}, {}, {"nodeAffinityPolicy": "Ignore"}, {"nodeTaintsPolicy": "Honor"}, {"matchLabelKeys": ["rev", "none"]}]
+    ),
 )
 wants = st.one_of(
     st.just({}),
@@ -100,7 +111,7 @@ def ask(story: Story, wanted: list[Asked], first: str) -> None:
     for app, priority, wants_of_pod, count, namespace in wanted:
         for _ in range(count):
             number += 1
-            labels = {"app": app} if app else {}
+            labels = {**({"app": app} if app else {}), **({"rev": "ab"[number % 2]} if number % 3 else {})}
             name, small = f"{first}{number:02}", {"cpu": "100m", "memory": "64Mi"}
             story.pod(pod(name, requests=small, namespace=namespace, labels=labels, priority=priority, **wants_of_pod))
 

@@ -10,6 +10,7 @@ import json
 import msgspec
 
 from cotenant.api.objects.pod import Pod, PodSpec
+from cotenant.api.objects.scheduling_hint import HINT_ANNOTATIONS
 from cotenant.api.validation.fields import FieldError, FieldReason, forbidden, invalid, validate_all
 from cotenant.api.validation.pod import POD_CHECKS, RESERVED_ANNOTATION
 from cotenant.domain.colocation import colocation_errors
@@ -45,7 +46,7 @@ def pod_is_valid(review: Review) -> list[FieldError]:
     looked_at = (
         *pod.metadata.labels.items(),
         RESERVED_ANNOTATION in annotations,
-        annotations.get(ANNOTATION_TTL_AFTER_FINISHED),
+        *(annotations.get(name) for name in (ANNOTATION_TTL_AFTER_FINISHED, *HINT_ANNOTATIONS)),
         free,
     )
     if acts_as_reservation(pod.metadata.labels):

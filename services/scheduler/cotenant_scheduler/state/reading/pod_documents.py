@@ -62,6 +62,7 @@ class Spec(View, frozen=True, kw_only=True):
     overhead: msgspec.Raw = NONE
     host_network: bool = False
     topology_spread_constraints: msgspec.Raw = NONE
+    volumes: msgspec.Raw = NONE
     scheduler_name: str = "default-scheduler"
     priority: Int32 | None = None
     priority_class_name: str = ""
@@ -85,6 +86,7 @@ class Spec(View, frozen=True, kw_only=True):
 class Status(View, frozen=True, kw_only=True):
     qos_class: str = ""
     phase: str = ""
+    nominated_node_name: str = ""
 
 
 class PodDocument(View, frozen=True, kw_only=True):

@@ -3,9 +3,10 @@
 In: the document of a pod, the values of priority classes. Out: `PodFacts` with its `Shape`; pods of the same needs have the
 same one.
 
-Bounds: shapes live as long as a pod has them (one pod has one). Known documents are recognised by the bytes of their
-relevant parts; at most 16,384 of these are cached, then all are dropped; as many texts of labels and
-the like, the last ones.
+Bounds: shapes live as long as a pod has them (one pod has one). Known documents are recognised by the bytes of their relevant
+parts; at most 16,384 of these are cached, then all are dropped; as many texts of labels and the like, the last ones.
+
+Over 300 lines: what is read of a pod, and what makes two pods alike, is changed together.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.domain.quota.trees.demands import ENDED_PHASES
 from cotenant.domain.tolerations import effective_tolerations
-from cotenant.model.names import LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, PODS
+from cotenant.model.names import PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
 from cotenant_scheduler.state.reading.pod_documents import Owner, PodDocument, PodHead
 from cotenant_scheduler.state.reading.pod_needs import host_ports, images, nonzero_requests
 from cotenant_scheduler.state.reading.pod_traits import PodTraits, traits_of
+from cotenant_scheduler.state.reading.pod_volumes import MARKS
 from cotenant_scheduler.state.reading.priorities import PREEMPT_NEVER, PriorityValues
+from cotenant_scheduler.state.reading.priorities import preempts as has_others_end
 from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape, ShapeKey
 
@@ -64,6 +67,13 @@ class _Template(msgspec.Struct, frozen=True):
 
     first: PodFacts
     grace_seconds: int | None
+    alone: bool
+    """Its pods' volumes depend on their names and namespaces, too: they share no facts."""
+
+
+def _has_volumes(volumes: msgspec.Raw) -> bool:
+    """Whether any of them matters to where the pod is placed."""
+    return bool(volumes) and any(mark in bytes(volumes) for mark in MARKS)
 
 
 @lru_cache(maxsize=RECOGNITIONS_CACHED)
@@ -87,8 +97,10 @@ def _owned_by_daemon_set(document: bytes) -> bool:
 class PodReader:
     """Reads pod documents and gives pods of the same needs the same shape."""
 
-    def __init__(self, args: LoadAwareArgs, readers: Sequence[Reader] = ()) -> None:
+    def __init__(self, args: LoadAwareArgs, readers: Sequence[Reader] = (), default_preemption: str = "") -> None:
+        """`default_preemption`: the preemption policy of pods without a label of it; empty: that of their spec."""
         self._args = args
+        self._default_preemption = default_preemption
         self._readers = tuple(readers)
         self._annotations = tuple(sorted({name for reader in readers for name in reader.annotations}))
         self._resources = args.tracked_resources()
@@ -100,7 +112,7 @@ class PodReader:
 
     def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
         """A copy keeps the same shapes: they are compared by identity."""
-        copied = PodReader(self._args, deepcopy(self._readers, memo))
+        copied = PodReader(self._args, deepcopy(self._readers, memo), self._default_preemption)
         memo[id(self)] = copied
         copied.selectors = deepcopy(self.selectors, memo)
         copied._wants.update(self._wants)
@@ -117,18 +129,16 @@ class PodReader:
         head = _HEAD.decode(document)
         metadata = head.metadata
         traits = _traits(bytes(metadata.labels), bytes(metadata.annotations))
-        labels = traits.labels
         alike = (
             bytes(head.spec),
             bytes(head.status),
-            labels.get(LABEL_PRIORITY_CLASS),
-            labels.get(LABEL_QOS_CLASS),
+            traits.classes,
             _owned_by_daemon_set(bytes(metadata.owner_references)),
             priorities.version,
             self._annotations_read(traits.annotations),
         )
         template = self._alike.get(alike)
-        if template is not None:
+        if template is not None and not template.alone:
             first = template.first
             created = metadata.creation_timestamp or ""
             return PodFacts(
@@ -148,12 +158,14 @@ class PodReader:
                 "",
                 first.ended,
                 first.ends,
+                first.nominated,
             )
         facts = self._read(document, priorities)
         if facts.shape is not None and not self.selectors.selectors:
             if len(self._alike) >= RECOGNITIONS_CACHED:
                 self._alike.clear()
-            self._alike[alike] = _Template(facts, _DECODER.decode(document).spec.termination_grace_period_seconds)
+            spec = _DECODER.decode(document).spec
+            self._alike[alike] = _Template(facts, spec.termination_grace_period_seconds, _has_volumes(spec.volumes))
         return facts
 
     def _annotations_read(self, annotations: Mapping[str, str]) -> tuple[str | None, ...]:
@@ -179,6 +191,8 @@ class PodReader:
             preempts = preempts if spec.preemption_policy else class_preempts
         priority = priority or 0
         labels = pod.metadata.labels
+        traits = traits_of(labels, pod.metadata.annotations)
+        preempts = has_others_end(traits.classes[2], self._default_preemption, preempts)
         daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
         custom = (
             scaling_factors(self._args.estimated_scaling_factors, pod.metadata.annotations, True)
@@ -193,14 +207,14 @@ class PodReader:
             self._number(document, (wants, affinity, spread))
         recognition = (
             wants,
+            (namespace, pod.metadata.name, bytes(spec.volumes)) if _has_volumes(spec.volumes) else None,
             spread,
             self.selectors.selecting(namespace, labels),
             tuple((bytes(c.resources), bytes(c.ports), c.image) for c in spec.containers),
             tuple((bytes(c.resources), bytes(c.ports), c.image, c.restart_policy) for c in spec.init_containers),
             priority,
             preempts,
-            labels.get(LABEL_PRIORITY_CLASS),
-            labels.get(LABEL_QOS_CLASS),
+            traits.classes,
             daemon,
             bytes(spec.node_selector),
             affinity,
@@ -228,8 +242,8 @@ class PodReader:
             pod.metadata.creation_timestamp or "",
             pod.metadata.deletion_timestamp is not None,
             pod.metadata.grace_seconds(spec.termination_grace_period_seconds),
-            traits_of(labels, pod.metadata.annotations),
-            spec.scheduler_name,
+            traits,
+            traits.classes[3] or spec.scheduler_name,
             spec.node_name,
             priority,
             spec.from_class,
@@ -238,6 +252,7 @@ class PodReader:
             wrong,
             pod.status.phase in ENDED_PHASES,
             spec.ends,
+            pod.status.nominated_node_name,
         )
 
     def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:

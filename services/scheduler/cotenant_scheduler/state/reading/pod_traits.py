@@ -14,6 +14,7 @@ from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.reservations.affinity import ignores_reservations
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
 from cotenant.domain.reservations.operating import acts_as_reservation
+from cotenant.model.names import LABEL_PREEMPTION_POLICY, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, LABEL_SCHEDULER_NAME
 
 LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
 
@@ -23,6 +24,8 @@ class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     labels: dict[str, str]
     annotations: dict[str, str]
+    classes: tuple[str | None, str | None, str | None, str | None]
+    """Labels that pods of one spec may differ by: priority class, QoS class, preemption policy, scheduler."""
     quota_label: str
     """The quota that it names; empty: none."""
     preemptible: bool
@@ -42,6 +45,12 @@ def traits_of(labels: dict[str, str], annotations: dict[str, str]) -> PodTraits:
     return PodTraits(
         labels,
         annotations,
+        (
+            labels.get(LABEL_PRIORITY_CLASS),
+            labels.get(LABEL_QOS_CLASS),
+            labels.get(LABEL_PREEMPTION_POLICY),
+            labels.get(LABEL_SCHEDULER_NAME),
+        ),
         labels.get(LABEL_QUOTA, ""),
         preemptible,
         not preemptible or labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true",

@@ -10,6 +10,7 @@ from cotenant.api.objects.policies import PriorityClassObject
 
 PREEMPT_NEVER = "Never"
 """The preemption policy of pods that do not preempt."""
+PREEMPT_LOWER = "PreemptLowerPriority"
 
 SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """Classes that Kubernetes always has."""
@@ -49,6 +50,13 @@ class PriorityValues:
         if found is None:
             return SYSTEM_CLASSES.get(name, 0), True
         return found.value, found.preemption_policy != PREEMPT_NEVER
+
+
+def preempts(label: str | None, default: str, of_spec: bool) -> bool:
+    """Return whether a pod has others end: by its label if that is a policy, else by the default where one is set, else as its
+    spec or its class says. Source: Koordinator's PreemptionPolicyTransformer."""
+    policy = label if label in (PREEMPT_NEVER, PREEMPT_LOWER) else default
+    return policy != PREEMPT_NEVER if policy else of_spec
 
 
 def _meaning(found: PriorityClassObject) -> tuple[int, bool, str]:

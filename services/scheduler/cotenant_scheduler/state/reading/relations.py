@@ -7,7 +7,8 @@ a set of namespaces and a label selector; the required affinity of a pod is one 
 
 Namespaces of a term: those that it lists, and those whose labels its namespaceSelector selects; the pod's own where it has
 no selector and lists none; all where the selector is empty. Every namespace has the label `kubernetes.io/metadata.name`,
-also one without an object. A missing label selector selects no pod. Source: Kubernetes' PodAffinityTerm.
+also one without an object. A missing label selector selects no pod. `matchLabelKeys` adds the pod's own values of these labels
+to the selector, `mismatchLabelKeys` excludes them; labels that the pod lacks are left out. Source: Kubernetes' PodAffinityTerm.
 
 A selector has a number as long as known pods hold it, by their object or their placements. One that returns gets
 another number.
@@ -204,7 +205,7 @@ class SelectorIndex:
         affinity = pod.spec.affinity
         together = affinity.pod_affinity if affinity else None
         apart = affinity.pod_anti_affinity if affinity else None
-        required = [(_part(term, namespace), term.topology_key) for term in (together.required if together else [])]
+        required = [(_part(term, namespace, labels), term.topology_key) for term in (together.required if together else [])]
         all_parts = tuple(dict.fromkeys(part for part, _ in required))
         everyone = self.number(all_parts) if required else -1
         weighted = [
@@ -212,13 +213,12 @@ class SelectorIndex:
             for side, sign in ((together, 1), (apart, -1))
             for term in (side.preferred if side else [])
         ]
-        preferred = [Term(self.number((_part(term, namespace),)), term.topology_key, weight) for term, weight in weighted]
+        preferred = [
+            Term(self.number((_part(term, namespace, labels),)), term.topology_key, weight) for term, weight in weighted
+        ]
         spread = []
         for constraint in pod.spec.topology_spread_constraints:
-            expressions = _expressions(constraint.label_selector)
-            keys = [key for key in constraint.match_label_keys if key in labels]
-            if expressions is not None:
-                expressions += tuple((key, "In", (labels[key],)) for key in keys)
+            expressions = _with_own_labels(_expressions(constraint.label_selector), constraint.match_label_keys, "In", labels)
             spread.append(
                 Spread(
                     self.number((Part((namespace,), None, expressions),)),
@@ -234,15 +234,17 @@ class SelectorIndex:
             affinity=tuple(Term(everyone, topology) for _, topology in required),
             each_affinity=tuple(Term(self.number((part,)), topology) for part, topology in required),
             anti_affinity=tuple(
-                Term(self.number((_part(term, namespace),)), term.topology_key) for term in (apart.required if apart else [])
+                Term(self.number((_part(term, namespace, labels),)), term.topology_key)
+                for term in (apart.required if apart else [])
             ),
             preferred=tuple(preferred),
             spread=tuple(spread),
         )
 
 
-def _part(term: PodAffinityTerm, namespace: str) -> Part:
-    expressions = _expressions(term.label_selector)
+def _part(term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> Part:
+    expressions = _with_own_labels(_expressions(term.label_selector), term.match_label_keys, "In", labels)
+    expressions = _with_own_labels(expressions, term.mismatch_label_keys, "NotIn", labels)
     of_namespaces = _expressions(term.namespace_selector)
     if of_namespaces == ():
         return Part((), (), expressions)
@@ -256,6 +258,15 @@ def _expressions(selector: LabelSelector | None) -> tuple[Expression, ...] | Non
         return None
     equal = tuple((key, "In", (value,)) for key, value in sorted(selector.match_labels.items()))
     return equal + tuple(_expression(requirement) for requirement in selector.match_expressions)
+
+
+def _with_own_labels(
+    expressions: tuple[Expression, ...] | None, keys: Iterable[str], operator: str, labels: Mapping[str, str]
+) -> tuple[Expression, ...] | None:
+    """The expressions with those for the pod's own values of some labels; keys that it lacks are left out."""
+    if expressions is None:
+        return None
+    return expressions + tuple((key, operator, (labels[key],)) for key in keys if key in labels)
 
 
 def _expression(requirement: LabelSelectorRequirement) -> Expression:

@@ -145,6 +145,8 @@ class PodFacts(msgspec.Struct, eq=False, gc=False):
     """Its own status reports that it has ended permanently."""
     ends: bool = False
     """It ends by itself: its restartPolicy is not Always, or it has a deadline."""
+    nominated: str = ""
+    """The node that its own status says it is nominated to: another scheduler wrote that."""
 
     @property
     def labels(self) -> dict[str, str]:

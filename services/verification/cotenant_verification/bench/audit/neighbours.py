@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
-import msgspec
-
-from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
-from cotenant.api.objects.pod import PodAffinityTerm, TopologySpreadConstraint
-from cotenant_verification.bench.audit.rooms import Facts, LabelItems, Need, required, selects, selects_node
+from cotenant.api.objects.metadata import LabelSelector
+from cotenant.api.objects.pod import PodAffinityTerm
+from cotenant_verification.bench.audit.rooms import Facts, LabelItems, Need, keyed, required, selects, selects_node
 
 Labels = tuple[str, LabelItems]
 """A namespace, and a pod's labels in it."""
@@ -148,14 +146,7 @@ class Neighbours:
 
             return refuses
 
-        return [rule(c.topology_key, _keyed(c, labels), c.max_skew, c.min_domains or 1) for c in hard]
-
-
-def _keyed(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> LabelSelector | None:
-    """The constraint's selector; for the keys in `matchLabelKeys` the pod's own values are required too."""
-    selector = constraint.label_selector
-    if selector is None:
-        return None
-    keys = (key for key in constraint.match_label_keys if key in labels)
-    own = (LabelSelectorRequirement(key=key, operator="In", values=[labels[key]]) for key in keys)
-    return msgspec.structs.replace(selector, match_expressions=[*selector.match_expressions, *own])
+        return [
+            rule(c.topology_key, keyed(c.label_selector, c.match_label_keys, "In", labels), c.max_skew, c.min_domains or 1)
+            for c in hard
+        ]

@@ -95,10 +95,25 @@ def need_of(pod: Pod, quota: str) -> Need:
 
 
 def required(pod: Pod, *, apart: bool) -> list[PodAffinityTerm]:
-    """The terms of a pod's required affinity, or of its anti-affinity."""
+    """The terms of a pod's required affinity, or of its anti-affinity, about the labels that it has."""
     affinity = pod.spec.affinity
     side = (affinity.pod_anti_affinity if apart else affinity.pod_affinity) if affinity else None
-    return side.required if side else []
+    return [_own_term(term, pod.metadata.labels) for term in side.required] if side else []
+
+
+def _own_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
+    selector = keyed(term.label_selector, term.match_label_keys, "In", labels)
+    return msgspec.structs.replace(term, label_selector=keyed(selector, term.mismatch_label_keys, "NotIn", labels))
+
+
+def keyed(
+    selector: LabelSelector | None, keys: Sequence[str], operator: str, labels: Mapping[str, str]
+) -> LabelSelector | None:
+    """A selector that also demands the pod's own values of some labels (In), or others (NotIn), where it has them."""
+    own = [LabelSelectorRequirement(key=key, operator=operator, values=[labels[key]]) for key in keys if key in labels]
+    if selector is None or not own:
+        return selector
+    return msgspec.structs.replace(selector, match_expressions=[*selector.match_expressions, *own])
 
 
 class Facts:

@@ -1,0 +1,68 @@
+"""`/debug`: what the scheduler would do with a pod, and its gangs, for people who look for a fault.
+
+In: GET requests. Out: what the scheduler answers to `SchedulerQuestion`: tables as Markdown, gangs as JSON.
+
+    /debug/scores/<namespace>/<pod>[?rows=N]       nodes that can take the pod, with scores by plugin (20; at most 1,000)
+    /debug/filters/<namespace>/<pod>[?rows=N]      nodes that cannot, each with the filter that refuses it
+    /debug/apis/v1/plugins/Coscheduling/gangs      every gang; .../gang/<namespace>/<name>: one
+
+The contents are those of Koordinator's scheduler (`--debug-scores`, `--debug-filters`, its services API). Callers need `get`
+on the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+
+from cotenant.events.requests import SCHEDULER_DEBUG, SchedulerAnswer, SchedulerQuestion
+from cotenant_gateway.http.logs import Ask
+from cotenant_gateway.statuses import ApiError, bad_request, no_such_path, unavailable
+
+PREFIX = "/debug/"
+MOST_ROWS = 1000
+_GANGS = "apis/v1/plugins/Coscheduling"
+
+
+class SchedulerDebugging:
+    """Answers below PREFIX."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def answer(self, path: str, query: Mapping[str, str]) -> web.StreamResponse:
+        """Return the scheduler's answer. Raises ApiError."""
+        question = _question(path[len(PREFIX) :], query)
+        try:
+            body, code, refusal = await self._ask(SCHEDULER_DEBUG, msgspec.json.encode(question))
+        except TimeoutError:
+            raise unavailable("the scheduler does not answer") from None
+        if code:
+            raise unavailable(f"the scheduler refuses to answer: {refusal}")
+        try:
+            found = msgspec.json.decode(body, type=SchedulerAnswer)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise unavailable(f"the scheduler answers what cannot be read: {error}") from None
+        if found.error:
+            raise ApiError(404, "NotFound", found.error)
+        return web.Response(text=found.text, content_type="application/json" if found.json else "text/markdown")
+
+
+def _question(path: str, query: Mapping[str, str]) -> SchedulerQuestion:
+    if path == f"{_GANGS}/gangs":
+        return SchedulerQuestion(about="gangs")
+    match [unquote(part) for part in path.removeprefix(f"{_GANGS}/").split("/")]:
+        case ["gang", namespace, name] if path.startswith(_GANGS) and name:
+            return SchedulerQuestion(about="gang", namespace=namespace, name=name)
+        case [("scores" | "filters") as about, namespace, name] if not path.startswith(_GANGS) and name:
+            return SchedulerQuestion(about=about, namespace=namespace, name=name, rows=_rows(query.get("rows", "20")))
+    raise no_such_path()
+
+
+def _rows(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MOST_ROWS):
+        raise bad_request(f"rows must be a whole number from 1 to {MOST_ROWS}")
+    return int(text)

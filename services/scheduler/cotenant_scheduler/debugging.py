@@ -1,0 +1,140 @@
+"""What the scheduler would do with a pod, node by node, and its gangs: tables for people who look for a fault.
+
+In: a `SchedulerQuestion`, the core between two decisions. Out: a `SchedulerAnswer`. Nothing is decided and nothing changes
+but caches.
+
+    scores    the nodes that can take the pod, the best first: total and weighted score by plugin, as a Markdown table
+              (Koordinator's `--debug-scores`)
+    filters   the other nodes with the filter that refuses each and its reason (`--debug-filters`)
+    gangs     every gang as JSON, `gang` one of them: the fields of Koordinator's debug API
+
+What is measured of a node is as of the last decision; rooms that are kept for nominated pods are those of the pod asked last.
+Bounds: MOST_ROWS lines of a table, MOST_GANGS gangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from cotenant.events.requests import SchedulerAnswer, SchedulerQuestion
+from cotenant_scheduler.core import SchedulerCore
+from cotenant_scheduler.framework.evaluation import Evaluation
+from cotenant_scheduler.framework.profile import CODES_PER_FILTER
+from cotenant_scheduler.state.gangs import Gang
+
+MOST_ROWS = 1000
+MOST_GANGS = 1000
+
+
+def answer(core: SchedulerCore, _: datetime, body: bytes) -> Iterator[bytes | None]:
+    """Yield the answer to a question; one that cannot be answered says why in `error`."""
+    try:
+        asked = msgspec.json.decode(body, type=SchedulerQuestion)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        yield _encoded(SchedulerAnswer(error=f"the question cannot be read: {error}"))
+        return
+    if asked.about in ("scores", "filters"):
+        yield _encoded(_of_pod(core, asked))
+    elif asked.about in ("gangs", "gang"):
+        yield _encoded(_of_gangs(core, asked))
+    else:
+        yield _encoded(SchedulerAnswer(error=f"{asked.about!r} is none of scores, filters, gangs, gang"))
+
+
+def _encoded(found: SchedulerAnswer) -> bytes:
+    return msgspec.json.encode(found)
+
+
+def _of_pod(core: SchedulerCore, asked: SchedulerQuestion) -> SchedulerAnswer:
+    pod = f"{asked.namespace}/{asked.name}"
+    core.settle()
+    record = core.pods.records.get((asked.namespace, asked.name))
+    facts = record.facts if record is not None else None
+    if facts is None or facts.shape is None:
+        why = facts.error if facts is not None else "there is none"
+        return SchedulerAnswer(error=f"pod {pod}: {why}")
+    core.nodes.rank()
+    evaluation = core.placing.evaluation(facts.shape)
+    lines = min(max(asked.rows, 1), MOST_ROWS)
+    table = _scores(evaluation, pod, lines) if asked.about == "scores" else _filters(evaluation, pod, lines)
+    return SchedulerAnswer(text=table)
+
+
+def _scores(evaluation: Evaluation, pod: str, lines: int) -> str:
+    profile, nodes, keys = evaluation.profile, evaluation.nodes, evaluation.keys
+    names = [score.name for score in profile.scores]
+    names += [score.name for score, _ in profile.spanning_scores]
+    order = np.argsort(-keys, kind="stable")
+    rows = [row for row in order.tolist() if keys[row] >= 0][:lines]
+    found = []
+    for place, row in enumerate(rows):
+        scores = evaluation.scores(row)
+        scores += [0] * (len(names) - len(scores))
+        found.append([place, pod, nodes.names[row], evaluation.total(row), *scores])
+    return _markdown(["#", "Pod", "Node", "Score", *names], found)
+
+
+def _filters(evaluation: Evaluation, pod: str, lines: int) -> str:
+    profile, nodes, codes = evaluation.profile, evaluation.nodes, evaluation.codes
+    refused = [row for row in np.flatnonzero(codes > 0).tolist() if nodes.declared[row]]
+    found = []
+    for place, row in enumerate(sorted(refused, key=lambda row: nodes.names[row])[:lines]):
+        index, own = divmod(int(codes[row]), CODES_PER_FILTER)
+        plugin = profile.filters[index]
+        reason = plugin.reason(nodes, evaluation.shape, own, np.array([row]))
+        found.append([place, pod, nodes.names[row], plugin.name, reason.text, reason.detail])
+    return _markdown(["#", "Pod", "Node", "Plugin", "Reason", "Detail"], found)
+
+
+def _markdown(head: list[str], rows: list[list[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(str(cell).replace('|', '/') for cell in line)} |\n" for line in lines)
+
+
+def _of_gangs(core: SchedulerCore, asked: SchedulerQuestion) -> SchedulerAnswer:
+    core.settle()
+    gangs = core.gangs.gangs
+    if asked.about == "gang":
+        wanted = gangs.get(f"{asked.namespace}/{asked.name}")
+        if wanted is None:
+            return SchedulerAnswer(error=f"there is no gang {asked.namespace}/{asked.name}")
+        return SchedulerAnswer(text=_json(_gang(core, wanted)), json=True)
+    shown = {name: _gang(core, gangs[name]) for name in islice(sorted(gangs), MOST_GANGS)}
+    return SchedulerAnswer(text=_json(shown), json=True)
+
+
+def _json(document: object) -> str:
+    return msgspec.json.encode(document).decode()
+
+
+def _gang(core: SchedulerCore, gang: Gang) -> dict[str, Any]:
+    """A gang as Koordinator's debug API has it. Nothing waits for a permit here, so that list is empty."""
+    spec = gang.spec
+    members = {f"{namespace}/{name}": pod for (namespace, name), pod in sorted(gang.members.items())}
+    created = min((pod.created for pod in members.values()), default="")
+    if gang.pod_group is not None:
+        created = gang.pod_group.metadata.creation_timestamp or ""
+    return {
+        "name": gang.id,
+        "waitTime": int(spec.wait.total_seconds() * 1_000_000_000) if spec is not None else 0,
+        "createTime": created,
+        "mode": str(spec.mode) if spec is not None else "",
+        "gangMatchPolicy": str(spec.match_policy) if spec is not None else "",
+        "minRequiredNumber": spec.min_member if spec is not None else 0,
+        "totalChildrenNum": spec.total_member if spec is not None else 0,
+        "gangGroup": list(spec.groups) if spec is not None else [],
+        "children": list(members),
+        "pendingChildren": [name for name, pod in members.items() if not pod.bound],
+        "waitingForBindChildren": [],
+        "boundChildren": [name for name, pod in members.items() if pod.bound],
+        "onceResourceSatisfied": core.gangs.satisfied(gang.id),
+        "gangGroupInfo": {"gangGroupId": spec.group_id if spec is not None else gang.id},
+        "gangFrom": "GangFromPodGroupCrd" if gang.pod_group is not None else "GangFromPodAnnotation",
+        "hasGangInit": spec is not None,
+    }

@@ -1,0 +1,105 @@
+"""`/debug`: which questions the paths ask the scheduler, and how its answers are passed on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from cotenant.events.requests import SCHEDULER_DEBUG, SchedulerAnswer, SchedulerQuestion
+from cotenant_gateway.http.debugging import SchedulerDebugging
+from cotenant_gateway.statuses import ApiError
+
+GANGS = "/debug/apis/v1/plugins/Coscheduling"
+
+
+def asked(path: str, reply: tuple[bytes, int, str] | Exception, **query: str) -> tuple[web.Response, SchedulerQuestion]:
+    """The answer, and what the scheduler was asked."""
+    questions: list[SchedulerQuestion] = []
+
+    async def ask(subject: str, body: bytes) -> tuple[bytes, int, str]:
+        assert subject == SCHEDULER_DEBUG
+        questions.append(msgspec.json.decode(body, type=SchedulerQuestion))
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    answered = asyncio.run(SchedulerDebugging(ask).answer(path, query))
+    assert isinstance(answered, web.Response)
+    return answered, questions[0]
+
+
+def saying(text: str = "", *, json: bool = False, error: str = "") -> tuple[bytes, int, str]:
+    return msgspec.json.encode(SchedulerAnswer(text=text, json=json, error=error)), 0, ""
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "question"),
+    [
+        ("/debug/scores/default/web", {}, SchedulerQuestion(about="scores", namespace="default", name="web")),
+        (
+            "/debug/filters/default/a%2Fb",
+            {"rows": "7"},
+            SchedulerQuestion(about="filters", namespace="default", name="a/b", rows=7),
+        ),
+        (f"{GANGS}/gangs", {}, SchedulerQuestion(about="gangs")),
+        (f"{GANGS}/gang/default/train", {}, SchedulerQuestion(about="gang", namespace="default", name="train")),
+    ],
+)
+def test_a_path_is_a_question(path: str, query: dict[str, str], question: SchedulerQuestion) -> None:
+    assert asked(path, saying("x"), **query)[1] == question
+
+
+def test_tables_are_markdown_and_gangs_are_json() -> None:
+    table, _ = asked("/debug/scores/default/web", saying("| # |"))
+    assert (table.content_type, table.text) == ("text/markdown", "| # |")
+    gangs, _ = asked(f"{GANGS}/gangs", saying("{}", json=True))
+    assert (gangs.content_type, gangs.text) == ("application/json", "{}")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/debug/",
+        "/debug/scores",
+        "/debug/scores/default",
+        "/debug/scores/default/",
+        "/debug/scores/a/b/c",
+        "/debug/weather/default/web",
+        "/debug/gang/default/train",
+        f"{GANGS}/scores/default/web",
+        f"{GANGS}/gang/default",
+        GANGS,
+    ],
+)
+def test_other_paths_are_not_there(path: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        asked(path, saying("x"))
+    assert caught.value.code == 404
+
+
+@pytest.mark.parametrize("rows", ["0", "-1", "1001", "x", "", "1e3", "٣", "99999999999999999999"])
+def test_rows_are_a_number_with_a_bound(rows: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        asked("/debug/scores/default/web", saying("x"), rows=rows)
+    assert caught.value.code == 400
+    assert "from 1 to 1000" in caught.value.status.message
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "text"),
+    [
+        (TimeoutError(), 503, "the scheduler does not answer"),
+        ((b"", 503, "debug: the service has not loaded yet"), 503, "has not loaded yet"),
+        ((b"\xff", 0, ""), 503, "cannot be read"),
+        ((b"[]", 0, ""), 503, "cannot be read"),
+        (saying(error="pod default/web: there is none"), 404, "pod default/web: there is none"),
+    ],
+)
+def test_a_scheduler_that_cannot_answer_is_an_error(reply: tuple[bytes, int, str] | Exception, code: int, text: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        asked("/debug/scores/default/web", reply)
+    assert caught.value.code == code
+    assert text in caught.value.status.message
