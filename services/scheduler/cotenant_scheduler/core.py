@@ -40,6 +40,7 @@ from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
+from cotenant_scheduler.cycle.reservations.pre_allocation import PreAllocation, takes_pods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import States
@@ -49,7 +50,7 @@ from cotenant_scheduler.framework.queue_args import QueueOrder
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import ask_of
-from cotenant_scheduler.state.counting import PodKey, is_reserve
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.gangs import GangCache
 from cotenant_scheduler.state.node_cache import NodeCache
@@ -59,6 +60,8 @@ from cotenant_scheduler.state.pods import PodCache
 from cotenant_scheduler.state.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reservations.cache import ReservationCache
+from cotenant_scheduler.state.reservations.operating import OperatingPods
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 from cotenant_scheduler.state.volumes.volumes import volumes_among
 
 
@@ -86,8 +89,10 @@ class SchedulerCore:
         reader = PodReader(args, self.profile.readers, self.config.default_preemption_policy)
         self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
         self.reservations = ReservationCache(self.pods)
-        of_reservations = ReservationEndings(self.reservations, self.nodes, self._uid_of)
-        self._endings = Endings(self._node_cache.facts, self.ledger, of_reservations, checks_scheduler=late)
+        self._operating = OperatingPods(self.pods, self.reservations)
+        of_reservations = ReservationEndings(self.reservations, self.nodes, self.pods.records, self._uid_of)
+        acting = self.pods.acting
+        self._endings = Endings(self._node_cache.facts, self.ledger, of_reservations, acting, checks_scheduler=late)
         self._reserving = Reserving(self.nodes, self.reservations, self.config.reservation, self.config.weights)
         self._owners_version = 0
         self.queue = PodQueue(by_priority=self.config.queue.order is not QueueOrder.FIFO)
@@ -106,9 +111,7 @@ class SchedulerCore:
             self._assumed,
             volumes_among(self.profile.counters),
         )
-        self._waiting = WaitingPods(
-            self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds
-        )
+        self._waiting = WaitingPods(self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds)
         self._nominations = Nominations(self.nodes)
         self._preemption = Preemption(self.nodes, self.pods.records, self._budgets, self._nominations.leaving)
         admission = QuotaAdmission(
@@ -148,6 +151,7 @@ class SchedulerCore:
             self._nominations,
             preempting,
             self._reserving,
+            PreAllocation(self.nodes, self.pods, self._endings.attention, self._endings.given),
             self._states,
             self.config.queue,
         )
@@ -188,6 +192,8 @@ class SchedulerCore:
         if self._demands.counting:
             self._demands.note(record)
         facts = record.facts
+        if (facts is not None and facts.traits.acts) or (self.pods.acting and record.key in self.pods.acting):
+            self._operating.note(record)
         if not record.placements and facts is not None and facts.shape is not None and self._endings.wants_node(record):
             self._enqueue(record).reported = None
         elif record.queued_in is not None:
@@ -204,14 +210,17 @@ class SchedulerCore:
         for record in self._changed.values():
             facts = record.facts
             concerned = (facts is not None and facts.traits.gang) or (members and record.key in members)
-            if concerned and not is_reserve(record.key):
-                self.gangs.put(record.key, member_of(record))
+            if concerned:
+                namespace = facts.namespace if facts is not None and isinstance(record, ReserveRecord) else ""
+                self.gangs.put(record.key, member_of(record), namespace)
 
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
         assert facts is not None
-        if is_reserve(record.key):
-            return self.queue.put(record, facts, None, True)
+        if isinstance(record, ReserveRecord):
+            together = self._grouping.together(record.key, facts) if facts.traits.gang else None
+            record.ask = takes_pods(record) if together is None else None
+            return self.queue.put(record, facts, None, True, together)
         traits = facts.traits
         owners = self.reservations.index.meaning(record, facts) if self.reservations.index else ()
         if owners or traits.of_reservations:

@@ -30,7 +30,8 @@ class DeviceShare(Part, frozen=True, kw_only=True):
 
 
 class ReservationUsed(Part, frozen=True, kw_only=True):
-    """The reservation whose room the pod takes."""
+    """The reservation whose room the pod takes. `name` is that of a Reservation, or `namespace/name` of a pod that acts as one
+    (operating mode `Reservation`); such a pod's own placement names itself."""
 
     name: str
     uid: str = ""

@@ -30,13 +30,22 @@ class Figure(Part, frozen=True, kw_only=True):
     value: int
 
 
+class UsedBy(Part, frozen=True, kw_only=True):
+    """The pod that uses what another one, which acts as a reservation, holds."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+
+
 class Placement(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.placement.<namespace>.<pod>`: the pod as it shall run on this node.
 
     `pod` is the manifest (null once gone), taken from the object's message `object_sequence`; it is stored again when
     the object changes. `requests` is what the pod counts for (cpu in milli-cores, others in units). `terminating_at`
     is when its end was first decided, and `reason` why. `figures`: the score, its parts by plugin, the node's figures
-    that they rest on. `allocation`: the very units that it was given, if any.
+    that they rest on. `allocation`: the very units that it was given, if any. `used_by`: of a pod that acts as a reservation,
+    who uses it.
     """
 
     TYPE = "cotenant.placement.v1"
@@ -58,6 +67,7 @@ class Placement(Payload, frozen=True, kw_only=True):
     object_sequence: Count = 0
     terminating_at: datetime | None = None
     allocation: Allocation | None = None
+    used_by: UsedBy | None = None
 
 
 class WaitingReason(Part, frozen=True, kw_only=True):

@@ -76,7 +76,17 @@ def _placement(data: Placement, _: Event) -> str:
         return f"{pod} is gone from {data.node}" + (f": {data.reason}" if data.reason else "")
     shares = data.allocation.volumes if data.allocation is not None else ()
     given = [f", claim {s.claim} gets {f'volume {s.volume}' if s.volume else 'a volume to be made there'}" for s in shares]
-    return f"{pod} placed on {data.node}, counted as {amounts(data.requests)}{''.join(given)}"
+    return f"{pod} placed on {data.node}, counted as {amounts(data.requests)}{''.join(given)}{_of_reservation(data)}"
+
+
+def _of_reservation(data: Placement) -> str:
+    used = data.allocation.reservation if data.allocation is not None else None
+    if used is None:
+        return ""
+    if used.uid != data.uid:
+        return f", in pod {used.name}, which acts as a reservation" if "/" in used.name else f", in Reservation {used.name}"
+    user = data.used_by
+    return f", acting as a reservation; pod {user.namespace}/{user.name} uses it" if user else ", acting as a reservation"
 
 
 def _waiting(data: Waiting, event: Event) -> str:

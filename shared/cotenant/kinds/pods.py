@@ -2,7 +2,8 @@
 
 In: the pod's document and the last placement, waiting and run events that carry its uid. Out: `spec.nodeName` and the
 status as kubelet and kube-scheduler would write it: phase, conditions (PodScheduled with its reason, DisruptionTarget),
-nominatedNodeName, containerStatuses, startTime, qosClass. Times are those of the events.
+nominatedNodeName, containerStatuses, startTime, qosClass. Times are those of the events. Annotations as Koordinator's scheduler
+writes them: which reservation a pod uses, and who uses a pod that acts as one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.times import parse_rfc3339, rfc3339
 from cotenant.domain.qos import KubeQoS, kube_qos
+from cotenant.domain.reservations.names import ANNOTATION_ALLOCATED, ANNOTATION_CURRENT_OWNER
+from cotenant.events.allocations import ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import PREEMPTION, TAINT_EVICTION
 from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
@@ -82,11 +85,13 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
         "spec.restartPolicy": pod.spec.restart_policy,
         "status.nominatedNodeName": "",
     }
-    node = ""
+    node, annotations = "", {}
     if placed is not None and isinstance(placed.data, Placement):
         node = placed.data.node
         spec["nodeName"] = raw(node)
         fields["spec.nodeName"] = node
+        if placed.data.allocation is not None and placed.data.allocation.reservation is not None:
+            annotations = _of_reservations(placed.data, placed.data.allocation.reservation)
     status: dict[str, msgspec.Raw] = {}
     phase = pod.status.phase or "Pending"
     conditions = [_scheduled(snapshot, placed, waits)]
@@ -111,7 +116,21 @@ def compose_pod(snapshot: Snapshot) -> Overlay:
     if not pod.status.qos_class:
         status["qosClass"] = raw(_qos_class(pod.spec))
     fields["status.phase"] = phase
-    return Overlay(spec=spec, status=status, conditions=tuple(conditions), fields=fields)
+    return Overlay(annotations=annotations, spec=spec, status=status, conditions=tuple(conditions), fields=fields)
+
+
+def _of_reservations(placed: Placement, used: ReservationUsed) -> dict[str, str]:
+    if used.uid != placed.uid:
+        _, _, name = used.name.rpartition("/")
+        return {ANNOTATION_ALLOCATED: _text({"name": name, "uid": used.uid})}
+    owner = placed.used_by
+    if owner is None:
+        return {}
+    return {ANNOTATION_CURRENT_OWNER: _text({"namespace": owner.namespace, "name": owner.name, "uid": owner.uid})}
+
+
+def _text(members: dict[str, str]) -> str:
+    return msgspec.json.encode(members).decode()
 
 
 @by_identity
@@ -165,7 +184,7 @@ def _phase(run: RunStatus) -> str:
 
 
 def _run_conditions(run: RunStatus, time: datetime | None) -> list[dict[str, str]]:
-    ready = run.phase is RunPhase.RUNNING and all(container.ready for container in run.containers)
+    ready = run.ready
     reason = ""
     if not ready:
         reason = "PodCompleted" if run.phase is RunPhase.SUCCEEDED else "ContainersNotReady"

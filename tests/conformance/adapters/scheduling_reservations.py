@@ -23,11 +23,13 @@ from cotenant.domain.reservations.lifecycle import (
     phase_figures,
     unschedulable,
 )
+from cotenant.domain.reservations.operating import is_available, reservation_of
 from cotenant.domain.reservations.options import restricted_resources
 from cotenant.domain.reservations.order import order_of
 from cotenant.domain.reservations.owners import PodIdentity, owners_match
 from cotenant.domain.reservations.reserve_pod import reserve_pod, template_requests
 from cotenant.events.allocations import Allocation, ReservationUsed
+from cotenant.events.node.runs import ContainerRun, RunPhase, RunStatus
 from cotenant.events.reservations import ReservationCondition, ReservationOwner, ReservationPhase, available_conditions
 from cotenant.model.cpu_lists import format_cpu_list
 from cotenant.model.names import PODS
@@ -66,7 +68,7 @@ _CHECKED = "32: ids that cannot be read reserve nothing, for CPU binding as for 
 def reservation_match(given: Json) -> object:
     operations: dict[str, Callable[[Json], Json]] = {
         "ownerMatch": _owner_match,
-        "available": lambda given: {"available": _state(given["object"]).available},
+        "available": lambda given: {"available": _available_now(given["kind"], given["object"])},
         "unschedulable": lambda given: {"unschedulable": takes_no_owners(_reservation(given["object"]))},
         "matchable": _matchable,
         "affinity": _affinity,
@@ -173,8 +175,6 @@ def _state(document: Json) -> State:
         )
         for one in status.get("conditions") or ()
     )
-    if "phase" in status and status["phase"] not in {phase.value for phase in ReservationPhase}:
-        raise NotImplementedError("pods that act as reservations")
     return State(
         phase=ReservationPhase(status.get("phase") or "Pending"),
         node=status.get("nodeName", ""),
@@ -235,8 +235,29 @@ def _owner_match(given: Json) -> Json:
 
 
 def _matchable(given: Json) -> Json:
-    state, reservation = _state(given["object"]), _reservation(given["object"])
-    return {"matchable": state.available and not (allocates_once(reservation.spec) and bool(given["assignedPods"]))}
+    reservation = _reservation(given["object"])
+    if given["kind"] == "Pod":
+        reservation = reservation_of(reservation.metadata)
+    available = _available_now(given["kind"], given["object"])
+    return {"matchable": available and not (allocates_once(reservation.spec) and bool(given["assignedPods"]))}
+
+
+def _available_now(of: str, document: Json) -> bool:
+    """Of a Reservation, or of a pod that acts as one: then by the run that says what its status does."""
+    if of != "Pod":
+        return _state(document).available
+    metadata, status = document["metadata"], document["status"]
+    node = document["spec"].get("nodeName", "")
+    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions") or ())
+    run = RunStatus(
+        node=node,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        phase=RunPhase(status["phase"].lower()),
+        containers=(ContainerRun(name="main", ready=ready),),
+    )
+    return is_available(node, run)
 
 
 def _affinity(given: Json) -> Json:

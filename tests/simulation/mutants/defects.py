@@ -54,6 +54,7 @@ from cotenant_node_executor.targets.convert import UNLIMITED
 from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.plugin import row_count
@@ -417,6 +418,11 @@ def means_everybody(_: Function) -> Function:
 def never_used_up(_: Function) -> Function:
     """A reservation that is allocated once stays."""
     return lambda self, choice, record, shape, now: ()
+
+
+def no_rooms(_: Function) -> Function:
+    """What the queue's head is kept counts for nobody."""
+    return lambda self, record, hold, shape: None
 
 
 def never_over(_: Function) -> Function:
@@ -864,6 +870,7 @@ MUTANTS = (
     Mutant("the_executor_widens_the_child_before_the_parent", ((simulated_files, "plan", children_first),), (8,), (1,)),
     Mutant("reservations_are_for_everybody", ((OwnerIndex, "meaning", means_everybody),), (22,)),
     Mutant("a_used_up_reservation_is_used_again", ((Reserving, "used_up", never_used_up),), (22,)),
+    Mutant("nobody_sees_the_rooms_of_the_queues_head", ((QueueHead, "_count", no_rooms),), (24,), minutes=6),
     Mutant("no_reservation_expires", ((ReservationCache, "expire", never_over),), (22,)),
     Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_plugin, "admit", leaf_only),), (3,), faults=IN_TURN),
     Mutant(

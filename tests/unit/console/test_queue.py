@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -67,13 +67,20 @@ def test_the_table_says_who_waits_how_long_and_for_what() -> None:
         ],
         [],
         NOW,
+        starts={("default", "g0"): NOW + timedelta(minutes=4), ("default", "new"): NOW},
     )
     assert table.headings == HEADINGS
     assert table.rows == [
-        ("1", "default/g", "1/3", "team", "100", "5m", "g0 does not fit"),
-        ("2", "default/alone", "1", "<none>", "0", "5m", "alone does not fit (room is held on n1)"),
-        ("3", "default/new", "1", "<none>", "0", "10s", "its turn"),
+        ("1", "default/g", "1/3", "team", "100", "5m", "in 4m", "g0 does not fit"),
+        ("2", "default/alone", "1", "<none>", "0", "5m", "unknown", "alone does not fit (room is held on n1)"),
+        ("3", "default/new", "1", "<none>", "0", "10s", "now", "its turn"),
     ]
+
+
+def test_one_that_fits_and_is_refused_is_held_back_by_what_the_run_ahead_does_not_know() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "load"}
+    table = queue_table([pod("hot", status={"conditions": [condition]})], [], NOW, starts={("default", "hot"): NOW})
+    assert table.rows[0][6] == "unknown"
 
 
 @pytest.mark.parametrize("document", [{}, {"metadata": None}, {"metadata": {"name": 3}, "spec": "x", "status": []}])

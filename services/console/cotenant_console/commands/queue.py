@@ -4,15 +4,17 @@ In: pods without a node and PodGroups as the API shows them. Out: a table. A job
 its tenant is the quota of its first pod. Jobs stand in the order of their first pods, which is that of the scheduler's
 configuration (`queue.order`): by priority, creation time, namespace and name; without the priority (fifo); or fair between
 tenants: the next job is that of the tenant with the smallest dominant share, used / runtime of its quota's max, in which the
-jobs before it count as placed. Those behind a job that does not fit are tried too, so a position is a turn, not a barrier.
+jobs before it count as placed. Those behind a job that does not fit are tried too, so a position is a turn, not a barrier. When
+a job starts is found out by running the scheduler ahead (`cotenant_verification.simulate.queue_starts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
+from types import MappingProxyType
 
 import msgspec
 
@@ -23,14 +25,16 @@ from cotenant.domain.gangs import GangError, GangSpec, gang_id, gang_name, of_po
 from cotenant.domain.quota.names import DEFAULT, LABEL_QUOTA
 from cotenant.model.amounts import Amounts, add_to
 from cotenant.model.quantities import QuantityError
-from cotenant_console.ages import age
+from cotenant_console.ages import age, human_duration
 from cotenant_console.api.client import Document, list_at, mapping_at, text_at, value_at
 from cotenant_console.commands.quota_tree import Drawn, drawn
 from cotenant_console.tables import Table
 
 NAME = "queue"
-HEADINGS = ("POSITION", "JOB", "PODS", "QUOTA", "PRIORITY", "AGE", "WAITS FOR")
+HEADINGS = ("POSITION", "JOB", "PODS", "QUOTA", "PRIORITY", "AGE", "STARTS", "WAITS FOR")
 NOTHING = "No job waits for nodes."
+UNKNOWN = "unknown"
+NO_STARTS: Mapping[tuple[str, str], datetime] = MappingProxyType({})
 
 PRIORITY, FIFO, FAIR = ORDERS = ("priority", "fifo", "fair")
 
@@ -134,8 +138,9 @@ def queue_table(
     now: datetime,
     order: str = PRIORITY,
     quotas: Iterable[Document] = (),
+    starts: Mapping[tuple[str, str], datetime] = NO_STARTS,
 ) -> Table:
-    """Return the table."""
+    """Return the table. `starts`: the moments at which pods are expected to be placed, where that is known."""
     table = Table(HEADINGS)
     for position, job in enumerate(jobs(pods, pod_groups, order, quotas), 1):
         _, pod = job.first
@@ -148,10 +153,30 @@ def queue_table(
                 job.tenant or "<none>",
                 text_at(pod, "spec", "priority", default="0"),
                 age(text_at(pod, "metadata", "creationTimestamp"), now),
+                _start(job, starts, now),
                 _reason(pod),
             )
         )
     return table
+
+
+def _start(job: Job, starts: Mapping[tuple[str, str], datetime], now: datetime) -> str:
+    """When a job is expected to start: with the first of its pods that does."""
+    moments = [at for (_, _, namespace, name), _ in job.pods if (at := starts.get((namespace, name))) is not None]
+    if not moments:
+        return UNKNOWN
+    wait = min(moments) - now
+    if wait > timedelta(seconds=1):
+        return f"in {human_duration(wait.total_seconds())}"
+    # Refused though it fits: something holds it back that the run ahead does not know, such as measured load.
+    return UNKNOWN if any(_is_refused(pod) for _, pod in job.pods) else "now"
+
+
+def _is_refused(pod: Document) -> bool:
+    return any(
+        text_at(condition, "type") == "PodScheduled" and text_at(condition, "reason") == "Unschedulable"
+        for condition in list_at(pod, "status", "conditions")
+    )
 
 
 def _reason(pod: Document) -> str:

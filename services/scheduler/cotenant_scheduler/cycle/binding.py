@@ -10,6 +10,7 @@ from datetime import datetime
 
 import msgspec
 
+from cotenant.domain.reservations.operating import with_itself
 from cotenant.events.allocations import Allocation, merged
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Figure, Placement
@@ -83,6 +84,8 @@ class Binding:
         used = reserved.allocation if reserved is not None else None
         if used is not None:
             allocation = merged([fragment for fragment in (allocation, used) if fragment is not None])
+        if record.facts.traits.acts:
+            allocation = with_itself(allocation, record.key, record.facts.uid, acts=True)
         if gang:
             allocation = msgspec.structs.replace(allocation or Allocation(), gang=gang)
         data = self._bind(bound, record, row, figures, charge, now, allocation, _causes(reserved))

@@ -24,20 +24,22 @@ Over 300 lines: the rules look at one record and one another's results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
 from cotenant.domain.quota.ledger import QuotaLedger
+from cotenant.domain.reservations.operating import with_itself
+from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Placement, PlacementPhase, Waiting, WaitingReason
 from cotenant.log.contract import ending, replaces
 from cotenant.model.names import SCHEDULER_NAMES
-from cotenant.model.subjects import node_subject, placement_subject, pod_subject, waiting_subject
+from cotenant.model.subjects import placement_subject, waiting_subject
 from cotenant_scheduler.cycle.other_schedulers import BELONGS_ELSEWHERE, came_too_late
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
-from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, first_due
+from cotenant_scheduler.cycle.waiting import WAITING_PAUSE, blocked_by, blocked_event, first_due
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.node_facts import NodeFacts
 from cotenant_scheduler.state.pod_records import ENDED_FOR_GOOD, PlacementRecord, PodRecord
@@ -58,13 +60,16 @@ class Endings:
     """Pods to be looked at, and what follows from each. A pod is looked at until nothing follows any more."""
 
     def __init__(
-        self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger, reservations: ReservationEndings, *, checks_scheduler: bool
+        self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger, reservations: ReservationEndings, acting: Container[PodKey],
+        *, checks_scheduler: bool,
     ) -> None:
+        """`acting`: pods that act as reservations."""
+        self._acting = acting
         self._checks_scheduler = checks_scheduler
         self._nodes = nodes
         self._quotas = quotas
         self._reservations = reservations
-        self._attention: dict[PodKey, PodRecord] = {}
+        self.attention: dict[PodKey, PodRecord] = {}
 
     def pod_changed(self, record: PodRecord) -> None:
         """Queue a pod for inspection, unless nothing can follow: it waits for a node, or runs where it was placed."""
@@ -76,7 +81,7 @@ class Endings:
         else:
             settled = not facts.error and (record.queued_in is not None or self.wants_node(record))
         if not settled:
-            self._attention[record.key] = record
+            self.attention[record.key] = record
 
     def _only_runs(self, record: PodRecord, facts: PodFacts) -> bool:
         if record.waiting is not None or len(record.placements) != 1 or facts.deleting:
@@ -93,7 +98,7 @@ class Endings:
     def look_at(self, records: Sequence[PodRecord]) -> None:
         """Queue pods for inspection."""
         for record in records:
-            self._attention[record.key] = record
+            self.attention[record.key] = record
 
     def wants_node(self, record: PodRecord) -> bool:
         """Return whether the scheduler must find a node for the pod."""
@@ -112,10 +117,10 @@ class Endings:
         """Return at most `limit` events, for the pods in the order of their names."""
         events: list[Event] = []
         self.look_at(self._reservations.due(now))
-        for key in sorted(self._attention) if self._attention else ():
-            found, settled = self._look(self._attention[key], now)
+        for key in sorted(self.attention) if self.attention else ():
+            found, settled = self._look(self.attention[key], now)
             if settled and not found:
-                del self._attention[key]
+                del self.attention[key]
             if len(events) + len(found) > limit:
                 break
             events.extend(found)
@@ -130,6 +135,15 @@ class Endings:
             (f"LOG:{record.object_sequence}",) if record.object_sequence else (),
         )
 
+    def given(self, record: PodRecord, node: str, reservation: ReservationUsed, causes: tuple[str, ...]) -> Event:
+        """Return the placement of a pod that becomes an owner of a reservation where it is."""
+        placed = record.placements[node]
+        again = self._again(record, node, placed, placed.data.phase, placed.data.reason, None)
+        assert isinstance(again.data, Placement)
+        allocation = msgspec.structs.replace(again.data.allocation or Allocation(), reservation=reservation)
+        data = msgspec.structs.replace(again.data, allocation=allocation)
+        return msgspec.structs.replace(again, data=data, causes=(*again.causes, *causes))
+
     def _look(self, record: PodRecord, now: datetime) -> tuple[list[Event], bool]:
         """Return what follows from a record, and whether that depends on nothing but changes of the record."""
         if isinstance(record, ReserveRecord):
@@ -140,7 +154,7 @@ class Endings:
             placed = record.placements[node]
             reason = self._reason_to_end(record, node, placed)
             if reason is None:
-                if self._is_of(record, placed) and placed.data.object_sequence != record.object_sequence:
+                if self._is_of(record, placed) and self._says_otherwise(record, node, placed):
                     events.append(self._again(record, node, placed, placed.data.phase, placed.data.reason, None))
                 continue
             settled = False
@@ -160,7 +174,7 @@ class Endings:
         if blocked is not None:
             due = self._due_at(record, blocked, now)
             if due is not None and due <= now:
-                events.append(self._waiting(record, blocked))
+                events.append(blocked_event(record, blocked))
             settled = settled and (due is None or due <= now)
         elif record.waiting is not None and not self.wants_node(record):
             events.append(self.waiting_over(record))
@@ -170,6 +184,13 @@ class Endings:
 
     def _is_of(self, record: PodRecord, placed: PlacementRecord) -> bool:
         return record.facts is not None and record.facts.uid == placed.data.uid
+
+    def _says_otherwise(self, record: PodRecord, node: str, placed: PlacementRecord) -> bool:
+        """Whether a placement is to be stored again: the object changed, or who uses a pod that acts as a reservation."""
+        data = placed.data
+        if data.object_sequence != record.object_sequence:
+            return True
+        return record.key in self._acting and data.used_by != self._reservations.used_by(record.key, node, data.uid)
 
     def _reason_to_end(self, record: PodRecord, node: str, placed: PlacementRecord) -> str | None:
         facts = record.facts
@@ -191,8 +212,7 @@ class Endings:
         return placed.data.reason if placed.data.phase is PlacementPhase.TERMINATING else None
 
     def _declared(self, node: str) -> bool:
-        facts = self._nodes.get(node)
-        return facts is not None and "object" in facts.sequences
+        return (facts := self._nodes.get(node)) is not None and "object" in facts.sequences
 
     def _has_ended(self, record: PodRecord, node: str, placed: PlacementRecord, now: datetime) -> bool:
         run = record.run_of(node, placed.data.uid)
@@ -226,6 +246,8 @@ class Endings:
                 requests=facts.shape.requests if facts.shape is not None else data.requests,
                 grace_period_seconds=facts.grace_seconds,
                 object_sequence=record.object_sequence,
+                allocation=with_itself(data.allocation, record.key, data.uid, acts=facts.traits.acts),
+                used_by=self._reservations.used_by(record.key, node, data.uid) if facts.traits.acts else None,
             )
         return Event(
             subject=placement_subject(node, *record.key),
@@ -280,6 +302,7 @@ class Endings:
                 grace_period_seconds=facts.grace_seconds,
                 reason=NAMED_BY_POD,
                 object_sequence=record.object_sequence,
+                allocation=with_itself(None, record.key, facts.uid, acts=facts.traits.acts),
             ),
             causes=(f"LOG:{record.object_sequence}", *self._nodes[facts.node_name].causes),
         )
@@ -295,17 +318,17 @@ class Endings:
             if any(self._is_of(record, placed) for placed in record.placements.values()):
                 return None
             node = min(record.placements)
-            return _reason("predecessor", f"its predecessor of the same name is still ending on node {node}")
+            return blocked_by("predecessor", f"its predecessor of the same name is still ending on node {node}")
         if facts.error:
-            return _reason("malformed", facts.error)
+            return blocked_by("malformed", facts.error)
         if facts.node_name:
             if self._declared(facts.node_name):
                 return None
-            return _reason("node-missing", f"the pod names node {facts.node_name}, which is not there")
+            return blocked_by("node-missing", f"the pod names node {facts.node_name}, which is not there")
         if facts.scheduler_name not in SCHEDULER_NAMES:
             return None
         if facts.gated:
-            return _reason("gated", f"scheduling gates are not removed: {', '.join(facts.gated)}")
+            return blocked_by("gated", f"scheduling gates are not removed: {', '.join(facts.gated)}")
         return None
 
     def _due_at(self, record: PodRecord, reason: WaitingReason, now: datetime) -> datetime | None:
@@ -323,28 +346,3 @@ class Endings:
         if last.codes == {(reason.code, reason.resource)} and record.waiting_at is not None:
             return record.waiting_at + WAITING_PAUSE
         return now
-
-    def _waiting(self, record: PodRecord, reason: WaitingReason) -> Event:
-        facts = record.facts
-        assert facts is not None
-        namespace, name = record.key
-        wakes = {
-            "predecessor": (f"node.*.run.{namespace}.{name}", f"node.*.placement.{namespace}.{name}"),
-            "node-missing": (node_subject(facts.node_name),) if facts.node_name else (),
-        }.get(reason.code, (pod_subject(namespace, name),))
-        return Event(
-            subject=waiting_subject(namespace, name),
-            data=Waiting(
-                namespace=namespace,
-                name=name,
-                uid=facts.uid,
-                reasons=(reason,),
-                wakes_on=wakes,
-                message=reason.detail,
-            ),
-            causes=(f"LOG:{record.object_sequence}", *(f"LOG:{p.sequence}" for p in record.placements.values())),
-        )
-
-
-def _reason(code: str, detail: str) -> WaitingReason:
-    return WaitingReason(code=code, count=0, detail=detail)

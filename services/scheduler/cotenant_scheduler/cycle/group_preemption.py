@@ -36,7 +36,7 @@ from cotenant_scheduler.cycle.queue import Entry, GroupClass, WaitingTemplate
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.plugins.quota import QuotaAdmission
-from cotenant_scheduler.state.counting import PodKey
+from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.nodes import NodeTable
 
 MEMBERS = 749
@@ -113,6 +113,8 @@ class GroupPreemption:
 
     def _may_preempt(self, group: GroupClass, entry: Entry) -> bool:
         if len(entry.records) > MEMBERS:
+            return False
+        if not self._preempting.for_reservations and any(is_reserve(record.key) for record in entry.records):
             return False
         shapes = {group.charge_of(record).shape for record in entry.records}
         selected = frozenset[int]().union(*(shape.selected_by for shape in shapes))

@@ -3,6 +3,8 @@
 In: the queue, the node table, quotas, nominations. Out: the events of placements, in queue order, each pod on the feasible node
 with the highest total score (the first name among equals), assumed on the node and charged to the quota before the next one is
 evaluated; and why the others wait. Equal pods in a row are placed at once (`framework.series`); groups: `cycle.placing_groups`.
+
+Over 300 lines: the pass, and what ends it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, events_of
 from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.cycle.reservations.pre_allocation import MOST_TAKEN, PreAllocation, TakesPods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import Run, States, Walk
@@ -42,6 +45,7 @@ from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
 from cotenant_scheduler.state.reading.shapes import Shape
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 ENDINGS_SHARE = 250
 """Events of a decision that are left to endings while pods are queued."""
@@ -71,9 +75,11 @@ class Placing:
         nominations: Nominations,
         preempting: Preempting,
         reserving: Reserving,
+        pre_allocation: PreAllocation,
         states: Callable[[], States],
         queue_args: QueueArgs,
     ) -> None:
+        self._pre_allocation = pre_allocation
         self._reserving = reserving
         self._nodes = nodes
         self._queue = queue
@@ -167,6 +173,15 @@ class Placing:
                 row = reserved.row
             else:
                 row = -1 if isinstance(ask, Ask) and (ask.required or ask.problem) else evaluation.best()
+            taken: tuple[PodRecord, ...] = ()
+            if ask is not None and isinstance(ask, TakesPods) and isinstance(record, ReserveRecord):
+                if left < MOST_TAKEN + 2:
+                    break
+                row, taken = self._pre_allocation.room(record, ask, evaluation, row)
+                if row < 0 and ask.only:
+                    alike.template = self._waiting.takes_pods_only(alike)
+                    walk.close(by_nodes=True)
+                    continue
             if row < 0:
                 nominated = self._preempting.refused(record, alike, evaluation, now)
                 if nominated is None:
@@ -179,10 +194,12 @@ class Placing:
             walk.wake()
             alike.template = alike.stamp = None
             placed = 0
+            # One that is to act as a reservation says so in its own placement.
+            plain = reserved is None and not (isinstance(ask, Ask) and ask.acts)
             run: Run | None = None
             if one_by_one:
                 one_by_one -= 1
-            elif reserved is None and evaluation.in_columns and not self._nodes.counters_of(shape):
+            elif plain and evaluation.in_columns and not self._nodes.counters_of(shape):
                 run = self._run(walk, alike, left)
                 if len(run.records) < WORTHWHILE:
                     one_by_one = max(len(run.records) - 1, 0)
@@ -195,6 +212,7 @@ class Placing:
                 walk.follow(run, placed)
             else:
                 self._binding.place(bound, record, row, evaluation, charge, now, reserved=reserved)
+                bound += self._pre_allocation.owners(record, row, taken)
                 walk.advance()
                 follows = row
             self._nominations.end(record.key, self._nodes.names[row])

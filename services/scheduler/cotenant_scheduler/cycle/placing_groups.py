@@ -26,6 +26,7 @@ from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import Ask
+from cotenant_scheduler.state.counting import is_reserve
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 
@@ -66,7 +67,11 @@ class PlacingGroups:
 
     def decide(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
         """Place as much of a group as its rules ask for, in one batch, or record why it waits."""
-        if len(entry.records) > self._most:
+        if any(self._reserving.is_over(record) for record in entry.records):
+            walk.close()  # this decision says how that reservation ended
+            return
+        # The status of a reservation ends with its share.
+        if sum(2 if is_reserve(record.key) else 1 for record in entry.records) > self._most:
             group.template = self._waiting.group_too_large(group, len(entry.records), self._most)
             group.kept = NEVER
             walk.close()
@@ -143,7 +148,7 @@ class PlacingGroups:
         self, group: GroupClass, alike: list[PodRecord], charge: Charge, now: datetime, bound: list[Event]
     ) -> int:
         """Place equal members at once where that pays; return how many were placed."""
-        if len(alike) < WORTHWHILE or alike[0].ask is not None:
+        if len(alike) < WORTHWHILE or alike[0].ask is not None or is_reserve(alike[0].key):
             return 0
         self._nominations.hold(charge.shape.priority, group.own_rooms)
         evaluation = self._results.evaluation(charge.shape)

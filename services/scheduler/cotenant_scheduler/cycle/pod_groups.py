@@ -25,6 +25,7 @@ from cotenant.model.subjects import pod_group_subject
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.gangs import Gang, GangCache, GangPod
 from cotenant_scheduler.state.pod_records import PodRecord
+from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 STATUS_PAUSE = timedelta(seconds=1)
 STATUSES_SHARE = 100
@@ -133,7 +134,7 @@ def members_of(gang: Gang) -> Members:
 def member_of(record: PodRecord) -> GangPod | None:
     """Return a pod as a member of the gang that it names; None for a pod that names none, or is gone."""
     facts = record.facts
-    if facts is None or not facts.traits.gang:
+    if facts is None or not facts.traits.gang or (isinstance(record, ReserveRecord) and record.finished):
         return None
     bound = bool(facts.node_name) or any(placed.data.uid == facts.uid for placed in record.placements.values())
     run = next((run.phase for run, _ in record.runs.values() if run.uid == facts.uid), None)

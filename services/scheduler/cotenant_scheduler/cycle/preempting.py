@@ -64,7 +64,8 @@ class Preempting:
         *,
         for_reservations: bool,
     ) -> None:
-        self._for_reservations = for_reservations
+        self.for_reservations = for_reservations
+        """Whether room may be made for reservations."""
         self._nodes = nodes
         self._facts = facts
         self._pods = pods
@@ -113,7 +114,7 @@ class Preempting:
         """Return whether room for a record may be made on nodes: not for what goes into a reservation only; for reservations
         where that is enabled."""
         if is_reserve(record.key):
-            return self._for_reservations
+            return self.for_reservations
         return not (isinstance(record.ask, Ask) and record.ask.required)
 
     def may_preempt_in_quota(self, record: PodRecord, alike: EquivalenceClass) -> bool:

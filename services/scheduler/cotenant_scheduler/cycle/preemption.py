@@ -294,10 +294,11 @@ class Preemption:
 
 
 def _uses_what_is_held(held: Mapping[str, Use], counted: CountedPod) -> bool:
-    """Return whether a pod uses a reservation that still holds room on its row: its end gives the room back to that."""
+    """Return whether a pod uses a reservation that still holds room on its row: its end gives the room back to that. Or whether
+    it acts as a reservation that is used: its end gives only what its user does not take."""
     used = counted.allocation.reservation if counted.allocation is not None else None
     use = held.get(used.uid) if used is not None else None
-    return use is not None and use.reserve is not None
+    return use is not None and use.reserve is not None and (use.reserve is not counted or bool(use.owners))
 
 
 def _ranked(node: str, leaving: list[tuple[RowPod, bool]], mixed: bool) -> Choice:

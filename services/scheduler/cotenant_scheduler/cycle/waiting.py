@@ -6,6 +6,8 @@ FIRST_PAUSE, when its nomination or the room that it is kept changed, when the s
 passed since the last, or when figures changed and WAITING_PAUSE has. So a pod that is placed within FIRST_PAUSE gets none, and
 any other at most one a CHANGE_PAUSE beside its nominations and rooms, however its reasons alternate. A class all of whose pods
 have their event is passed over until its template changes, a pod joins it, or the next pause ends.
+
+Over 300 lines: all texts of why pods wait, and when they are stored.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import msgspec
 
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Hold, Nomination, Waiting, WaitingReason
-from cotenant.model.subjects import waiting_subject
+from cotenant.model.subjects import node_subject, pod_subject, waiting_subject
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, WaitingTemplate
 from cotenant_scheduler.cycle.reservations.events import waits
 from cotenant_scheduler.cycle.reservations.reserving import WAKES_ON, Reserving, reasons_of
@@ -161,6 +163,22 @@ class WaitingPods:
         """Return why the pods of a group wait that is too large for one decision."""
         return self._of_group(group, f"the group has {members} pods, and one batch holds the placements of {most}")
 
+    def takes_pods_only(self, alike: EquivalenceClass) -> WaitingTemplate:
+        """Return why reservations wait that take only room which pods use, and find none."""
+        detail = "no node has pods that it is for, whose room it can take"
+        waiting = Waiting(
+            namespace="",
+            name="",
+            uid="",
+            nodes=self._nodes.count,
+            reasons=(WaitingReason(code="reservation", count=0, detail=detail),),
+            wakes_on=("node.*.placement.>",),
+            message=detail,
+            priority=alike.charge.shape.priority,
+        )
+        alike.stamp = None
+        return self._template(alike, waiting, ())
+
     def _of_group(self, group: GroupClass, detail: str) -> WaitingTemplate:
         group.stamp = None
         waiting = Waiting(
@@ -265,3 +283,31 @@ class WaitingPods:
             ),
             causes=(f"LOG:{record.object_sequence}", *template.causes),
         )
+
+
+def blocked_event(record: PodRecord, reason: WaitingReason) -> Event:
+    """Return the waiting event of a pod that a reason of its own holds back."""
+    facts = record.facts
+    assert facts is not None
+    namespace, name = record.key
+    wakes = {
+        "predecessor": (f"node.*.run.{namespace}.{name}", f"node.*.placement.{namespace}.{name}"),
+        "node-missing": (node_subject(facts.node_name),) if facts.node_name else (),
+    }.get(reason.code, (pod_subject(namespace, name),))
+    return Event(
+        subject=waiting_subject(namespace, name),
+        data=Waiting(
+            namespace=namespace,
+            name=name,
+            uid=facts.uid,
+            reasons=(reason,),
+            wakes_on=wakes,
+            message=reason.detail,
+        ),
+        causes=(f"LOG:{record.object_sequence}", *(f"LOG:{p.sequence}" for p in record.placements.values())),
+    )
+
+
+def blocked_by(code: str, detail: str) -> WaitingReason:
+    """Return a reason that is about the pod and no node."""
+    return WaitingReason(code=code, count=0, detail=detail)

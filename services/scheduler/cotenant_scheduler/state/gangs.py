@@ -154,10 +154,11 @@ class GangCache:
 
     # -- folding -----------------------------------------------------------------------------------------------------
 
-    def put(self, key: PodKey, pod: GangPod | None) -> None:
-        """Take over a pod; None: it is gone. Pods without a gang are not recorded."""
+    def put(self, key: PodKey, pod: GangPod | None, namespace: str = "") -> None:
+        """Take over a pod; None: it is gone. Pods without a gang are not recorded. `namespace`: of a reserve pod, whose key
+        names none."""
         name = gang_name(pod.labels, pod.annotations) if pod is not None and key[1] else ""
-        identity = gang_id(key[0], name) if name else ""
+        identity = gang_id(namespace or key[0], name) if name else ""
         before = self.of_pod.get(key, "")
         if before and before != identity:
             self._leave(key, before)

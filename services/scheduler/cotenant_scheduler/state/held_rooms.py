@@ -1,9 +1,9 @@
 """What reservations hold on the rows of the node table, and what their owners have allocated.
 
-In: reserve pods and owners (pods whose allocation names a reservation), counted on rows and uncounted, in any order. Out: per
-row the reservations with their owners and sums; and the part of `requested` that would count twice: a reserve pod counts whole,
-an owner counts whole, so min(allocatable, allocated) is subtracted. What is left of a reservation is max(0, allocatable -
-allocated).
+In: reserve pods, pods that act as reservations and owners (pods whose allocation names a reservation), counted on rows and
+uncounted, in any order. Out: per row the reservations with their owners and sums; and the part of `requested` that would count
+twice: a reserve pod counts whole, an owner counts whole, so min(allocatable, allocated) is subtracted. What is left of a
+reservation is max(0, allocatable - allocated).
 
 There are no counters: everything is a sum over the pods on the rows. Bounds: one entry a reservation that holds or is used.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cotenant.domain.reservations.operating import names_itself
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import CountedPod, PodKey, is_reserve
@@ -28,7 +29,7 @@ class Use:
         self.name = name
         self.uid = uid
         self.reserve: CountedPod | None = None
-        """The reserve pod; None if the reservation holds nothing (any more)."""
+        """The reserve pod, or the pod that acts as the reservation; None if the reservation holds nothing (any more)."""
         self.reserve_key: PodKey = ("", "")
         self.owners: dict[PodKey, CountedPod] = {}
         self.allocated: dict[str, int] = {}
@@ -66,7 +67,7 @@ class HeldRooms:
         use = uses.get(named.uid)
         if use is None:
             use = uses[named.uid] = Use(named.name, named.uid)
-        if is_reserve(key):
+        if is_reserve(key) or names_itself(named, key):
             use.reserve, use.reserve_key = (pod, key) if sign > 0 else (None, ("", ""))
         else:
             if sign > 0:

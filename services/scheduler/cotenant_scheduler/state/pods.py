@@ -63,6 +63,8 @@ class PodCache:
         self._uncharged: dict[Charge, int] = {}
         """Placements that are not charged to their quotas yet, by what they count as."""
         self.charged = ChargedPods(self.records)
+        self.acting: dict[PodKey, None] = {}
+        """Pods that act as reservations while they are ready: of these, too, it matters whether they run."""
         self._bound_at: datetime | None = None
         self._bound_us = 0
         self.assigned = AssignedPods(nodes.load.args)
@@ -166,7 +168,8 @@ class PodCache:
         record = self._record(key)
         before = record.runs.get(node)
         record.runs[node] = (data, sequence)
-        if not data.phase.terminal and (before is None or not before[0].phase.terminal) and key not in self._watched:
+        ends = data.phase.terminal or (before is not None and before[0].phase.terminal)
+        if not ends and key not in self._watched and key not in self.acting:
             return  # Whether it is pending or runs makes no difference.
         placed = record.placements.get(node)
         if placed is not None:

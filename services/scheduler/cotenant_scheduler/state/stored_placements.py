@@ -14,7 +14,7 @@ import msgspec
 
 from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import View, null_document
-from cotenant.events.placements import Figure, Placement, PlacementPhase
+from cotenant.events.placements import Figure, Placement, PlacementPhase, UsedBy
 from cotenant.model.bounds import Amount, Count, Seconds
 from cotenant_scheduler.state.reading.shapes import PodFacts
 
@@ -44,6 +44,7 @@ class PlacementView(View, frozen=True, kw_only=True):
     object_sequence: Count = 0
     terminating_at: datetime | None = None
     allocation: Allocation | None = None
+    used_by: UsedBy | None = None
 
 
 class StoredPlacement(msgspec.Struct, frozen=True, gc=False):
@@ -99,5 +100,6 @@ class PlacementInterner:
             object_sequence=data.object_sequence,
             terminating_at=data.terminating_at,
             allocation=data.allocation,
+            used_by=data.used_by,
         )
         return StoredPlacement(lean, bytes(figures) if isinstance(figures, msgspec.Raw) else _ENCODE(figures))

@@ -115,15 +115,15 @@ class Filters:
                     self._neighbours.add(self._needs.placed(placement), node)
         return self._neighbours
 
-    def judge(self, need: Need, now: datetime) -> Callable[[str], str]:
-        """Return a function from a node to the reason why it refuses the pod."""
+    def judge(self, need: Need, now: datetime, placement: Placement | None = None) -> Callable[[str], str]:
+        """Return a function from a node to the reason why it refuses the pod; `placement`: that it was given."""
         elsewhere = self.neighbours.judge(need)
 
         def refusal(node: str) -> str:
             facts = self.facts.get(node)
             if facts is None:
                 return "no such node"
-            return self.room(node).refusal(need, facts, now) or elsewhere(node)
+            return self.room(node).refusal(need, facts, now, placement) or elsewhere(node)
 
         return refusal
 

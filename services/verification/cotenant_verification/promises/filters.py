@@ -56,7 +56,7 @@ def placements_pass_every_filter(view: LogView, seen: CommitSeen) -> Wrong:
         if gates_of(placement.pod):
             yield event.subject, f"{event.ref} places {name}, which is gated"
         need = view.needs.placed(placement)
-        refusal = filters.judge(need, seen.commit.now)(placement.node)
+        refusal = filters.judge(need, seen.commit.now, placement)(placement.node)
         if refusal:
             yield event.subject, f"{event.ref} places {name} on node {placement.node}, which does not take it: {refusal}"
         filters.add(need, placement)
@@ -89,7 +89,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     have just changed, are left out."""
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
-    present, earlier, changed, left = _now_and_before(moment)
+    present, earlier, changed, left = now_and_before(moment)
     promised = _nominated(view) | {node for node, shares in view.shares.items() if shares}
     used = cache(lambda tree, folded: used_by(view, tree, folded, published(view, tree, folded)))
     for (namespace, name), head in sorted(view.pods.items()):
@@ -144,7 +144,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
                 yield subject, f"{namespace}/{name} waits ({event.data.message}), and no filter of node {node} refuses it"
 
 
-def _now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
+def now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
     """The filters as of now and of JUST_NOW ago, with the pods placed now; nodes where pods arrived, left or ended since;
     whether any left."""
     view, since = moment.view, moment.now - JUST_NOW

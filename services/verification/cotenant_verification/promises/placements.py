@@ -9,6 +9,7 @@ from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.model.names import PODS
 from cotenant.model.subjects import executor_subject
 from cotenant_scheduler.cycle.endings import NAMED_BY_POD
+from cotenant_verification.bench.audit.acting import counted_twice
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView
 from cotenant_verification.checks.records import CommitSeen
@@ -51,6 +52,7 @@ def no_node_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
                 continue
             used.update(placement.requests)
             used[PODS] += 1
+        used.subtract(counted_twice(view.held(node, seen.commit.folded)))
         for resource in TRACKED:
             if resource in asked and used[resource] > offered.get(resource, 0):
                 yield (

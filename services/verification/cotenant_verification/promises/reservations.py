@@ -3,8 +3,9 @@
 Read from shares, statuses, placements and the Reservations' documents, by code that shares nothing with the scheduler's: chaos
 runs state owners by labels.
 
-    a commit    places pods in shares of their node alone, in those of their own; one that is allocated once has one owner; a
-                Restricted one gives no more than it holds; pods and what is left of reservations fit into what the node offers
+    a commit    places pods in shares of their node alone, in those of their own; one that is allocated once has one owner, and
+                so has a pod that acts as one; a Restricted one gives no more than it holds; pods and what is left of
+                reservations fit into what the node offers
     afterwards  a share has its object and its node, nothing that has expired is held, and every reservation has a status
 """
 
@@ -16,11 +17,14 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from cotenant.events.allocations import ReservationUsed
+from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement
 from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
 from cotenant.model.names import PODS
 from cotenant.model.subjects import node_subject, object_subject, reservation_status_subject, reservation_subject
+from cotenant_verification.bench.audit.acting import counted_twice, used_by
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView
 from cotenant_verification.checks.records import CommitSeen
@@ -36,6 +40,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str = ""
     uid: str = ""
     labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
     creation_timestamp: datetime | None = None
 
 
@@ -67,6 +72,7 @@ class _Pod(msgspec.Struct, frozen=True):
 
 _STATED = msgspec.json.Decoder(Stated)
 _POD = msgspec.json.Decoder(_Pod)
+_OWNERS = msgspec.json.Decoder(tuple[_Owner, ...])
 
 
 def stated(view: LogView, name: str) -> Stated | None:
@@ -87,7 +93,10 @@ def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
         assert isinstance(data, Placement)
         touched.add(data.node)
         used = data.allocation.reservation if data.allocation is not None else None
-        if used is None:
+        if used is None or used.uid == data.uid:
+            continue
+        if "/" in used.name:
+            yield from _in_acting(view, data, used, event)
             continue
         held = [share.data for share in view.shares[data.node].values() if isinstance(share.data, ReservationShare)]
         if used.uid not in {share.uid for share in held} and (data.node, used.uid) not in before:
@@ -103,11 +112,30 @@ def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
         yield from _on_node(view, seen, node)
 
 
+def _in_acting(view: LogView, data: Placement, used: ReservationUsed, event: Event) -> Wrong:
+    """A pod is placed in what another one holds, which acts as a reservation."""
+    on_node = list(_placed(view, data.node))
+    acting = next((placed for placed in on_node if placed.uid == used.uid), None)
+    if acting is None:
+        yield event.subject, f"{event.ref} uses pod {used.name} as a reservation, which is not on {data.node}"
+        return
+    metadata = _POD.decode(acting.pod).metadata
+    owners = _OWNERS.decode(metadata.annotations.get(f"{GROUP}/reservation-owners", "[]"))
+    if metadata.labels.get(f"{GROUP}/operating-mode") != "Reservation" or not _owned(owners, data):
+        yield event.subject, f"{event.ref} uses pod {used.name} as a reservation, which is not for it"
+    users = sum(_uses(placed, used.uid) for placed in on_node) - 1
+    if users > 1:
+        yield event.subject, f"{event.ref}: pod {used.name} acts as a reservation for one pod at a time, and has {users}"
+
+
 def _means(document: Stated, placed: Placement) -> bool:
+    return _owned(document.spec.owners, placed)
+
+
+def _owned(owners: tuple[_Owner, ...], placed: Placement) -> bool:
     labels = _POD.decode(placed.pod).metadata.labels
     return any(
-        all(labels.get(key) == value for key, value in owner.label_selector.match_labels.items())
-        for owner in document.spec.owners
+        all(labels.get(key) == value for key, value in owner.label_selector.match_labels.items()) for owner in owners
     )
 
 
@@ -119,8 +147,7 @@ def _placed(view: LogView, node: str) -> Iterator[Placement]:
 
 
 def _uses(placed: Placement, uid: str) -> bool:
-    used = placed.allocation.reservation if placed.allocation is not None else None
-    return used is not None and used.uid == uid
+    return used_by(placed) == uid
 
 
 def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
@@ -131,6 +158,7 @@ def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
     for placed in view.held(node, seen.commit.folded):
         taken.update(placed.requests)
         taken[PODS] += 1
+    taken.subtract(counted_twice(view.held(node, seen.commit.folded)))
     for share in shares:
         owned: Counter[str] = Counter()
         for placed in view.held(node, seen.commit.folded):

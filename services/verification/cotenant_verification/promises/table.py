@@ -13,6 +13,7 @@ from cotenant_verification.promises import migrations as j
 from cotenant_verification.promises import node_lifecycle as n
 from cotenant_verification.promises import placements as p
 from cotenant_verification.promises import preemption as v
+from cotenant_verification.promises import queue as h
 from cotenant_verification.promises import quotas as q
 from cotenant_verification.promises import reservations as rs
 from cotenant_verification.promises import suppression as s
@@ -131,6 +132,12 @@ PROMISES: tuple[Invariant, ...] = (
         name="moved_pods_have_a_place",
         on_event=(j.a_place_is_held_first,),
         at_rest=(j.places_are_given_back,),
+    ),
+    Invariant(
+        number=24,
+        name="the_queues_head_gets_its_room",
+        on_commit=(h.no_room_of_the_head_is_taken,),
+        at_rest=(h.the_head_starts_once_it_fits,),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides

@@ -44,6 +44,10 @@ def pod(target: str, args: Args) -> Document:
     annotations: Document = {USAGE: _usage(args)} if "period" in args else {}
     if "lasts" in args:
         annotations |= {DURATION: f"{args['lasts']}s", EXIT_CODE: str(args.get("exit", 0))}
+    if "acts_for" in args:
+        labels[f"{SCHEDULING}/operating-mode"] = "Reservation"
+        owner: Document = {"labelSelector": {"matchLabels": {CLAIM: str(args["acts_for"])}}}
+        annotations[f"{SCHEDULING}/reservation-owners"] = json.dumps([owner])
     if args.get("reserved_only"):
         annotations[f"{SCHEDULING}/reservation-affinity"] = json.dumps({"reservationSelector": {}})
     if "gang" in args:
@@ -57,8 +61,8 @@ def pod(target: str, args: Args) -> Document:
     metadata: Document = {"name": name, "namespace": namespace, "labels": labels, "annotations": annotations}
     if "app" in args:
         uid = f"uid-{namespace}-{args['app']}"
-        owner: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": uid}
-        metadata["ownerReferences"] = [{**owner, "controller": True}]
+        workload: Document = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": str(args["app"]), "uid": uid}
+        metadata["ownerReferences"] = [{**workload, "controller": True}]
     limits: Document = dict(borrowed) if kind == "batch" else {}
     if "memory_limit" in args:
         limits["memory"] = f"{args['memory_limit']}Mi"

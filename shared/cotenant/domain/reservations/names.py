@@ -6,11 +6,18 @@ DOMAIN = "scheduling.koordinator.sh"
 
 # Labels.
 LABEL_ORDER = f"{DOMAIN}/reservation-order"
+LABEL_PRE_ALLOCATION_REQUIRED = f"{DOMAIN}/pre-allocation-required"
 LABEL_IGNORED = f"{DOMAIN}/reservation-ignored"
+LABEL_OPERATING_MODE = f"{DOMAIN}/operating-mode"
 
 # Annotations of pods.
 ANNOTATION_AFFINITY = f"{DOMAIN}/reservation-affinity"
 ANNOTATION_EXACT_MATCH = f"{DOMAIN}/exact-match-reservation"
+ANNOTATION_ALLOCATED = f"{DOMAIN}/reservation-allocated"
+
+# Annotations of pods that act as reservations.
+ANNOTATION_OWNERS = f"{DOMAIN}/reservation-owners"
+ANNOTATION_CURRENT_OWNER = f"{DOMAIN}/reservation-current-owner"
 
 # Annotations of reservations.
 ANNOTATION_RESTRICTED_OPTIONS = f"{DOMAIN}/reservation-restricted-options"

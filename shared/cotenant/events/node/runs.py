@@ -60,6 +60,11 @@ class RunStatus(Payload, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
 
+    @property
+    def ready(self) -> bool:
+        """Whether it runs and all its containers are ready."""
+        return self.phase is RunPhase.RUNNING and all(container.ready for container in self.containers)
+
 
 class ExecutorStatus(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.executor`: the executor's start marker, the machine and its capabilities.

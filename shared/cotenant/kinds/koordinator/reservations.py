@@ -25,7 +25,7 @@ from cotenant.api.times import parse_rfc3339, rfc3339
 from cotenant.api.validation.fields import FieldError, invalid, not_supported, required
 from cotenant.api.validation.metadata import selector_errors
 from cotenant.api.validation.resources import resource_errors
-from cotenant.domain.reservations.names import POLICIES
+from cotenant.domain.reservations.names import POLICIES, POLICY_RESTRICTED
 from cotenant.domain.reservations.options import option_errors
 from cotenant.domain.tolerations import HARD_EFFECTS
 from cotenant.events.envelope import Event
@@ -41,6 +41,7 @@ from cotenant.model.subjects import tokens
 
 RESERVATIONS = Kind("scheduling.koordinator.sh", "v1alpha1", "reservations", "Reservation", False)
 DEFAULT_TTL = "24h"
+PRE_ALLOCATION_DEFAULT = "Default"
 
 
 def default_reservation(document: msgspec.Raw) -> msgspec.Raw:
@@ -125,6 +126,12 @@ def reservation_errors(reservation: Reservation) -> list[FieldError]:
     found += _times(reservation)
     if spec.allocate_policy not in POLICIES:
         found.append(not_supported("spec.allocatePolicy", spec.allocate_policy, [policy for policy in POLICIES if policy]))
+    policy = spec.pre_allocation_policy
+    if policy is not None and policy.mode not in ("", PRE_ALLOCATION_DEFAULT):
+        found.append(not_supported("spec.preAllocationPolicy.mode", policy.mode, [PRE_ALLOCATION_DEFAULT]))
+    if spec.pre_allocation and spec.allocate_policy != POLICY_RESTRICTED:
+        wrong = "must be Restricted for a reservation that pre-allocates"
+        found.append(invalid("spec.allocatePolicy", spec.allocate_policy, wrong))
     for index, taint in enumerate(spec.taints):
         if not taint.key:
             found.append(required(f"spec.taints[{index}].key"))

@@ -11,11 +11,13 @@ import msgspec
 
 from cotenant.api.objects.pod import Pod, PodSpec
 from cotenant.api.objects.scheduling_hint import HINT_ANNOTATIONS
-from cotenant.api.validation.fields import FieldError, FieldReason, forbidden, validate_all
+from cotenant.api.validation.fields import FieldError, FieldReason, forbidden, invalid, validate_all
 from cotenant.api.validation.pod import POD_CHECKS, RESERVED_ANNOTATION
 from cotenant.domain.colocation import colocation_errors
+from cotenant.domain.reservations.names import ANNOTATION_OWNERS
+from cotenant.domain.reservations.operating import acts_as_reservation, operating_errors
 from cotenant.model.by_identity import by_identity
-from cotenant.model.names import ANNOTATION_TTL_AFTER_FINISHED
+from cotenant.model.names import ANNOTATION_NODE_RESERVATION, ANNOTATION_TTL_AFTER_FINISHED
 from cotenant_gateway.admission.namespaces import is_of_control_plane
 from cotenant_gateway.admission.review import Review
 
@@ -47,6 +49,8 @@ def pod_is_valid(review: Review) -> list[FieldError]:
         *(annotations.get(name) for name in (ANNOTATION_TTL_AFTER_FINISHED, *HINT_ANNOTATIONS)),
         free,
     )
+    if acts_as_reservation(pod.metadata.labels):
+        looked_at += (annotations.get(ANNOTATION_OWNERS), annotations.get(ANNOTATION_NODE_RESERVATION))
     if looked_at not in known:
         if len(known) >= REMEMBERED_LABELS:
             known.clear()
@@ -64,10 +68,21 @@ def _known_errors(_: PodSpec) -> dict[tuple[object, ...], list[FieldError]]:
 def _errors(pod: Pod, old: Pod | None, free: bool, *, priority_label_may_change: bool = False) -> list[FieldError]:
     """`free`: no rule says which classes go together."""
     found = validate_all(pod, POD_CHECKS)
+    found += _operating_mode(pod)
     unreadable = any("resources" in error.field or "overhead" in error.field for error in found)
     if unreadable or free:
         return found
     return [*found, *colocation_errors(pod, old, priority_label_may_change=priority_label_may_change)]
+
+
+def _operating_mode(pod: Pod) -> list[FieldError]:
+    """Of a pod that acts as a reservation."""
+    metadata = pod.metadata
+    given = {"labels": metadata.labels, "annotations": metadata.annotations}
+    return [
+        invalid(f"metadata.{where}[{name}]", given[where][name], wrong)
+        for where, name, wrong in operating_errors(metadata.labels, metadata.annotations)
+    ]
 
 
 def pod_update_is_allowed(review: Review) -> list[FieldError]:

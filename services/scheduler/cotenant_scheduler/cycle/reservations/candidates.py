@@ -309,7 +309,7 @@ def room_of(record: ReserveRecord, use: Use) -> Room:
     assert reservation is not None
     spec = reservation.spec
     return Room(
-        name=record.name,
+        name=reservation.metadata.name,
         uid=record.uid,
         policy=spec.allocate_policy,
         names=restricted_resources(share.allocatable, record.restricted),

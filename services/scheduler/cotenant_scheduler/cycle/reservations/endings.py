@@ -14,12 +14,12 @@ Owners stay where they are, whatever becomes of the reservation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from cotenant.domain.reservations.lifecycle import allocates_once, following
 from cotenant.events.envelope import Event
-from cotenant.events.placements import Waiting, WaitingReason
+from cotenant.events.placements import UsedBy, Waiting, WaitingReason
 from cotenant.events.reservations import ReservationOwner, ReservationShare
 from cotenant.model.names import SCHEDULER_NAMES
 from cotenant_scheduler.cycle.reservations.events import (
@@ -35,6 +35,7 @@ from cotenant_scheduler.plugins.reservation.fitting import allocated_of
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.held_rooms import Use
 from cotenant_scheduler.state.nodes import NodeTable
+from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reservations.cache import ReservationCache
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
@@ -46,20 +47,41 @@ _NOBODY = Use("", "")
 class ReservationEndings:
     """Decides by one record at a time."""
 
-    def __init__(self, cache: ReservationCache, nodes: NodeTable, uid_of: Callable[[PodKey], str]) -> None:
+    def __init__(
+        self,
+        cache: ReservationCache,
+        nodes: NodeTable,
+        records: Mapping[PodKey, PodRecord],
+        uid_of: Callable[[PodKey], str],
+    ) -> None:
         """`uid_of`: of a placed pod."""
         self._cache = cache
         self._nodes = nodes
+        self._records = records
         self._uid_of = uid_of
 
-    def due(self, now: datetime) -> list[ReserveRecord]:
-        """Return the records to look at beside those that changed: their time is over, or their owners changed."""
-        found = self._cache.expire(now)
+    def due(self, now: datetime) -> list[PodRecord]:
+        """Return the records to look at beside those that changed: their time is over, or their owners changed. Of a pod that
+        acts as a reservation it is the pod's own."""
+        found: list[PodRecord] = [*self._cache.expire(now)]
         unreported = self._nodes.held.unreported
         if unreported:
-            found += [record for name in sorted(unreported) if (record := self._cache.by_name.get(name)) is not None]
+            for name in sorted(unreported):
+                namespace, slash, pod = name.partition("/")
+                record = self._records.get((namespace, pod)) if slash else self._cache.by_name.get(name)
+                if record is not None:
+                    found.append(record)
             unreported.clear()
         return found
+
+    def used_by(self, key: PodKey, node: str, uid: str) -> UsedBy | None:
+        """Return who uses a pod that acts as a reservation; None for nobody."""
+        row = self._nodes.rows.get(node)
+        use = self._nodes.held.on(row).get(uid) if row is not None else None
+        if use is None or use.reserve_key != key or not use.owners:
+            return None
+        owner = min(use.owners)
+        return UsedBy(namespace=owner[0], name=owner[1], uid=self._uid_of(owner))
 
     def look(self, record: ReserveRecord, now: datetime) -> tuple[list[Event], bool]:
         """Return what follows from a record, and whether that depends on nothing but its changes."""

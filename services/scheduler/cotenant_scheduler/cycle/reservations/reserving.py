@@ -31,6 +31,7 @@ from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.reservations.cache import ReservationCache
+from cotenant_scheduler.state.reservations.operating import ActingRecord
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 CANDIDATES_CACHED = 1024
@@ -113,8 +114,8 @@ class Reserving:
     def used_up(self, choice: Choice, record: PodRecord, shape: Shape, now: datetime) -> tuple[Event, ...]:
         """Return the events that end a reservation which its first owner uses up."""
         reserve, room = choice.record, choice.room
-        if reserve is None or room is None or not room.allocate_once:
-            return ()
+        if reserve is None or room is None or not room.allocate_once or isinstance(reserve, ActingRecord):
+            return ()  # a pod that acts as a reservation stays
         share, facts = reserve.share(), record.facts
         assert share is not None
         assert facts is not None

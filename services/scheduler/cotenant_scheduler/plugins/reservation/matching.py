@@ -31,6 +31,7 @@ from cotenant.domain.reservations.affinity import (
     ignores_reservations,
 )
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
+from cotenant.domain.reservations.operating import acts_as_reservation
 
 AFFINITIES_CACHED = 4096
 
@@ -44,6 +45,8 @@ class Ask(msgspec.Struct, frozen=True):
     """The text of its reservation affinity."""
     exact: tuple[str, ...] = ()
     ignored: bool = False
+    acts: bool = False
+    """It is to act as a reservation itself."""
     problem: str = ""
     """Why it cannot be placed: its requirements of reservations cannot be read."""
 
@@ -75,17 +78,18 @@ class Miss(Enum):
 
 def ask_of(labels: Mapping[str, str], annotations: Mapping[str, str], owners: tuple[int, ...]) -> Ask | None:
     """Return a pod's requirements of reservations; None if no reservation concerns it."""
+    acts = acts_as_reservation(labels)
     if ignores_reservations(labels):
-        return Ask(ignored=True)
+        return Ask(ignored=True, acts=acts)
     text = annotations.get(ANNOTATION_AFFINITY, "")
-    if not owners and not text:
+    if not (owners or text or acts):
         return None
     try:
         if text:
             _affinity(text)
-        return Ask(owners, text, exact_match_of(annotations))
+        return Ask(owners, text, exact_match_of(annotations), acts=acts)
     except AffinityError as error:
-        return Ask(owners, text, problem=str(error))
+        return Ask(owners, text, acts=acts, problem=str(error))
 
 
 def takes_no_owners(reservation: Reservation) -> bool:

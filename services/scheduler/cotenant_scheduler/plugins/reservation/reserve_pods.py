@@ -12,11 +12,13 @@ from collections.abc import Hashable
 import numpy as np
 
 from cotenant.api.objects.pod import Pod
-from cotenant.domain.reservations.names import ANNOTATION_RESERVATION_NODE, ANNOTATION_RESERVE_POD
+from cotenant.domain.reservations.names import ANNOTATION_RESERVATION_NODE, ANNOTATION_RESERVE_POD, POLICY_ALIGNED
 from cotenant.domain.reservations.reserve_pod import ANNOTATION_POLICY
 from cotenant_scheduler.framework.plugin import Refusal, row_count, row_numbers
 from cotenant_scheduler.plugins.reservation.fitting import OTHER_NODE, POLICY_CONFLICT, refuses_reserve_pod
 from cotenant_scheduler.state.columns import CodeArray, IntArray, Rows
+from cotenant_scheduler.state.counting import is_reserve
+from cotenant_scheduler.state.held_rooms import Use
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.reading.shapes import Shape
 
@@ -49,13 +51,18 @@ class ReservePods:
         wanted, policy = _asked(shape)
         codes = np.zeros(row_count(rows), dtype=np.int32)
         for index, row in enumerate(row_numbers(rows)):
-            there = [_asked(use.reserve.shape)[1] for use in nodes.held.on(row).values() if use.reserve is not None]
+            there = [_policy(use) for use in nodes.held.on(row).values() if use.reserve is not None]
             if wanted or there:
                 codes[index] = _CODES[refuses_reserve_pod(nodes.names[row], wanted, policy, there)]
         return codes
 
     def reason(self, nodes: NodeTable, shape: Shape, code: int, rows: IntArray) -> Refusal:  # noqa: ARG002
         return Refusal("reservation", _TEXTS[code], "", _TEXTS[code].removeprefix("node(s) "))
+
+
+def _policy(use: Use) -> str:
+    assert use.reserve is not None
+    return _asked(use.reserve.shape)[1] if is_reserve(use.reserve_key) else POLICY_ALIGNED
 
 
 def _asked(shape: Shape) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from cotenant.domain.quota.membership import is_preemptible
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.reservations.affinity import ignores_reservations
 from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
+from cotenant.domain.reservations.operating import acts_as_reservation
 from cotenant.model.names import LABEL_PREEMPTION_POLICY, LABEL_PRIORITY_CLASS, LABEL_QOS_CLASS, LABEL_SCHEDULER_NAME
 
 LABEL_DISABLE_PREEMPTIBLE = "scheduling.koordinator.sh/disable-preemptible"
@@ -33,12 +34,14 @@ class PodTraits(msgspec.Struct, frozen=True, eq=False, gc=False):
     gang: str
     """The name of its gang in its namespace; empty: it is in none."""
     of_reservations: bool
-    """Whether it mentions reservations, even if only to ignore them."""
+    """Whether it mentions reservations, even if only to ignore them, or acts as one."""
+    acts: bool
+    """Whether it acts as a reservation while it runs and is ready."""
 
 
 def traits_of(labels: dict[str, str], annotations: dict[str, str]) -> PodTraits:
     """Return the traits of labels and annotations."""
-    preemptible = is_preemptible(labels)
+    preemptible, acts = is_preemptible(labels), acts_as_reservation(labels)
     return PodTraits(
         labels,
         annotations,
@@ -52,5 +55,6 @@ def traits_of(labels: dict[str, str], annotations: dict[str, str]) -> PodTraits:
         preemptible,
         not preemptible or labels.get(LABEL_DISABLE_PREEMPTIBLE) == "true",
         gang_name(labels, annotations),
-        ignores_reservations(labels) or bool(annotations.get(ANNOTATION_AFFINITY)),
+        acts or ignores_reservations(labels) or bool(annotations.get(ANNOTATION_AFFINITY)),
+        acts,
     )

@@ -159,6 +159,25 @@ class ReservationCache:
                 found.append(record)
         return found
 
+    # -- pods that act as reservations ---------------------------------------------------------------------------
+
+    def act(self, record: ReserveRecord) -> None:
+        """Have pods matched with a pod that acts as a reservation (`state.reservations.operating`); it replaces the one of its
+        name."""
+        self.end_acting(record.name)
+        assert record.reservation is not None
+        self.by_name[record.name] = record
+        record.owners = self.index.hold(record.reservation.spec.owners)
+        self._matchable_changed(record)
+
+    def end_acting(self, name: str) -> None:
+        """The pod of that name acts as one no longer; it may never have."""
+        record = self.by_name.pop(name, None)
+        if record is not None:
+            self.index.let_go(record.owners)
+            self._unlist(record)
+            self.changed.add(name)
+
     # -- records -------------------------------------------------------------------------------------------------
 
     def _record(self, name: str) -> ReserveRecord:

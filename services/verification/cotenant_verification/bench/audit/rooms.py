@@ -28,6 +28,7 @@ from cotenant.events.placements import Placement
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
 from cotenant.model.quantities import resource_amount
 from cotenant.model.tiers import PriorityClass
+from cotenant_verification.bench.audit.acting import counted_twice, used_by
 
 THRESHOLDS = {CPU: 65, MEMORY: 95}
 FACTORS = {CPU: 85, MEMORY: 70}
@@ -175,25 +176,31 @@ class Room:
         self.pods: dict[str, tuple[Need, Placement]] = {}
         self._taken: Counter[str] = Counter()
         self._estimates: Counter[str] = Counter()
+        self._acting = 0
+        """Pods that act as reservations."""
 
     def add(self, name: str, need: Need, placement: Placement) -> None:
         """Add a pod that is placed here."""
         self.pods[name] = (need, placement)
         self._taken.update(need.requests)
         self._estimates.update(need.estimate)
+        self._acting += used_by(placement) == placement.uid
 
     def remove(self, name: str) -> Need:
         """Remove a pod; return what it required."""
-        need, _ = self.pods.pop(name)
+        need, placement = self.pods.pop(name)
+        self._acting -= used_by(placement) == placement.uid
         self._taken.subtract(need.requests)
         self._estimates.subtract(need.estimate)
         return need
 
-    def refusal(self, need: Need, facts: Facts, now: datetime) -> str:
-        """Return why the node refuses the pod now, looking at this node alone; empty if it does not."""
+    def refusal(self, need: Need, facts: Facts, now: datetime, placement: Placement | None = None) -> str:
+        """Return why the node refuses the pod now, looking at this node alone; empty if it does not. `placement`: the pod's,
+        which names the reservation that it uses."""
         capacity = facts.allocatable()
+        twice = self._counted_twice(placement)
         for name, amount in need.requests.items():
-            free = capacity.get(name, 0) - self._taken[name]
+            free = capacity.get(name, 0) - self._taken[name] + twice[name]
             if amount > free:
                 return f"{name} short by {amount - free}"
         spec = need.pod.spec
@@ -209,6 +216,11 @@ class Room:
             if any(port[:2] == other[:2] and (port[2] == other[2] or "0.0.0.0" in (port[2], other[2])) for other in taken):
                 return f"host port {port[1]} taken"
         return self._overloaded(need, facts.metric, capacity, now)
+
+    def _counted_twice(self, placement: Placement | None) -> Counter[str]:
+        if not self._acting:
+            return Counter()
+        return counted_twice([*(there for _, there in self.pods.values()), *([placement] if placement else [])])
 
     def _overloaded(self, need: Need, metric: NodeMetricComputed | None, capacity: dict[str, int], now: datetime) -> str:
         if metric is None or metric.update_time is None:

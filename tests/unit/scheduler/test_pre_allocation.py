@@ -1,0 +1,161 @@
+"""Reservations that take the room of pods that run already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cotenant.events.node.runs import RunPhase
+from tests.unit.scheduler.builders_reservations import GROUP, ReservedStory, reservation
+from tests.unit.scheduler.builders_scheduler import node, pod
+
+WEB = {"app": "web"}
+ONLY = {f"{GROUP}/pre-allocation-required": "true"}
+
+
+def taking(name: str = "r", *, cpu: str = "4", many: bool = False, **more: Any) -> dict[str, Any]:
+    policy = {"enableMultiple": many}
+    spec = {"allocatePolicy": "Restricted", "allocateOnce": False, "preAllocation": True, "preAllocationPolicy": policy}
+    return reservation(name, cpu=cpu, memory="8Gi", **{**spec, **more})
+
+
+def story_with(*pods: dict[str, Any], nodes: int = 1, cpu: str = "8") -> ReservedStory:
+    story = ReservedStory()
+    story.nodes(*(node(f"n{i}", cpu=cpu, memory="64Gi") for i in range(1, nodes + 1)))
+    for document in pods:
+        story.pod(document)
+        story.settle()
+    return story
+
+
+def test_it_takes_the_room_of_a_pod_that_it_is_for() -> None:
+    story = story_with(pod("web-0", cpu="4", labels=WEB), pod("other", cpu="4"))
+    story.reservation(taking())
+    story.settle()
+    share = story.share("r")
+    assert share is not None
+    assert (share.node, story.used("web-0"), story.used("other")) == ("n1", "r", "")
+    assert story.requested("n1") == 8000
+    story.later(2)
+    story.settle()
+    share = story.share("r")
+    assert share is not None
+    assert [owner.name for owner in share.owners] == ["web-0"]
+    assert story.settle() == []
+
+
+def test_the_room_stays_reserved_when_the_pod_ends() -> None:
+    story = story_with(pod("web-0", cpu="4", labels=WEB), pod("other", cpu="4"))
+    story.reservation(taking())
+    story.settle()
+    story.run("n1", "web-0", RunPhase.SUCCEEDED, uid="uid-web-0")
+    story.pod(pod("stranger", cpu="2"))
+    story.settle()
+    assert (story.requested("n1"), story.node_of("stranger")) == (8000, None)
+    story.pod(pod("web-1", cpu="4", labels=WEB))
+    story.settle()
+    assert story.used("web-1") == "r"
+
+
+def test_free_room_is_taken_first_unless_pods_are_required() -> None:
+    story = story_with(pod("web-0", cpu="4", labels=WEB), nodes=2)
+    story.reservation(taking("free"))
+    story.settle()
+    assert story.phase("free") == "Available"
+    assert story.used("web-0") == ""
+    story.reservation(taking("required", labels=ONLY))
+    story.settle()
+    share = story.share("required")
+    assert share is not None
+    assert (share.node, story.used("web-0")) == (story.node_of("web-0"), "required")
+
+
+def test_one_that_must_take_a_pod_waits_until_there_is_one() -> None:
+    story = story_with()
+    story.reservation(taking(labels=ONLY))
+    story.settle()
+    story.later(1)
+    story.settle()
+    status = story.status("r")
+    assert status is not None
+    assert status.message == "no node has pods that it is for, whose room it can take"
+    # An owner that comes does not wait for it, and is what it waits for.
+    story.pod(pod("web-0", cpu="3", labels=WEB))
+    story.settle()
+    assert (story.phase("r"), story.used("web-0")) == ("Available", "r")
+
+
+def test_it_takes_one_pod_or_several() -> None:
+    pods = [pod(f"web-{i}", cpu="2", labels=WEB) for i in range(4)]
+    story = story_with(*pods)
+    story.reservation(taking("one"))
+    story.settle()
+    assert story.phase("one") == "Pending"
+    story.reservation(taking("several", many=True))
+    story.settle()
+    assert story.phase("several") == "Available"
+    assert sorted(story.used(f"web-{i}") for i in range(4)) == ["", "", "several", "several"]
+    assert story.requested("n1") == 8000
+
+
+def test_the_node_where_the_fewest_pods_are_taken_is_chosen() -> None:
+    story = ReservedStory()
+    story.node(node("n1", cpu="8", memory="64Gi"))
+    for name in ("a", "b", "c", "d"):
+        story.pod(pod(name, cpu="2", labels=WEB))
+    story.settle()
+    story.node(node("n2", cpu="8", memory="64Gi"))
+    story.pod(pod("large", cpu="4", labels=WEB))
+    story.pod(pod("rest", cpu="4"))
+    story.settle()
+    story.reservation(taking(many=True))
+    story.settle()
+    share = story.share("r")
+    assert share is not None
+    assert (share.node, story.used("large")) == ("n2", "r")
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        (pod("p", cpu="5", labels=WEB), "it is larger than the reservation"),
+        (pod("p", cpu="4", labels={"app": "x"}), "it is for others"),
+        (pod("p", cpu="4", labels=WEB, deleting=True), "it ends"),
+    ],
+)
+def test_pods_that_are_not_taken(document: dict[str, Any], why: str) -> None:
+    story = story_with(pod("p", cpu=document["spec"]["containers"][0]["resources"]["requests"]["cpu"], labels=WEB), cpu="6")
+    story.run("n1", "p", RunPhase.RUNNING, uid="uid-p")
+    story.pod(document)
+    story.reservation(taking())
+    story.settle()
+    assert story.phase("r") == "Pending", why
+
+
+def test_a_pod_belongs_to_one_reservation() -> None:
+    story = story_with(pod("web-0", cpu="4", labels=WEB), cpu="4")
+    story.reservation(taking("first"))
+    story.settle()
+    story.reservation(taking("second"))
+    story.settle()
+    assert (story.used("web-0"), story.phase("second")) == ("first", "Pending")
+
+
+def test_alike_reservations_of_which_one_pre_allocates_do_not_refuse_each_other() -> None:
+    story = story_with(pod("web-0", cpu="4", labels=WEB), cpu="4")
+    story.reservation(reservation("plain", cpu="4", memory="8Gi", created="2026-01-01T10:00:00Z", allocatePolicy="Restricted"))
+    story.reservation(taking())
+    story.settle()
+    assert (story.phase("plain"), story.phase("r")) == ("Pending", "Available")
+
+
+def test_a_restart_finds_the_same() -> None:
+    story = story_with(pod("web-0", cpu="4", labels=WEB), pod("other", cpu="4"))
+    story.reservation(taking())
+    story.settle()
+    story.later(2)
+    story.settle()
+    story.core = story.reloaded(sorted(story.last, reverse=True))
+    assert story.settle() == []
+    assert story.requested("n1") == 8000
