@@ -19,6 +19,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from tests.mutation.groups import GROUPS, ROOT, Group
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     parser.add_argument("--list", action="store_true", help="name the mutants without judging them")
     parser.add_argument("--survivors", type=Path, help="the report of an earlier run: judge only what survived there")
+    parser.add_argument("--tests", nargs="+", help="judge by these alone, below tests: so many are killed at least")
     parser.add_argument("--sample", type=int, help="judge so many mutants of each group")
     parser.add_argument(
         "--minutes", type=float, default=math.inf, help="begin no mutant after that; groups with other tests have their own"
@@ -62,7 +64,7 @@ def main() -> int:
     named = {group.name for group in GROUPS}
     parts = [word for word in options.chosen if word not in named]
     of_tests: dict[tuple[str, ...], list[tuple[Group, list[Path]]]] = {}
-    for group in GROUPS:
+    for group in [replace(group, tests=tuple(options.tests), without=()) if options.tests else group for group in GROUPS]:
         whole = not options.chosen or group.name in options.chosen
         files = [path for path in group.files() if whole or any(part in str(path) for part in parts)]
         if files and options.list:

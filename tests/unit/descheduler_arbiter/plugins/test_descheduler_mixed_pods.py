@@ -7,7 +7,7 @@ from typing import Any
 
 from cotenant.api.objects.node import Taint
 from cotenant_descheduler_arbiter.state.facts import PodFacts
-from tests.unit.descheduler_arbiter.plugins.builders_plugins import node, pod, run
+from tests.unit.descheduler_arbiter.plugins.builders_plugins import NOW, node, pod, run
 
 
 def test_failed_pods_that_stay_do_not_hide_those_behind_them() -> None:
@@ -120,3 +120,16 @@ def test_a_pod_of_the_future_has_no_age() -> None:
     failed = [pod("a", "n1", phase="Failed", age=timedelta(minutes=-1))]
     assert run("RemoveFailedPods", {"minPodLifetimeSeconds": 1}, [node("n1")], failed) == []
     assert run("RemoveFailedPods", {"minPodLifetimeSeconds": 0}, [node("n1")], failed) == ["a"]
+
+
+def test_a_terminating_pod_does_not_hide_the_others_of_its_domain() -> None:
+    nodes = [node(f"n-{zone}", labels={"zone": zone}) for zone in "ab"]
+    ending = spread_pods("a", 1, deleted=NOW.isoformat())
+    assert run("RemovePodsViolatingTopologySpreadConstraint", {}, nodes, [*ending, *spread_pods("a", 4)[1:]]) == ["a3"]
+
+
+def test_a_pod_that_no_destination_tolerates_does_not_hide_the_next_one() -> None:
+    closed = [Taint(key="gpu", effect="NoSchedule")]
+    exists = [{"key": "gpu", "operator": "Exists"}]
+    pods = [pod("a", "n1", cpu="1"), pod("b", "n1", cpu="500m", tolerations=exists), pod("c", "n2", cpu="5")]
+    assert run("HighNodeUtilization", {"thresholds": {"cpu": 20}}, [node("n1"), node("n2", taints=closed)], pods) == ["b"]

@@ -132,11 +132,11 @@ def test_pods_without_a_priority_come_first_then_by_priority_then_by_qos() -> No
         pod("high", "n1", priority=9),
         pod("guaranteed", "n1", requests=limits, limits=limits, priority=1),
         pod("without-requests", "n1", requests={}, priority=1),
-        pod("burstable", "n1", priority=1),
+        pod("partly", "n1", priority=1),
         pod("none", "n1"),
     ]
     order = [each.name for each in low_priority_first(pods)]
-    assert order == ["none", "without-requests", "burstable", "guaranteed", "high"]
+    assert order == ["none", "without-requests", "partly", "guaranteed", "high"]
 
 
 # -- duplicates -----------------------------------------------------------------------------------------------------------

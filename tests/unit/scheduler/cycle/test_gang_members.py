@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from cotenant.events.node.runs import RunPhase
 from tests.unit.scheduler.builders_scheduler import node, pod
 from tests.unit.scheduler.cycle.test_gangs import member, story_with
 
 
 def test_members_that_have_gone_count_no_more() -> None:
-    rules = {"policy": "waiting-and-running", "mode": "NonStrict"}
+    rules: dict[str, Any] = {"policy": "waiting-and-running", "mode": "NonStrict"}
     story = story_with(node("a", cpu="4"))
     story.pods(*(member(f"p{index}", **rules) for index in range(3)))
     story.settle()
@@ -23,7 +25,7 @@ def test_members_that_have_gone_count_no_more() -> None:
 
 
 def test_a_gang_is_satisfied_by_members_of_another_one_of_its_group() -> None:
-    groups = {"groups": '["default/g", "default/h"]'}
+    groups: dict[str, Any] = {"groups": '["default/g", "default/h"]'}
     story = story_with(node("a", cpu="9"))
     names = ("g0", "g1", "h0", "h1")
     story.pods(*(member(name, gang=name[0], least=2, **groups) for name in names))

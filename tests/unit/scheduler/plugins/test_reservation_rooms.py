@@ -29,6 +29,7 @@ from cotenant_scheduler.plugins.reservation.fitting import (
     short_on_node,
 )
 from cotenant_scheduler.plugins.reservation.scoring import nominated, normalised, preferring, room_score
+from cotenant_scheduler.state.reservations.cache import NAMES_KEPT, ChangedNames
 from cotenant_scheduler.state.reservations.rules import keys_of
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation
 from tests.unit.scheduler.builders_scheduler import node, pod
@@ -248,3 +249,33 @@ def test_a_share_is_published_again_when_its_pause_is_over() -> None:
     share = story.share("r")
     assert share is not None
     assert (seen, share.owner_count) == ([1, 1], 2)
+
+
+def test_a_reservation_that_still_fits_nowhere_says_since_when() -> None:
+    story = ReservedStory()
+    story.node(node("a", cpu="1"))
+    story.reservation(reservation("r", cpu="4"))
+    story.settle()
+    first = story.status("r")
+    assert first is not None
+    story.later(60)
+    story.node(node("a", cpu="8", taints=[{"key": "x", "value": "", "effect": "NoSchedule"}]))
+    story.settle()
+    second = story.status("r")
+    assert second is not None
+    ((before,), (after,)) = first.conditions, second.conditions
+    assert before.message != after.message
+    assert after.last_transition_time == before.last_transition_time
+
+
+def test_a_reader_of_changed_names_that_is_too_far_behind_looks_at_all() -> None:
+    changed = ChangedNames()
+    for number in range(NAMES_KEPT):
+        changed.add(str(number))
+    assert changed.since(NAMES_KEPT - 1) == [str(NAMES_KEPT - 1)]
+    changed.add("a")
+    changed.add("b")
+    assert changed.position == NAMES_KEPT + 2
+    assert changed.since(NAMES_KEPT - 1) is None
+    assert changed.since(NAMES_KEPT) == ["a", "b"]
+    assert changed.since(changed.position) == []

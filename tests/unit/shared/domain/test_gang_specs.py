@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from cotenant.domain.gangs import (
     MAX_GANGS_IN_GROUP,
-    MAX_MEMBERS,
     GangError,
     MatchPolicy,
     Members,
@@ -53,7 +52,8 @@ def test_the_label_states_the_minimum_before_the_annotation() -> None:
     assert min_member({f"{GROUP}/min-available": "3"}, noted(min_available="5")) == 3
     assert min_member({f"{GROUP}/min-available": ""}, noted(min_available="+5")) == 5
     assert min_member({}, noted(min_available="-1")) == -1
-    assert min_member({}, noted(min_available=str(MAX_MEMBERS))) == 2**31 - 1
+    for most in (2**31 - 1, 1 - 2**31):
+        assert min_member({}, noted(min_available=str(most))) == most
 
 
 @pytest.mark.parametrize("text", ["", "x", "1.5", " 1", "2147483648", "99999999999", "-2147483648", "１"])
@@ -162,6 +162,7 @@ def test_a_group_without_pods_waits_for_them_again_and_one_that_is_over_stays_so
     for over in (Phase.FINISHED, Phase.FAILED):
         assert synchronised(state(over), 2, Members(pods=2, scheduled=2, running=2), NOW, NOW) == state(over)
     assert synchronised(PodGroupState(), 0, Members(pods=2), NOW, NOW).phase is Phase.PENDING
+    assert synchronised(PodGroupState(), 1, Members(pods=1), NOW, NOW).phase is Phase.SCHEDULING
 
 
 def test_a_running_group_that_loses_members_is_scheduling_again() -> None:

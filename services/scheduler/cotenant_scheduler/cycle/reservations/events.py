@@ -73,8 +73,9 @@ def state_of(share: ReservationShare) -> State:
 def pending_state(record: ReserveRecord) -> State:
     """Return the state of a reservation without a share."""
     status = record.status
-    known = status is not None and status.uid == record.uid
-    return State(conditions=status.conditions if status is not None and known else ())
+    if status is None or status.uid != record.uid:
+        return State()
+    return State(conditions=status.conditions)
 
 
 def share_ends(record: ReserveRecord, share: ReservationShare, reason: str, causes: tuple[str, ...] = ()) -> Event:
