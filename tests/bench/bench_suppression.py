@@ -26,7 +26,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from cotenant_node_executor.sampling.pressure_triggers import PressureTriggers
+from cotenant_node_executor.sampling.pressure.pressure_triggers import PressureTriggers
 from cotenant_node_executor.sampling.urgency import CPU_TRIGGER
 from cotenant_node_executor.targets.cgroup.driver import open_driver
 from cotenant_node_executor.targets.interface import Stat

@@ -541,6 +541,20 @@ async def test_from_the_start_of_usage_all_that_it_holds_of_each_node_comes_in_o
     assert held == [(f"usage.{'ab'[sequence % 2 == 0]}", sequence) for sequence in range(5, 13)]
 
 
+async def test_the_time_of_the_server_is_not_taken_from_what_was_stored_before(nats_server: NatsServer) -> None:
+    log = await connect(nats_server.url, "test")
+    await log.declare()
+    for value in range(3):
+        await log.publish(msgspec.structs.replace(metric("a", value), subject="usage.a", stream=USAGE, id=f"a/{value}"))
+    reader = await log.follow(USAGE, ["usage.*"], after=0)
+    async with asyncio.timeout(WAIT_SECONDS):
+        for known in (False, False, True):
+            while not await reader.pull(1, 1.0):
+                continue
+            assert (reader.server_time() is not None) is known
+    await log.close()
+
+
 async def test_a_reader_sees_what_reuses_the_sequences_of_a_lost_end(nats_server: NatsServer, tmp_path: Path) -> None:
     def usage(value: int) -> Event:
         return msgspec.structs.replace(metric("a", value), subject=f"usage.n{value}", stream=USAGE)

@@ -87,7 +87,7 @@ def _terms(
 
 
 def _ratio_source(state: NodeState, situation: Situation) -> str:
-    """What the ratio came from: the machine's CPUs, else the object's annotation."""
+    """The source of the ratio: the machine's CPUs, else the object's annotation."""
     if not situation.shape.cpu_normalization:
         return state.node_ref
     return state.declared_ref or state.machine_ref or situation.config
@@ -149,7 +149,7 @@ def _formula_text(evaluation: Evaluation, offer: Offer, situation: Situation, ri
 
 
 def _further(evaluation: Evaluation, situation: Situation, risk: Risk | None) -> Iterator[str]:
-    """Walk what is said of a risk budget, of mid, of normalised CPUs and of amplification."""
+    """Yield the parts of the message about a risk budget, mid, normalised CPUs and amplification."""
     mid, strategy, shape = evaluation.mid, situation.strategy, situation.shape
     if risk is not None:
         yield f"; {budget_text(risk.data)}"
@@ -221,7 +221,7 @@ def _shape(state: NodeState, situation: Situation) -> dict[str, Any]:
 
 
 def compose_withdrawn(state: NodeState, situation: Situation, message: str, risk: Risk | None) -> NodeResources:
-    """Return the payload of a node that offers no batch and mid resources; a risk budget remembers what it knew."""
+    """Return the payload of a node that offers no batch and mid resources; the history of a risk budget is kept."""
     policies = situation.policies
     return NodeResources(
         node=state.name,

@@ -1,6 +1,6 @@
-"""What the service counts of its own work since its load: its events by outcome, and ConfigMaps by what of them could be read.
+"""Counts of the service's own work since its load: events by outcome, and ConfigMaps by their readable sections.
 
-In: own events and configurations, as they are folded. Out: counts by label values. They decide nothing.
+In: own events and configurations, as they are folded. Out: counts by label values, for metrics only.
 Bound: reasons are codes of `deciding`, and sections are those of the ConfigMap.
 """
 

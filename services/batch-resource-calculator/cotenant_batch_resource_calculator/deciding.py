@@ -125,7 +125,7 @@ class _Unknown(msgspec.Struct, frozen=True):
 
 
 class _Offered(msgspec.Struct, frozen=True):
-    """What the formula makes of the node."""
+    """The formula's result for the node."""
 
     node: NodeAmounts
     evaluation: Evaluation
@@ -136,7 +136,7 @@ class _Offered(msgspec.Struct, frozen=True):
 def _judged(
     state: NodeState, situation: Situation, evaluation: Evaluation | None, pools: RiskPools, now: datetime
 ) -> _Withdrawn | _Unknown | _Offered:
-    """Return what becomes of the node by the first rule that matches. `evaluation`: the formula's, where it is known."""
+    """Return the result of the first matching rule. `evaluation`: the formula's, where it is known."""
     strategy = situation.strategy
     if not colocation.is_enabled(situation.cluster_enable, strategy):
         where = "for the node" if situation.cluster_enable else "for the cluster"
@@ -212,8 +212,8 @@ def _because(situation: Situation, reason: str, *, degraded: bool = False) -> Si
 
 
 def _held(last: NodeResources, situation: Situation, since: datetime) -> NodeResources:
-    """Return the last figures with the code MetricUnknown: usage is unknown, so nothing is calculated from it. What does not
-    come from usage is as it is now."""
+    """Return the last figures with the code MetricUnknown: usage is unknown, so nothing is calculated from it. Other
+    figures are current."""
     shape = situation.shape
     held = msgspec.structs.replace(
         last,

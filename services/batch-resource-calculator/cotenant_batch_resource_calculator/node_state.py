@@ -40,7 +40,7 @@ _NO_USAGE = Usage()
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What the node's CPUs and devices make of its event, whether it offers anything or not."""
+    """The parts of the event that follow from the node's CPUs and devices, whether it offers anything or not."""
 
     cpu_normalization: str = ""
     amplification: dict[str, float] = {}

@@ -37,7 +37,7 @@ def _codes(resources: NodeResources) -> tuple[object, ...]:
 
 
 def _remembered(risk: NodeRisk | None) -> NodeRisk | None:
-    """What a later decision needs of a risk budget; the threshold follows from it."""
+    """A risk budget's state for later decisions; the threshold follows from it."""
     return msgspec.structs.replace(risk, percent=0) if risk is not None else None
 
 

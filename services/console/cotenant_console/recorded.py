@@ -79,7 +79,7 @@ async def opened(nats_url: str, folder: Path) -> AsyncIterator[NatsLog]:
 
 
 def _secured(folder: Path) -> Secured | None:
-    """What its servers ask of clients; nothing on a folder of an older version."""
+    """The servers' access configuration; none on a folder of an older version."""
     folder = keys_folder(folder)
     return Secured(prepared_keys(folder).accounts_file) if folder.is_dir() else None
 

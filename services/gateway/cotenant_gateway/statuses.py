@@ -23,7 +23,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StatusDetails(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What the status is about."""
+    """The subject of the status."""
 
     name: str = ""
     group: str = ""
@@ -197,10 +197,10 @@ def unavailable(message: str, retry_after_seconds: int = 1) -> ApiError:
 
 
 def insufficient_storage(message: str) -> ApiError:
-    """507: LOG, or the disk below it, is full. Trying again by itself does not help, so nothing says when to."""
+    """507: LOG, or its disk, is full. Without Retry-After, as a retry alone does not help."""
     return ApiError(507, "InsufficientStorage", message)
 
 
 def timeout(message: str) -> ApiError:
-    """504: what was waited for did not come in time."""
+    """504: the awaited state was not reached in time."""
     return ApiError(504, "Timeout", message, StatusDetails(retry_after_seconds=1))

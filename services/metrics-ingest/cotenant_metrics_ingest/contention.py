@@ -21,6 +21,8 @@ _AVERAGED = 6
 _CYCLES, _INSTRUCTIONS = 6, 7
 NOTHING = Contention()
 _NO_PRESSURE = Pressure()
+_UNSAID = PodUsage(namespace="", name="", uid="").pressure
+"""What a message without pressure has there: always the same object."""
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -36,7 +38,11 @@ class ContentionMessages:
 
     def add(self, pods: Sequence[PodUsage]) -> None:
         """Take a message's pods."""
-        measured = [pod for pod in pods if pod.throttled_permille >= 0 or pod.cycles or pod.pressure != _NO_PRESSURE]
+        measured = [
+            pod
+            for pod in pods
+            if pod.throttled_permille >= 0 or pod.cycles or (pod.pressure is not _UNSAID and pod.pressure != _NO_PRESSURE)
+        ]
         if not measured:
             return
         figures: list[int] = []

@@ -54,7 +54,7 @@ def register(meter: Meter, figures: Figures, shells: Sequence[ExecutorShell]) ->
         return [(max(0.0, time.time() - min(since) / 1e9) if since else 0.0, {})]
 
     show(
-        meter, "cotenant_executor_dropped_events", "Usage messages and execution events given up", dropped, counter=True
+        meter, "cotenant_executor_dropped_events", "Usage messages and execution events dropped", dropped, counter=True
     )
     show(meter, "cotenant_executor_oldest_unsent_seconds", "Age of the oldest event that waits for the server", oldest)
 

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 RESTORE_AFTER_NS = 10_000_000_000
 UNMATCHED_NS = 10_000_000_000
-"""For so long a directory and its pod may miss each other: they come from two sides."""
+"""How long a directory and its pod may be without each other, as they come from two sources."""
 STATIC_POD_HASH = "kubernetes.io/config.hash"
 RESTORE_TRIES = 3
 
@@ -69,10 +69,10 @@ class KubeletMachine(KernelMachine):
         self._layout: Layout | None = None
         self._runtimes: tuple[str, ...] = ()
         self._unmatched: dict[str, int] = {}
-        """What does not match, and since when."""
+        """Mismatches, and since when."""
         self._kata: tuple[str, ...] = ()
         self._matched: tuple[Bound, Mapping[str, PodToRun]] = (NOTHING_BOUND, {})
-        """What both were found from."""
+        """The inputs of both."""
         self._restores_from_ns: int | None = None
         super().__init__(driver, capabilities, state, given=given, slow=slow)
 
@@ -129,7 +129,7 @@ class KubeletMachine(KernelMachine):
 
     @property
     def where(self) -> str:
-        """What of kubelet's is there, in a line."""
+        """kubelet's layout as found, in one line."""
         top = self._kubelet.top
         if self._kubepods.layout is None:
             return f"kubelet's pods: there is no kubepods.slice or kubepods below {top} yet"
@@ -138,7 +138,7 @@ class KubeletMachine(KernelMachine):
         return f"kubelet's pods: control groups below {top / root}, driver {self._kubepods.layout.value}{named}"
 
     def _strangers(self, now_ns: int) -> tuple[str, ...]:
-        """What does not match for a while already."""
+        """Mismatches that have lasted for a while."""
         bound, pods = self._kubelet.bound, self._pods.pods
         if bound is not self._matched[0] or pods is not self._matched[1]:
             self._matched = (bound, pods)
@@ -197,7 +197,7 @@ class KubeletMachine(KernelMachine):
             if not due:
                 break
             restored += len(self._writer.apply(due).written)
-        logger.info("%d files of kubelet's groups hold again what they held before", restored)
+        logger.info("%d files of kubelet's groups have their original values again", restored)
         for group, knob in self._kubelet.due(()):
             logger.error("%s of %s could not be restored; the next start tries again", knob.value, group or "/")
 

@@ -47,7 +47,7 @@ class YarnCopilot:
         self._published: dict[str, Event] = {}
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
-        """What LOG has instead, by subject, after a refused write."""
+        """The sequences that LOG has instead, by subject, after a refused write."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 

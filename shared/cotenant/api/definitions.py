@@ -105,7 +105,7 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What can be done with the kind, by name."""
+        """The verbs of the kind."""
         if self.create_only:
             return ("create",)
         return READING if self.read_only else ("create", "delete", "deletecollection", *READING, "patch", "update")

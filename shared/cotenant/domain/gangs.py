@@ -60,7 +60,7 @@ class MatchPolicy(StrEnum):
 
 
 class Source(StrEnum):
-    """What a gang's requirements come from."""
+    """The source of a gang's requirements."""
 
     ANNOTATION = "annotation"
     POD_GROUP = "podgroup"

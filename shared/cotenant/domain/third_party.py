@@ -27,7 +27,7 @@ class ThirdPartyError(ValueError):
 
 
 class Allocation(msgspec.Struct, frozen=True):
-    """What one foreign scheduler uses on a node: its name, a priority tier, resource name to quantity as written."""
+    """A foreign scheduler's usage of a node: its name, a priority tier, resource name to quantity as written."""
 
     name: str = ""
     priority: str = ""

@@ -19,7 +19,7 @@ MAX_EVENTS_PER_DECISION = 999
 """A batch of 1,000 messages with the commit record costs the server little more a message than a larger one."""
 
 MAX_EVENTS_TOGETHER = MAX_BATCH - 1
-"""What a decision may hold if it must be stored whole (a gang)."""
+"""Maximum events of a decision that must be stored atomically (a gang)."""
 
 
 class Core(Protocol):

@@ -50,7 +50,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What a verification found. `not_comparable` counts commits by reason."""
+    """The result of a verification. `not_comparable` counts commits by reason."""
 
     events: int = 0
     commits: int = 0

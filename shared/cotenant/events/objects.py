@@ -13,7 +13,7 @@ class ObjectStored(Payload, frozen=True, kw_only=True):
 
     object: msgspec.Raw
     admission: tuple[str, ...] = ()
-    """What admission did, in words, in order."""
+    """Admission's changes, in words, in order."""
 
 
 class ObjectDeleted(Payload, frozen=True, kw_only=True):

@@ -74,7 +74,9 @@ def _placement(data: Placement, _: Event) -> str:
         return f"{pod} shall end on {data.node}" + (f": {data.reason}" if data.reason else "")
     if data.phase is PlacementPhase.GONE:
         return f"{pod} is gone from {data.node}" + (f": {data.reason}" if data.reason else "")
-    return f"{pod} placed on {data.node}, counted as {amounts(data.requests)}"
+    shares = data.allocation.volumes if data.allocation is not None else ()
+    given = [f", claim {s.claim} gets {f'volume {s.volume}' if s.volume else 'a volume to be made there'}" for s in shares]
+    return f"{pod} placed on {data.node}, counted as {amounts(data.requests)}{''.join(given)}"
 
 
 def _waiting(data: Waiting, event: Event) -> str:

@@ -61,7 +61,7 @@ def _of_status(event: Event) -> tuple[str, str]:
 
 
 def pod_group_errors(group: PodGroup) -> list[FieldError]:
-    """What the scheduler could not use, or would silently take for the default."""
+    """Values that the scheduler could not use, or would silently replace by the default."""
     found: list[FieldError] = []
     if group.spec.min_member < 0:
         found.append(invalid("spec.minMember", group.spec.min_member, "must be greater than or equal to 0"))

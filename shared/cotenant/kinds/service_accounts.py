@@ -21,7 +21,7 @@ SERVICE_ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount", True, ("s
 DEFAULT_ACCOUNT = "default"
 """Every namespace has this one; a pod that names none belongs to it."""
 TOKEN = "token"
-"""The subresource that makes a token."""
+"""The subresource that issues a token."""
 
 
 class _Reference(View, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from cotenant.log.contract import TOMBSTONE_TTL_SECONDS, NoAnswer, Refused
 from cotenant.model.subjects import eviction_subject, object_subject
 
 WRITE_BYTES = 1024
-"""What a write takes beside the object that it stores."""
+"""Overhead of a write beside the object that it stores, in bytes."""
 
 
 class PlannedWrite(msgspec.Struct, frozen=True):

@@ -122,7 +122,7 @@ def quota_subject(tree: str, quota: str) -> str:
 
 
 def profiled_quota_subject(tree: str, quota: str) -> str:
-    """What a profile makes of its tree's root quota."""
+    """The root quota of a tree as its profile defines it."""
     return f"{quota_subject(tree, quota)}.profile"
 
 

@@ -1,4 +1,4 @@
-"""Times that stand for something else than a moment."""
+"""Sentinel times."""
 
 from datetime import UTC, datetime
 

@@ -50,7 +50,7 @@ DRAIN_SECONDS = 0.02
 
 
 class Surroundings(msgspec.Struct):
-    """What the incarnations of one service share."""
+    """Objects shared by the incarnations of one service."""
 
     identity: Identity
     filters: tuple[str, ...]

@@ -33,7 +33,7 @@ class Incarnation(Protocol):
 
 @runtime_checkable
 class Prepared(Protocol):
-    """An incarnation that looks at the log before its load."""
+    """An incarnation that reads the log before its load."""
 
     async def prepare(self) -> None:
         """Called before `run`."""

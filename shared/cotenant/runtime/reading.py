@@ -54,6 +54,9 @@ class Reading:
     async def _read(self, reader: Reader) -> None:
         lagging = reader if reader is self._readers[0] and isinstance(reader, Lagging) else None
         behind = False
+        if reader is not self._readers[0]:
+            # LOG says what of the others is news, and its load does not share the connection with them.
+            await self._snapshot.wait()
         while True:
             events = await reader.pull(self._pull_limit, PULL_SECONDS)
             was, behind = behind, lagging is not None and lagging.behind

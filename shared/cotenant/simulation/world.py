@@ -164,7 +164,7 @@ class World:
             self._plan(subscription, when)
 
     def _plan(self, subscription: _Subscription, when: datetime) -> None:
-        """Wake a participant at a moment; `planned` is the very object that stands in `_moments`."""
+        """Wake a participant at a moment; `planned` is the same object as in `_moments`."""
         is_soon = when is self._soon
         if is_soon and self._due_soon:
             subscription.planned = when

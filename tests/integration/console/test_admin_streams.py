@@ -66,7 +66,7 @@ async def test_streams_are_created_as_a_file_says_and_a_second_time_nothing_chan
     assert [line.split(":")[0] for line in planned] == [f"+ {stream}" for stream in (LOG, HISTORY, USAGE, EXECUTION)]
     assert operator.declare(SMALL, "--dry-run") == planned, "nothing was made"
     assert operator.declare(SMALL) == planned
-    assert operator.declare(SMALL) == ["the streams are as they are wanted"]
+    assert operator.declare(SMALL) == ["the streams match the declaration"]
     assert (await config(operator.server, LOG))["max_bytes"] == 32 << 20
     assert (await config(operator.server, USAGE))["max_age"] == 300 * 10**9
     log = await connect(operator.server.url, "test")

@@ -64,7 +64,7 @@ def test_a_killed_service_comes_back_and_is_counted_and_a_second_run_is_refused(
     up.send_signal(signal.SIGINT)
     output, _ = up.communicate(timeout=WAIT_SECONDS)
     assert up.returncode == 1, output
-    assert "quota-tree ended by itself (killed by SIGKILL)" in output
+    assert "quota-tree ended unexpectedly (killed by SIGKILL)" in output
     assert processes_naming(str(tmp_path)) == []
     replayed(tmp_path)
 

@@ -75,7 +75,7 @@ async def test_a_restart_is_asked_for_once_a_write_has_failed_and_there_is_space
     await log.declare(sizes=StreamSizes.within(STORE_BYTES))
     write = Write(event=Event(subject="node.n.resources", data=NodeResources(node="n" * 20_000), id="1", source="/test"))
     assert isinstance(await log.append([write]), Stored)
-    assert ask() == "nats-server stores what it is given"
+    assert ask() == "nats-server stores writes"
     assert server.check().exit_code == 0
 
     server.fill()
@@ -88,7 +88,7 @@ async def test_a_restart_is_asked_for_once_a_write_has_failed_and_there_is_space
     assert (full.exit_code, "no space left on device" in full.output) == (0, True)
 
     (server.disk / "foreign").unlink()
-    assert ask().startswith("nats-server must be started again: JetStream stream")
+    assert ask().startswith("nats-server must be restarted: JetStream stream")
     assert server.check().exit_code == 1
     await log.close()
 

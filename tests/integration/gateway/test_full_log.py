@@ -119,7 +119,7 @@ async def test_from_ninety_percent_on_only_what_ends_something_is_taken(http: ai
     names, refusal = await fill_by_creating(http)
     assert (refusal["kind"], refusal["reason"], refusal["code"]) == ("Status", "InsufficientStorage", NO_ROOM)
     assert "LOG" in refusal["message"]
-    assert "Delete objects" in refusal["message"]
+    assert "Delete unused objects" in refusal["message"]
     assert (await log.space()).used >= 0.85 * LOG_BYTES
 
     update = {"data": {"more": "text"}}

@@ -94,7 +94,7 @@ async def test_a_configuration_that_is_tried_says_what_it_would_change(
     manifest = str(EXAMPLES / "colocation.yaml")
     apply = ("apply", "--dry-run=server", "-f", manifest)
     said = await gateway.kubectl(tmp_path, *apply)
-    assert "Warning: what this would change is not known: batch-resource-calculator does not answer" in said
+    assert "Warning: what this would change is unknown: batch-resource-calculator does not answer" in said
     assert "created (server dry run)" in said
     asked: list[dict[str, str]] = []
 

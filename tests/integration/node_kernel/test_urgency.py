@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cotenant_node_executor.sampling.pressure_triggers import PressureTriggers, Trigger
+from cotenant_node_executor.sampling.pressure.pressure_triggers import PressureTriggers, Trigger
 from cotenant_node_executor.sampling.sampler import Sampler
 from cotenant_node_executor.sampling.urgency import CPU_TRIGGER, Urgency
 from cotenant_node_executor.targets.interface import Capabilities, CgroupDriver, CgroupVersion, Stat

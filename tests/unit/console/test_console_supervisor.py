@@ -66,7 +66,7 @@ async def test_a_killed_process_comes_back_and_its_crash_is_shown(tmp_path: Path
     first = process.pid
     os.kill(first, signal.SIGKILL)
     await until(lambda: process.pid not in (0, first))
-    assert [str(crash) for crash in supervisor.crashes] == ["sleeper ended by itself (killed by SIGKILL)"]
+    assert [str(crash) for crash in supervisor.crashes] == ["sleeper ended unexpectedly (killed by SIGKILL)"]
     await supervisor.stop()
     assert not alive(process.pid or first)
 
@@ -89,7 +89,7 @@ async def test_a_process_that_fails_is_shown_with_its_last_line(tmp_path: Path) 
     supervisor = Supervisor(tmp_path)
     supervisor.start(python("broken", "import sys; print('no such folder'); sys.exit(3)"))
     await until(lambda: supervisor.crash_count >= 2)
-    assert str(supervisor.crashes[0]) == "broken ended by itself (exit status 3): no such folder"
+    assert str(supervisor.crashes[0]) == "broken ended unexpectedly (exit status 3): no such folder"
     await supervisor.stop()
     assert supervisor.processes["broken"].state is ProcessState.STOPPED
 

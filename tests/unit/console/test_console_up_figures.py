@@ -154,10 +154,10 @@ def view(**changes: Any) -> View:
 
 
 def test_the_screen_names_what_is_not_ready_and_every_crash() -> None:
-    lines = status_lines(view(not_ready=["scheduler"], restarts=1, crashes=["scheduler ended by itself (exit status 1)"]))
+    lines = status_lines(view(not_ready=["scheduler"], restarts=1, crashes=["scheduler ended unexpectedly (exit status 1)"]))
     assert "running 1:15 of 1:30   data /data" in lines
     assert "stack  not ready: scheduler; 1 crashes" in lines
-    assert "crash  scheduler ended by itself (exit status 1)" in lines
+    assert "crash  scheduler ended unexpectedly (exit status 1)" in lines
 
 
 def test_the_summary_tells_latencies_work_and_crashes() -> None:

@@ -111,7 +111,7 @@ class ColocationConfig(msgspec.Struct, frozen=True):
     fallen_back: tuple[str, ...] = ()
     """Names (or positions) of node entries that are out of range and count as the cluster strategy."""
     choices: tuple[Chosen, ...] = ()
-    """Made once: of each entry, and at the end of the cluster."""
+    """Computed once: for each entry, and last for the cluster."""
 
 
 DEFAULTS: JsonObject = {
@@ -216,7 +216,7 @@ def _with_choices(config: ColocationConfig) -> ColocationConfig:
 
 
 def chosen(document: JsonObject, group: str = "") -> Chosen:
-    """Return a strategy's forms. Raises ConfigError where the document is none."""
+    """Return a strategy's forms. Raises ConfigError for an invalid document."""
     text = msgspec.Raw(msgspec.json.encode(document, order="deterministic"))
     return Chosen(document, fit(document, ColocationStrategy, KEY), text, group)
 

@@ -16,13 +16,13 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, rename=camel_name, omit_d
 
 
 class CPUQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):
-    """Identity of the class: -1 gives way, 0 normal, 1 and 2 latency-sensitive."""
+    """Identity of the class: -1 best-effort, 0 normal, 1 and 2 latency-sensitive."""
 
     group_identity: int | None = None
     sched_idle: int | None = None
     core_expeller: bool | None = None
     cpu_class: str | None = None
-    """By what a class is protected on kernels without group identity: none, fair (the default) or realtime."""
+    """Protection of the class on kernels without group identity: none, fair (the default) or realtime."""
 
 
 class MemoryQOS(_Part, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):

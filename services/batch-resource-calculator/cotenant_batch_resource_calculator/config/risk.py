@@ -7,7 +7,7 @@ In: a strategy's extensions. Out: the budget of `formulas.risk_budget`, or a Con
     highestPercent
     leastHours       hours of history of one node that are needed, 1 to 512; 6
 
-Until then, and for memory always, the strategy's own reclaim threshold counts. `null` in a node entry takes the budget away.
+Until then, and for memory always, the strategy's own reclaim threshold counts. `null` in a node entry removes the budget.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""By how much a node's allocatable is amplified.
+"""The amplification ratios of a node's allocatable.
 
 In: the strategy of the node, its CPU normalisation ratio. Out: ratios by resource, each as its text with two decimals has it;
 none where nothing is amplified; or a RatioError. Source: Koordinator resource amplification plugin, newest rule.

@@ -76,7 +76,7 @@ class HighPriorityNeed(msgspec.Struct, frozen=True):
     used: Amounts = ZERO
     max_used_request: Amounts = ZERO
     beside_forecast_cpu: int = 0
-    """What a forecast of services does not know of: pods that have not reported, mid pods, the idle CPUs of LSE pods."""
+    """What a forecast of services does not include: pods that have not reported, mid pods, the idle CPUs of LSE pods."""
     assumed: tuple[str, ...] = ()
     dangling: tuple[str, ...] = ()
 
@@ -103,7 +103,7 @@ class BatchTerms(msgspec.Struct, frozen=True):
     need: HighPriorityNeed
     batch: Amounts
     expected_cpu: int = 0
-    """What services and the system are forecast to need at most; 0: no forecast counts."""
+    """The forecast peak of services and the system; 0: no forecast applies."""
 
 
 def effective_policies(cpu: str, memory: str) -> tuple[CalculatePolicy, CalculatePolicy]:
@@ -176,7 +176,7 @@ def needed_cpu(terms: BatchTerms, policy: CalculatePolicy) -> int:
 
 
 def at_least(need: HighPriorityNeed, least_cpu: int) -> HighPriorityNeed:
-    """Return the sums with at least so much CPU used, and used or requested."""
+    """Return the sums with at least this much CPU used, and used or requested."""
     used, largest = need.used, need.max_used_request
     if least_cpu <= min(used.cpu, largest.cpu):
         return need

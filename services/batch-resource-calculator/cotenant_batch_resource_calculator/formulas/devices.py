@@ -65,7 +65,7 @@ def device_totals(device: Device) -> DeviceTotals:
 
 
 def _current(name: str, resources: Mapping[str, object]) -> str:
-    """The name that a deprecated one stands for, unless that is there too."""
+    """The current name of a deprecated one, unless that is present too."""
     short = name.removeprefix(_DEPRECATED)
     renamed = f"koordinator.sh/{short}"
     return renamed if name.startswith(_DEPRECATED) and short in _RENAMED and renamed not in resources else name

@@ -89,7 +89,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 def batch_strategy(strategy: ColocationStrategy, cpu_percent: int | None = None) -> BatchStrategy:
     """Return the batch formula's part of the strategy, with defaults for unset fields. `cpu_percent`: a reclaim threshold
-    in the place of the strategy's."""
+    instead of the strategy's."""
     cpu_policy, memory_policy = effective_policies(strategy.cpu_calculate_policy or "", strategy.memory_calculate_policy or "")
     return BatchStrategy(
         _or(strategy.cpu_reclaim_threshold_percent, DEFAULT_CPU_RECLAIM_PERCENT) if cpu_percent is None else cpu_percent,
@@ -141,7 +141,7 @@ def degrade_minutes(strategy: ColocationStrategy) -> int:
 
 
 def demand_of(measurement: NodeMeasurement, pods: Sequence[PodNeed]) -> Demand:
-    """Return what the pods and the metric say, whatever the configuration makes of it."""
+    """Return the sums of pods and metric, independent of the configuration."""
     metrics = {metric.key: metric for metric in measurement.pods}
     prod_request = total(pod.request for pod in pods if pod.tier not in NOT_PROD)
     return Demand(measurement, tuple(pods), metrics, sum_need(pods, metrics), prod_request)
@@ -154,8 +154,8 @@ def calculate(
     zone_capacities: Sequence[Amounts] = (),
     budget_percent: int | None = None,
 ) -> Evaluation:
-    """Return the figures of a node with a fresh metric. `budget_percent`: the CPU threshold that a risk budget makes of it; it
-    counts for mid too, so that both leave what a forecast is too low by."""
+    """Return the figures of a node with a fresh metric. `budget_percent`: the CPU threshold by its risk budget; it
+    applies to mid too, so that both allow for a forecast that is too low."""
     capacity = of_mapping(node.capacity)
     reserved = reserve_of(node)
     measurement = demand.measurement

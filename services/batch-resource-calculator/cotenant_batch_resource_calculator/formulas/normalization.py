@@ -53,7 +53,7 @@ _BASIC_INFO = msgspec.json.Decoder(_BasicInfo)
 
 
 def parse_basic_info(annotations: Mapping[str, str]) -> CpuBasicInfo | None:
-    """Return what a NodeResourceTopology says of the CPUs; None where it says nothing. Raises RatioError."""
+    """Return a NodeResourceTopology's description of the CPUs; None without one. Raises RatioError."""
     text = annotations.get(ANNOTATION_CPU_BASIC_INFO)
     if text is None:
         return None
@@ -70,7 +70,7 @@ def parse_basic_info(annotations: Mapping[str, str]) -> CpuBasicInfo | None:
 
 
 def parse_enabled(labels: Mapping[str, str]) -> bool | None:
-    """Return what the node's label says; None without it. Raises RatioError."""
+    """Return the value of the node's label; None without it. Raises RatioError."""
     text = labels.get(LABEL_CPU_NORMALIZATION_ENABLED)
     if text is None:
         return None

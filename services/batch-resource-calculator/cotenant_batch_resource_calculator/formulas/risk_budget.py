@@ -68,7 +68,7 @@ class RiskMargin(msgspec.Struct, frozen=True):
 
 
 def unit_of(capacity_milli: int, request_milli: int) -> int:
-    """What margins are measured in."""
+    """The unit of margins."""
     return max(request_milli, capacity_milli * LEAST_UNIT_PERCENT // 100, 1)
 
 

@@ -118,7 +118,7 @@ class Client:
         self._timeout = timeout_seconds
         self._connection: http.client.HTTPSConnection | None = None
         self.warn: Callable[[str], None] = lambda _: None
-        """Told what the server warns of beside an answer (the header `Warning`, as kubectl prints it)."""
+        """Called with the server's warnings about an answer (the header `Warning`, as kubectl prints it)."""
 
     def __enter__(self) -> Client:
         return self
@@ -153,7 +153,7 @@ class Client:
         return self._document("DELETE", path, None, options)
 
     def stream(self, path: str, query: Mapping[str, str] | None = None, accept: str = ACCEPT_JSON) -> Iterator[bytes]:
-        """GET a body line by line as it arrives, without end of its own: watches and followed logs."""
+        """GET an unbounded body line by line as it arrives: watches and followed logs."""
         connection = http.client.HTTPSConnection(self._host, self._port, timeout=None, context=self._context)
         try:
             response = self._send(connection, "GET", path, query, None, accept, "")

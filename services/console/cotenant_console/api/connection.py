@@ -39,19 +39,19 @@ _SERVER_OPTIONS = {
 
 
 def with_server(body: Callable[P, R]) -> Callable[P, R]:
-    """The options that say which server, and with which credentials."""
+    """The options for the server and its credentials."""
     for name, (metavar, help_text) in reversed(_SERVER_OPTIONS.items()):
         body = click.option(f"--{name.replace('_', '-')}", metavar=metavar, help=help_text)(body)
     return body
 
 
 def chosen_server(arguments: dict[str, object]) -> Chosen:
-    """Take the values of these options out of a command's arguments."""
+    """Extract the values of these options from a command's arguments."""
     return Chosen(**{name: str(arguments.pop(name) or "") for name in _SERVER_OPTIONS})
 
 
 def with_client(body: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
-    """Give a command's body a client as its first argument, and the options that say which server."""
+    """Give a command's body a client as its first argument, and the options for the server."""
 
     @with_server
     @functools.wraps(body)

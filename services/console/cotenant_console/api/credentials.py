@@ -49,7 +49,7 @@ class Credentials:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What each request carries."""
+        """The headers of each request."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
@@ -86,7 +86,7 @@ def read_kubeconfig(path: Path) -> Server:
     try:
         return _server(_parsed(text), path.parent)
     except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
-        raise CredentialsError(f"{path} is no kubeconfig that can be used: {error!r}") from error
+        raise CredentialsError(f"{path} cannot be used as a kubeconfig: {error!r}") from error
 
 
 def _parsed(text: str) -> dict[str, object]:
@@ -100,7 +100,7 @@ def _parsed(text: str) -> dict[str, object]:
         except yaml.YAMLError as error:
             raise ValueError(str(error)) from error
     if not isinstance(found, dict):
-        raise ValueError("it is no mapping")
+        raise ValueError("it is not a mapping")
     return found
 
 

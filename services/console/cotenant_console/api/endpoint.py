@@ -1,4 +1,4 @@
-"""Where the gateway is, and with which credentials to go there.
+"""The gateway's address, and the credentials for it.
 
 The first of: `--server` (with `--token`, `--certificate-authority`), `--kubeconfig`, COTENANT_SERVER (with COTENANT_TOKEN,
 COTENANT_CERTIFICATE_AUTHORITY), the data folder that a running `cotenant up` wrote to (`--data`, then COTENANT_DATA, then the
@@ -24,7 +24,7 @@ class EndpointUnknownError(Exception):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The addresses of one running stack, and the credentials of who talks to it."""
+    """The addresses of one running stack, and the client's credentials."""
 
     api_url: str
     nats_url: str = ""
@@ -38,7 +38,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the user says of where to go. Empty: nothing."""
+    """The user's choice of server. Empty: none."""
 
     server: str = ""
     token: str = ""

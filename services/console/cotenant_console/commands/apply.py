@@ -1,7 +1,7 @@
 """`cotenant apply`: create new objects, update changed ones, report each.
 
-In: manifests. Out: one line an object (`pod/web created|configured|unchanged`). What the server refuses is shown with file,
-line, document and field; the other documents are applied all the same, and the exit status is 1.
+In: manifests. Out: one line an object (`pod/web created|configured|unchanged`). A refused document is shown with file,
+line and field; the others are still applied, and the exit status is 1.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Show what happened, in words; follow with -f."""
     if about and "/" not in about:
-        raise click.UsageError("--for wants KIND/NAME, such as pod/web")
+        raise click.UsageError("--for: expected KIND/NAME, such as pod/web")
     client.warn = lambda warning: click.echo(f"Warning: {warning}", err=True)
     query = {"for": about, "namespace": namespace, "follow": "1" if follow else ""}
     if since is not None:

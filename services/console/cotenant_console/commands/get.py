@@ -2,7 +2,7 @@
 
 In: kinds, names, selectors. Out: the server's table (`-o wide` for all its columns), or the documents as JSON, YAML
 or names. `-w` follows: it lists, then prints what changes from that version on; a watch that the server ends is
-taken up again where it stopped, and one that is too old (410) starts with a new list.
+resumed where it stopped, and one that is too old (410) starts with a new list.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def command(
 
 
 def _print_queue(client: Client, scope: str, selector: str, headings: bool, order: str) -> None:
-    """Print the jobs that wait; a position is among the jobs that are asked for."""
+    """Print the jobs that wait; positions are among the selected jobs."""
     query = {"labelSelector": selector} if selector else {}
     pods, groups, quotas = (
         [item for item in list_at(client.get(kind.path(where), asked), "items") if isinstance(item, dict)]
@@ -213,7 +213,7 @@ def _print_documents(
 
 
 def _with_types(document: Document, kind: Kind) -> Document:
-    """A list whose items say their apiVersion and kind, which a server may leave out of list items."""
+    """A list whose items have apiVersion and kind, which a server may leave out of list items."""
     if "items" not in document:
         return document
     types: Document = {"apiVersion": kind.api_version, "kind": kind.kind}

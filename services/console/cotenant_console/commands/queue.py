@@ -69,8 +69,8 @@ def waits(pod: Document) -> bool:
 def jobs(
     pods: Iterable[Document], pod_groups: Iterable[Document], order: str = PRIORITY, quotas: Iterable[Document] = ()
 ) -> list[Job]:
-    """Return the jobs that wait, in queue order; `quotas` are for the fair one. PodGroups that cannot be read are as if they
-    were not there."""
+    """Return the jobs that wait, in queue order; `quotas` are for the fair one. PodGroups that cannot be read are
+    ignored."""
     stated = {identity: spec for identity, spec in map(_of_pod_group, pod_groups) if spec is not None}
     found: dict[str, Job] = {}
     for pod in filter(waits, pods):
@@ -88,7 +88,7 @@ def jobs(
 
 
 def _by_share(ordered: Iterable[Job], quotas: Iterable[Document]) -> list[Job]:
-    """Give the tenants turns, as the scheduler does if every job fits."""
+    """Order by tenants' shares, as the scheduler does if every job fits."""
     known = {quota.name: quota for quota in map(drawn, quotas)}
     used = {name: dict(quota.used) for name, quota in known.items()}
     waiting: dict[str, list[Job]] = {}

@@ -1,4 +1,4 @@
-"""`cotenant get quotas --tree`: the quotas as the trees that they are, with a bar a resource.
+"""`cotenant get quotas --tree`: the quotas as trees, with a bar per resource.
 
 In: ElasticQuota documents as the API shows them. Out: lines. A bar is as long as the largest of used, runtime and request (by
 max limited): `#` used, `!` used beyond the runtime, `=` requested, `+` requested beyond the runtime, `.` unrequested

@@ -1,7 +1,7 @@
 """`cotenant replay --verify`: rebuild the state that each recorded decision was made on, decide again, and compare.
 
-In: HISTORY of a running stack, or of a data folder. Out: how many decisions came out the same, what could not be
-compared and why, and the first that differs, both sides shown. Exit status 0 only if something was compared and
+In: HISTORY of a running stack, or of a data folder. Out: how many decisions are equal, what could not be
+compared and why, and both sides of the first difference. Exit status 0 only if something was compared and
 nothing differed.
 """
 

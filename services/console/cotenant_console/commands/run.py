@@ -40,7 +40,7 @@ def _access(service: str, arguments: tuple[str, ...], url: str) -> dict[str, str
     if not keys_folder(folder).is_dir():
         return {}
     if service == "node-executor":
-        # As the executor itself says its node's name.
+        # As in the executor's own arguments.
         named = [word.partition("=")[2] or after for word, after in zip(arguments, (*arguments[1:], ""), strict=True)
                  if word.partition("=")[0] == "--node"]
         simulated = any(word.partition("=")[0] == "--simulate" for word in arguments)

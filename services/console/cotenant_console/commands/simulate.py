@@ -1,7 +1,7 @@
 """`cotenant simulate`: the services' own cores in one process under a virtual clock, with no NATS.
 
-In: a cluster file, a span and a seed; or the openb trace; or a trace of request rates, as the load of services, of which the
-formulas of overcommitment are tried. Out: what came of it, as text or JSON. The same input gives the same JSON, byte for
+In: a cluster file, a span and a seed; or the openb trace; or a trace of request rates, as the load of services, to which the
+formulas of overcommitment are applied. Out: the result, as text or JSON. The same input gives the same JSON, byte for
 byte. `cotenant_verification` is imported by name, as it imports this package.
 """
 

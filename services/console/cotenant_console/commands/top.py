@@ -1,4 +1,4 @@
-"""`cotenant top nodes|pods`: what they use, from NodeMetrics, beside what there is.
+"""`cotenant top nodes|pods`: usage from NodeMetrics, and capacity.
 
 In: NodeMetric and Node objects. Out: tables as kubectl's, with the batch CPU and memory that a node
 offers. Metrics that have not been renewed for long are shown as `<unknown>`, never as zero.

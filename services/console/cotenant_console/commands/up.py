@@ -79,6 +79,6 @@ def command(
 
 
 async def _run(options: Options) -> int:
-    # It warns each time that a TLS connection ends from the other side.
+    # It warns whenever the peer ends a TLS connection.
     logging.getLogger("asyncio").setLevel(logging.ERROR)
     return await Session(options).run()

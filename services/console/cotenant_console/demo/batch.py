@@ -1,6 +1,6 @@
-"""The demonstration's batch job: a real process that burns CPU and touches memory until it has done its share.
+"""The demonstration's batch job: a real process that burns CPU and touches memory until its work is done.
 
-In: `--cpu-seconds`, `--memory` (bytes). Out: when its own CPU clock says that the share is done, one line with the
+In: `--cpu-seconds`, `--memory` (bytes). Out: when its own CPU clock shows that the work is done, one line with the
 CPU seconds and the wall seconds, and exit status 0. Standard library only and one file, so that any Python 3.8 can
 run it as any user.
 """
@@ -27,7 +27,7 @@ def work(cpu_seconds: float, memory: bytearray) -> float:
 
 
 def main() -> None:
-    """Do the share and say so."""
+    """Do the work and report it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--cpu-seconds", type=float, required=True)
     parser.add_argument("--memory", type=int, default=32 * 1024 * 1024)

@@ -1,8 +1,8 @@
-"""Keeps batch jobs coming at a bounded rate, and clears finished ones away.
+"""Submits batch jobs at a bounded rate, and deletes finished ones.
 
 In: the demonstration's job pods as the gateway shows them. Out: which to create and which to delete now. At most
-`most_open` jobs are not finished, one is submitted at a time, and the newest few finished ones stay to be looked
-at.
+`most_open` jobs are not finished, one is submitted at a time, and the newest few finished ones are
+kept.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Jobs:
 
     @property
     def cpu_seconds_done(self) -> float:
-        """CPU seconds of finished jobs: each ends when its own CPU clock says that its share is done."""
+        """CPU seconds of finished jobs: each ends when its own CPU clock shows that its work is done."""
         return self.done * self._cpu_seconds
 
     def step(self, most_open: int) -> None:
@@ -80,7 +80,7 @@ class Jobs:
             self._submit()
 
     def _submit(self) -> None:
-        """Create the next job; a name that an earlier `up` has left behind is passed over."""
+        """Create the next job; a name left by an earlier `up` is skipped."""
         self._number += 1
         name = f"{JOB_APP}-{self._number}"
         document = job_pod(self._interpreter, name, self._cpu_seconds, self._batch_cpu_milli)

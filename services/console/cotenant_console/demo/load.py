@@ -193,7 +193,7 @@ class Load:
                 self.fixed_rate = None if wanted is None else float(wanted)
                 return "200 OK", self.report()
             return "400 Bad Request", {"message": "the rate must be a number from 0 to 10000, or null for the curve"}
-        return "404 Not Found", {"message": "there are GET / and PUT /rate"}
+        return "404 Not Found", {"message": "supported: GET / and PUT /rate"}
 
 
 async def serve(load: Load, control_port: int) -> None:

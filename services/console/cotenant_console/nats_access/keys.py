@@ -71,7 +71,7 @@ class NatsKeys:
 
     @property
     def accounts_file(self) -> Path:
-        """What the servers include."""
+        """The file that the servers include."""
         return self.folder / ACCOUNTS_FILE
 
     @property
@@ -127,7 +127,7 @@ class NatsKeys:
     def issue_node(self, node: str) -> Path:
         """Return the credentials of a node, made where they are missing. Raises NatsKeysError."""
         if "/" in node or not node.isprintable() or not node:
-            raise NatsKeysError(f"--node {node!r}: no name of a node")
+            raise NatsKeysError(f"--node {node!r}: not a valid node name")
         return self._issue(f"{NODE}-{encode_token(node)}", encode_token(node), NODE)
 
     def _issue(self, file: str, name: str, role: str) -> Path:
@@ -193,7 +193,7 @@ def prepared_keys(folder: Path) -> NatsKeys:
         keys.write_accounts()
     except Exception as error:
         if isinstance(error, (OSError, ValueError, msgspec.MsgspecError)) or type(error).__module__.startswith("nkeys"):
-            cure = "move that folder away to have new ones; everybody needs new credentials then"
+            cure = "move that folder away to create new ones; every client then needs new credentials"
             raise NatsKeysError(f"the keys of NATS in {folder} cannot be used: {error}; {cure}") from error
         raise
     return keys

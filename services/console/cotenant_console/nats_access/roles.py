@@ -203,12 +203,12 @@ FOR_NODES = (
     Shared("republished.node.>", "stream"),
     Shared(f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}", "stream"),
 )
-"""What `cell` gives to `nodes`."""
+"""Exports of `cell` to `nodes`."""
 FOR_CELL = (
     Shared("cotenant.node.*.*", "service"),
     *(Shared(f"$SRV.{verb}", "service", streamed=True) for verb in ("PING", "INFO", "STATS")),
 )
-"""What `nodes` gives to `cell`: executors answer requests, and `nats micro ls`."""
+"""Exports of `nodes` to `cell`: executors answer requests, and `nats micro ls`."""
 
 
 def table() -> str:

@@ -1,1 +1,1 @@
-"""What the gateway and its clients know each other by: certificates, tokens, keys."""
+"""Credentials of the gateway and its clients: certificates, tokens, keys."""

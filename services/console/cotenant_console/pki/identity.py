@@ -66,7 +66,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Identity:
-    """What the gateway serves with, and what an administrator comes with."""
+    """The gateway's certificates and keys, and an administrator's credentials."""
 
     certificate: Path
     key: Path
@@ -124,7 +124,7 @@ def prepared(folder: Path, names: Sequence[str], given: Given = MADE_HERE, now: 
             _make_server(certificate, key, ca, ca_key, names, now)
         return Identity(certificate, key, ca, tokens, token, account_keys)
     except (OSError, ValueError) as error:
-        cure = "move that folder away to have new ones"
+        cure = "move that folder away to create new ones"
         raise IdentityError(f"the certificates in {pki} cannot be used: {error}; {cure}") from error
 
 
@@ -142,7 +142,7 @@ def nats_certificate(folder: Path, names: Sequence[str], now: datetime | None = 
         if not _serves(made.certificate, made.key, made.ca, names, now):
             _make_server(made.certificate, made.key, made.ca, ca_key, names, now, "cotenant-nats", _SERVER_AND_CLIENT)
     except (OSError, ValueError) as error:
-        cure = "move that folder away to have new ones"
+        cure = "move that folder away to create new ones"
         raise IdentityError(f"the certificates in {pki} cannot be used: {error}; {cure}") from error
     return made
 
@@ -152,7 +152,7 @@ def _administrator_token(tokens: Path) -> str:
         token, _, rest = line.partition(",")
         if rest.partition(",")[0] == ADMINISTRATOR:
             return token
-    raise IdentityError(f"{tokens} has no token of {ADMINISTRATOR}: add one, or remove the file to have a new one")
+    raise IdentityError(f"{tokens} has no token of {ADMINISTRATOR}: add one, or remove the file to create a new one")
 
 
 def _key_text(key: ec.EllipticCurvePrivateKey) -> str:
@@ -217,7 +217,7 @@ def _make_server(
     authority = x509.load_pem_x509_certificate(ca.read_bytes())
     signing = serialization.load_pem_private_key(ca_key.read_bytes(), password=None)
     if not isinstance(signing, ec.EllipticCurvePrivateKey):
-        raise ValueError(f"{ca_key} is no elliptic curve key")
+        raise ValueError(f"{ca_key} is not an elliptic curve key")
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     made = (

@@ -131,7 +131,7 @@ def nats_urls(ports: Sequence[int], *, tls: bool = False) -> str:
 
 @dataclass(frozen=True)
 class Secured:
-    """How servers know their clients, and one another."""
+    """Authentication of clients and of servers among one another."""
 
     accounts: Path
     """Who may use them (`nats_access.keys`)."""
@@ -196,7 +196,7 @@ def tls_block(secured: Secured | None, more: str) -> str:
 
 
 def cluster_block(member: Member, secured: Secured | None = None) -> str:
-    """What makes a server one of several; nothing for the only one."""
+    """The cluster part of a server's configuration; empty for a single one."""
     if not member.cluster_port:
         return ""
     routes = ", ".join(f'"nats://{LOOPBACK}:{port}"' for port in member.routes)

@@ -27,22 +27,22 @@ ANSWER_SECONDS = 3.0
 SPACE_BYTES = 4 << 20
 """With less on the disk the next write could fail again."""
 CURABLE = ("write error", "not enabled")
-"""What the server says of a stream that takes no write, and of JetStream that is off."""
+"""The server's texts about a stream that accepts no writes, and about disabled JetStream."""
 
 
 @dataclass(frozen=True)
 class ServerFault:
-    """What is wrong with the server; empty: nothing that is known. `restart`: starting it again helps now."""
+    """The server's fault; empty: none known. `restart`: a restart helps now."""
 
     fault: str = ""
     restart: bool = False
 
     def __str__(self) -> str:
         if not self.fault:
-            return "nats-server stores what it is given"
+            return "nats-server stores writes"
         if self.restart:
-            return f"nats-server must be started again: {self.fault}"
-        return f"nats-server stores nothing, and there is no space yet: {self.fault}"
+            return f"nats-server must be restarted: {self.fault}"
+        return f"nats-server stores no writes, and there is no space yet: {self.fault}"
 
 
 def server_fault(address: str, port: int) -> str:

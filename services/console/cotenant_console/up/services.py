@@ -49,7 +49,7 @@ class Run:
     nats_ca: Path | None = None
     """Of the servers' certificates, where they have one."""
     gateway_flags: tuple[str, ...] = ()
-    """What the gateway serves with, and whom it lets in."""
+    """The gateway's certificate, and the accepted credentials."""
     root_pods: bool = False
     """Pods may run as root."""
 

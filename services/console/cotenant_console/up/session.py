@@ -55,13 +55,13 @@ FAILURES = (
     UnreachableError,
     ExceptionGroup,
 )
-"""What ends a session with its text as the summary."""
+"""Ends a session, with its text as the summary."""
 NO_READINGS = Readings({}, {}, None)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked of `up`."""
+    """The user's options of `up`."""
 
     folder: Path
     simulated_nodes: int

@@ -169,12 +169,12 @@ class Stack:
         return {name: self._is_ready(name) for name in self.status_ports}
 
     def warning(self) -> str:
-        """What the gateway warns of although it is ready: LOG or its disk is full."""
+        """A ready gateway's warning: LOG or its disk is full."""
         _, said = readiness(self.plan.api_port, self.endpoint.credentials)
         return said.removeprefix("ok").removeprefix(": ")
 
     def nats_access(self, user: str) -> Access:
-        """What one of the cell's users comes with to NATS."""
+        """The NATS credentials of one of the cell's users."""
         return access_of(self.plan.folder, user, self.endpoint.nats_url)
 
     def _identify(self) -> Identity:
@@ -203,7 +203,7 @@ class Stack:
                 if error.code != HTTPStatus.INSUFFICIENT_STORAGE:
                     raise
                 # A full log is no reason to stay down: what is there already can be read, and deleted.
-                self._progress(f"base objects are not looked after: {error}")
+                self._progress(f"base objects are not maintained: {error}")
 
     async def _pause(self, deadline: float, name: str) -> None:
         process = self.supervisor.processes[name]

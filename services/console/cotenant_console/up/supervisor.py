@@ -62,7 +62,7 @@ class Crash:
 
     def __str__(self) -> str:
         said = f": {self.last_line}" if self.last_line else ""
-        return f"{self.name} ended by itself ({self.how}){said}"
+        return f"{self.name} ended unexpectedly ({self.how}){said}"
 
 
 @dataclass
@@ -182,7 +182,7 @@ class Supervisor:
 
 
 def _end_with_parent(supervisor_pid: int) -> Callable[[], None]:
-    """What a child does before exec: ask the kernel for SIGTERM when the supervisor dies, even of SIGKILL."""
+    """Run in a child before exec: request SIGTERM when the supervisor dies, even of SIGKILL."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def ask() -> None:

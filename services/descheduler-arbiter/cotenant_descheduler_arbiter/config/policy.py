@@ -119,7 +119,7 @@ class NodeEvictionRates(msgspec.Struct, frozen=True):
 
 
 class JobDefaults(msgspec.Struct, frozen=True):
-    """What a job is like unless it says otherwise."""
+    """Defaults of a job."""
 
     mode: str = EVICT_DIRECTLY
     ttl: timedelta = timedelta(minutes=5)

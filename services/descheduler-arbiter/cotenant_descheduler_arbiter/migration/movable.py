@@ -33,7 +33,7 @@ class Movable:
         self._moves = latest_moves(moves_of(known.value for known in fold.jobs.values()))
 
     def why_not(self, pod: PodFacts) -> str | None:
-        """Return why the pod stays whatever else goes."""
+        """Return why the pod stays regardless of other evictions."""
         active = self.filters.active_job(pod)
         if active is not None:
             return f"job {active.name} moves it already"
@@ -61,5 +61,5 @@ class Movable:
         return self.counts.refusal(pod.node, pod.namespace) or self.why_exhausted(pod)
 
     def count(self, pod: PodFacts) -> None:
-        """Count a pod that goes in the budgets."""
+        """Count an evicted pod in the budgets."""
         self._index.add(JobFacts(name="", namespace=pod.namespace, pod=pod.name, uid=pod.uid))

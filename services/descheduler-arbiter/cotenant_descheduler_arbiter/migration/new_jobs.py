@@ -78,6 +78,7 @@ def new_job(
 def arbitrated_job(
     pod: PodFacts, trigger: str, cause: str, reason: str, now: datetime, *, ignore_budgets: bool
 ) -> Migration:
-    """Return the job of a pod that goes at once, without arbitration, reservation and ttl. `cause`: identifies the job."""
+    """Return the job of a pod that is evicted at once, without arbitration, reservation and ttl. `cause`: identifies the
+    job."""
     context = msgspec.structs.replace(AT_ONCE, ignore_budgets=ignore_budgets)
     return new_job(job_name(pod, f"{trigger}/{pod.uid}/{cause}"), pod, trigger, reason, JobDefaults(), context, now)

@@ -41,7 +41,7 @@ from cotenant_descheduler_arbiter.state.node_views import is_ready
 
 
 class Occupied(msgspec.Struct, frozen=True):
-    """What this decision has changed already: nodes with another condition, subjects of jobs."""
+    """The changes of this decision so far: nodes with another condition, subjects of jobs."""
 
     nodes: Collection[str]
     subjects: Collection[str]
@@ -130,7 +130,7 @@ def begin_jobs(
     occupied: Occupied,
     now: datetime,
 ) -> Iterator[Event]:
-    """Yield a job for each pod that goes by now and has none, within the bound, or the end of another job of the pod."""
+    """Yield a job for each pod that is due and has none, within the bound, or the end of another job of the pod."""
     room: int | None = None
     for key in evictions.due(now):
         pod = fold.pods.facts(key)

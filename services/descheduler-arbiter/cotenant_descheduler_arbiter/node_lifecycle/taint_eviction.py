@@ -46,7 +46,7 @@ class InForce(msgspec.Struct, frozen=True):
 
 
 class Due(msgspec.Struct, frozen=True):
-    """When a pod goes, by which taint, and how long it tolerates that."""
+    """When a pod is evicted, by which taint, and how long it tolerates that."""
 
     until: datetime
     cause: InForce
@@ -83,7 +83,7 @@ def tolerated_for(pod: Pod, taint: Taint, default: timedelta) -> timedelta | Non
 
 
 def eviction_due(pod: PodFacts, bound_at: datetime | None, taints: Iterable[InForce], default: timedelta) -> Due | None:
-    """Return when the pod goes by the first toleration that ends; None: it stays."""
+    """Return when the pod is evicted by the first toleration that ends; None: it stays."""
     due: Due | None = None
     for each in taints:
         allowed = tolerated_for(pod.pod, each.taint, default)
@@ -146,12 +146,12 @@ class Evictions:
             yield from (key for until, key in self._of[node] if until <= now)
 
     def next_due(self, now: datetime) -> datetime:
-        """Return when the next pod goes after now."""
+        """Return when the next pod is evicted after now."""
         times = (pods[bisect_right(pods, (now, _LAST))][0] for pods in self._of.values() if pods and pods[-1][0] > now)
         return min(times, default=NEVER)
 
     def due_of(self, pod: PodFacts) -> Due | None:
-        """Return when a pod goes, by the node's present taints."""
+        """Return when a pod is evicted by the node's present taints."""
         return self._due(pod, taints_in_force(self._fold, pod.node)) if pod.node else None
 
 

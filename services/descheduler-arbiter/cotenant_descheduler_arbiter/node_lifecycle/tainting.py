@@ -31,7 +31,7 @@ REPEAT = timedelta(seconds=10)
 
 
 class Tainting:
-    """One look at the lost nodes. After `decide`, `until` is when the same nodes and zones may need another one."""
+    """One evaluation of the lost nodes. After `decide`, `until` is when the same nodes and zones may need another one."""
 
     def __init__(self, fold: ClusterFold, zones: Zones, now: datetime) -> None:
         self._fold = fold

@@ -51,7 +51,7 @@ class CycleEvictor:
         most: int = MAX_EVICTIONS,
         dry_run: bool = False,
     ) -> None:
-        """`let_go` is called for each pod that goes, before the next one is asked for; at most `most` go."""
+        """`let_go` is called for each evicted pod, before the next one is chosen; at most `most` are evicted."""
         self._most = most
         self._dry_run = dry_run
         self.plugin = ""

@@ -22,7 +22,7 @@ from cotenant_descheduler_arbiter.eviction.order import creation_seconds
 from cotenant_descheduler_arbiter.state.facts import NodeFacts, PodFacts
 
 Chosen = Callable[[PodFacts], bool]
-"""Whether a plugin looks at a pod."""
+"""Whether a plugin considers a pod."""
 
 
 class ClusterView(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What is asked, as authorization sees it: verb, resource and names, or verb and path. Source: Kubernetes' RequestInfo."""
+"""A request's attributes for authorization: verb, resource and names, or verb and path. Source: Kubernetes' RequestInfo."""
 
 from __future__ import annotations
 

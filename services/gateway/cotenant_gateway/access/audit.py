@@ -33,7 +33,7 @@ MAX_TEXT = 256
 READS = frozenset({"get", "list", "watch"})
 REFUSALS = frozenset({401, 403})
 TOO_MANY = 429
-"""What comes faster than it may is not recorded: it would fill the log instead."""
+"""Requests above this rate are not recorded, as they would fill the log."""
 
 
 class Audit:

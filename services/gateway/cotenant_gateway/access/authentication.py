@@ -22,11 +22,11 @@ from cotenant_gateway.statuses import ApiError
 
 _PEER = struct.Struct("3i")
 UNIX = "unix:"
-"""What names of local users and groups begin with."""
+"""Prefix of the names of local users and groups."""
 
 
 class Peer(msgspec.Struct, frozen=True):
-    """What a connection says of who is at its other end."""
+    """A connection's information about its peer."""
 
     certificate: Sequence[tuple[str, str]] = ()
     """The subject of a verified client certificate: names and values."""
@@ -52,7 +52,7 @@ class Authenticator:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token or len(token) > MAX_TOKEN_BYTES:
-            raise unauthorized("the Authorization header is no bearer token")
+            raise unauthorized("the Authorization header is not a bearer token")
         known = self.of_token(token)
         return known if found is None else found
 
@@ -70,7 +70,7 @@ class Authenticator:
                 raise RefusedTokenError(f"the bearer token is not valid: {error}", error.fetch) from error
             if known is not None:
                 return known
-        raise RefusedTokenError("the bearer token is not known, or no longer valid")
+        raise RefusedTokenError("the bearer token is unknown, or no longer valid")
 
     def _of_peer(self, peer: Peer) -> User | None:
         if peer.certificate:

@@ -27,7 +27,7 @@ Subjects = Mapping[tuple[int, str], Sequence["Grant"]]
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What a binding gives to one of its subjects."""
+    """The grant of a binding to one of its subjects."""
 
     binding: str
     """Kind and name, for explanations."""

@@ -37,7 +37,7 @@ class Written(Protocol):
 
     @property
     def was(self) -> Snapshot | None:
-        """What is there."""
+        """The present value."""
 
 
 def refuse_escalation(core: GatewayCore, user: User, written: Written) -> None:

@@ -56,7 +56,7 @@ class TokenReviews:
             expected = f"{TOKEN_REVIEWS.api_version}, Kind=TokenReview"
             raise bad_request(f"expected {expected}, found {review.api_version}, Kind={review.kind}")
         if not review.spec.token:
-            raise bad_request("spec.token: Required value: the token that is asked about")
+            raise bad_request("spec.token: Required value: the token to review")
         wanted = review.spec.audiences or self._audiences
         try:
             user, audiences = await self._found(review.spec.token, wanted)

@@ -20,7 +20,7 @@ class User(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = {}
-    """What else its credentials say, such as the pod that a token is bound to; roles do not look at it."""
+    """Further attributes of its credentials, such as the pod that a token is bound to; roles ignore it."""
 
 
 def authenticated(

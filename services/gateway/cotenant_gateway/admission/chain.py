@@ -62,7 +62,7 @@ from cotenant_gateway.admission.review import Mutator, Review, Validator, Warner
 
 
 class Rules(NamedTuple):
-    """What admission does with the objects of one kind, besides the rules in the kind's file."""
+    """Admission of the objects of one kind, besides the rules in the kind's file."""
 
     mutators: tuple[Mutator, ...] = ()
     validators: tuple[Validator, ...] = ()

@@ -82,7 +82,7 @@ class Review(msgspec.Struct):
     """The object as it is; None for a creation."""
     objects: ObjectSource
     notes: tuple[str, ...] = ()
-    """What mutators did, in words."""
+    """The mutators' changes, in words."""
     causes: tuple[str, ...] = ()
     """The facts that it follows from."""
     warnings: tuple[str, ...] = ()

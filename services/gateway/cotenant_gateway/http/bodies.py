@@ -84,7 +84,7 @@ async def _arriving(request: web.BaseRequest) -> bytes:
     except TimeoutError as error:
         raise request_timeout(f"the body of the request is not here after {seconds:.0f} s") from error
     except (RequestPayloadError, ContentEncodingError, TransferEncodingError) as error:
-        raise bad_request(encodable(f"the body is not what its head says: {error}"[:300])) from error
+        raise bad_request(encodable(f"the body does not match its head: {error}"[:300])) from error
     return b"".join(pieces)
 
 
@@ -117,7 +117,7 @@ def check_json(request: web.BaseRequest) -> None:
 
 
 def is_dry_run(request: web.BaseRequest) -> bool:
-    """Return whether the query asks for a dry run."""
+    """Return whether the query requests a dry run."""
     return bool(request.query_string) and request.query.get("dryRun") == "All"
 
 

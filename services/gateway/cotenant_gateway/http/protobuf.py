@@ -237,7 +237,7 @@ def _object(data: bytes, fields: Mapping[int, Field], depth: int = 0) -> dict[st
 def as_json(body: bytes) -> bytes:
     """Return the JSON document of a protobuf body. Raises ProtobufError."""
     if not body.startswith(_MAGIC):
-        raise ProtobufError("the body does not begin as a Kubernetes protobuf message")
+        raise ProtobufError("the body does not begin like a Kubernetes protobuf message")
     unknown = dict(_fields(body[len(_MAGIC) :]))
     type_meta = dict(_fields(_bytes(unknown.get(1, b""))))
     api_version, kind = _text(type_meta.get(1, b"")), _text(type_meta.get(2, b""))

@@ -149,7 +149,7 @@ def _make_way(path: Path) -> None:
     """Remove the socket that a process left behind."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.stat().st_mode):
-            raise ListenError(f"{path} is there and is no socket")
+            raise ListenError(f"{path} exists and is not a socket")
         path.unlink()
 
 

@@ -155,7 +155,7 @@ class Duties:
             yield list(leftovers(core, now))
 
     def wait(self, now: datetime) -> timedelta | None:
-        """Return how long what ends has to wait for the next look at it; None where nothing waits."""
+        """Return how long ending objects have to wait for the next pass; None where none waits."""
         core = self._core()
         if not (core.may_end or core.pod_ends.left) or self._endings_are_due(now) or self._ended is None:
             return None

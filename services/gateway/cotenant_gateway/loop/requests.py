@@ -36,7 +36,7 @@ Check = Callable[[Planned], None]
 
 
 def no_check(_: Planned) -> None:
-    """What most kinds need: who may write them at all may write everything in them."""
+    """The default check: a user who may write a kind may write everything in it."""
 
 
 class Carried(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ MIB = 1 << 20
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What there is. Bytes; `disk_free` None: not known."""
+    """The space. Bytes; `disk_free` None: unknown."""
 
     log: LogSpace
     disk_free: int | None = None
@@ -47,7 +47,7 @@ class Room(msgspec.Struct, frozen=True):
 
     @property
     def left_of_bound(self) -> int | None:
-        """What LOG may still take; negative while it is extended, None without a bound."""
+        """Room left on LOG; negative while it is extended, None without a limit."""
         return self.log.limit - self.log.used if self.log.limit else None
 
     @property
@@ -91,14 +91,14 @@ class Room(msgspec.Struct, frozen=True):
         return log.enforced and log.used > log.limit // 4
 
     def __str__(self) -> str:
-        """What is short, where, and what to do; empty where there is room."""
+        """The shortage, where, and what to do; empty where there is room."""
         if self.disk_is_short:
             assert self.disk_free is not None
             refused = "all writes" if self.is_exhausted else "creations and updates, but no deletions,"
             return (
                 f"the disk of nats-server ({self.store}) is full: {_mib(self.disk_free)} are free, the reserve is "
                 f"{_mib(self.disk_reserve)}; {refused} are refused. Remove files from that disk, or give it "
-                "more space; the rest happens by itself"
+                "more space; the rest is automatic"
             )
         if self.bound_is_short:
             return (

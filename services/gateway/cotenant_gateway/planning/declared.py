@@ -36,7 +36,7 @@ def with_document(core: GatewayCore, snapshot: Snapshot) -> Snapshot:
 
 
 def documents_of_no_node(core: GatewayCore) -> Iterator[Plan]:
-    """Yield what ends the documents whose node is gone."""
+    """Yield the plans that end documents whose node is gone."""
     for slot in islice(core.declared.values(), MAX_PLANS):
         snapshot = slot.snapshot
         if snapshot is not None and snapshot.stored is not None and core.get(NODES, "", slot.address.name) is None:

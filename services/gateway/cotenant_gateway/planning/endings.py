@@ -97,7 +97,7 @@ def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:
 
 
 def _contents(core: GatewayCore, namespace: str) -> list[Snapshot]:
-    """Return what is in a namespace, at most MAX_PLANS objects: the others have their turn when these are gone."""
+    """Return what is in a namespace, at most MAX_PLANS objects: the others follow when these are gone."""
     return list(islice(core.contents(namespace), MAX_PLANS))
 
 

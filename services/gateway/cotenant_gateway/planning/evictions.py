@@ -64,7 +64,7 @@ def plan_eviction(core: GatewayCore, request: EvictionRequest, now: datetime) ->
     if request.reservation:
         held = share_elsewhere(core, request.reservation, node_of(pod))
         if not held:
-            lost = f"Reservation {request.reservation} holds no place on another node"
+            lost = f"Reservation {request.reservation} is not Available on another node"
             refused = _outcome(request, pod.uid, False, "ReservationMissing", lost)
             return EvictionPlanned(Plan((outcome_write(refused, causes),)), refused)
         causes = (*causes, f"LOG:{held}")

@@ -118,7 +118,7 @@ def _narrate_reservation(status: ReservationStatus) -> Narration:
 
 
 def _narrate_reservations(waiting: Waiting) -> Narration | None:
-    """What a pod that waits finds among reservations, by itself, as Koordinator says it."""
+    """A waiting pod's diagnosis of reservations, computed independently, in Koordinator's words."""
     message = reservation_message(waiting.message)
     if not message:
         return None
@@ -137,7 +137,7 @@ _NARRATORS: dict[type, Callable[[Any], Narration | None]] = {
     ReservationStatus: _narrate_reservation,
 }
 _OF_RESERVATIONS: dict[type, Callable[[Any], Narration | None]] = {Waiting: _narrate_reservations}
-"""What else a fact says."""
+"""Further data of a fact."""
 
 
 class Narrated(Snapshot, eq=False, gc=False, kw_only=True):

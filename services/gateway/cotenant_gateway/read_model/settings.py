@@ -28,7 +28,7 @@ class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeatureGates(msgspec.Struct, frozen=True):
-    """What `--feature-gates` says."""
+    """The value of `--feature-gates`."""
 
     quotas: QuotaGates = QuotaGates()
     admission: AdmissionSettings = AdmissionSettings()

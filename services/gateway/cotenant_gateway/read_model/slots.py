@@ -133,7 +133,7 @@ class Collection:
         self.decode = definition.decode if definition.decode_when_folded else None
         self.slots = _Slots(definition)
         self.derived: dict[Callable[..., Any], Any] = {}
-        """What functions made of the objects as they are."""
+        """Results of functions over the present objects."""
         self._touched: set[tuple[str, str]] | None = None
         """Names of objects that changed since they were last taken; None: never taken, or too many."""
         self._order: list[tuple[str, str]] | None = None

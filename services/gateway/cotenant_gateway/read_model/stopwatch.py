@@ -11,7 +11,7 @@ SeriesKey = tuple[str, ...]
 
 
 class Stopwatch(Protocol):
-    """What the shell gives the read model, for admission."""
+    """The shell's inputs to the read model, for admission."""
 
     def now(self) -> float:
         """Return seconds, of any epoch."""

@@ -1,4 +1,4 @@
-"""What the gateway takes from outside the log: the time, and what names new objects."""
+"""The gateway's inputs from outside the log: the time, and names of new objects."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ANSWER_SECONDS = 2.0
 PODS_AT_ONCE = 50
 """So many pods are counted before other requests have their turn."""
 MAX_CHANGES = 16
-_UNKNOWN = "what this would change is not known"
+_UNKNOWN = "what this would change is unknown"
 _SERVICE = "batch-resource-calculator"
 
 Ask = Callable[[str, bytes, float], Awaitable[tuple[bytes, int, str]]]
@@ -72,7 +72,7 @@ class DryRunAdvice:
         except LOG_ERRORS as error:
             return (f"{_UNKNOWN}: {_SERVICE} cannot be asked ({type(error).__name__}: {error})",)
         if code:
-            return (f"{_UNKNOWN}: {_SERVICE} refuses to say it: {refusal}",)
+            return (f"{_UNKNOWN}: {_SERVICE} refuses to answer: {refusal}",)
         return (effect_in_words(answer),)
 
 
@@ -81,7 +81,7 @@ def effect_in_words(answer: bytes) -> str:
     try:
         effect = msgspec.json.decode(answer, type=ConfigEffect)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return f"{_UNKNOWN}: {_SERVICE} answers what cannot be read: {error}"
+        return f"{_UNKNOWN}: {_SERVICE} gives an unreadable answer: {error}"
     if effect.error:
         return f"{_UNKNOWN}: {effect.error}"
     nodes = f"{effect.nodes} node" if effect.nodes == 1 else f"{effect.nodes} nodes"

@@ -113,6 +113,6 @@ class DutyKeeper:
         except ApiError as error:
             logger.warning("%s: %s", subject, error, extra=trace)
         except Exception:
-            logger.exception("%s cannot be stored; the next look tries again", subject, extra=trace)
+            logger.exception("%s cannot be stored; the next pass retries", subject, extra=trace)
         finally:
             self._under_way.discard(subject)

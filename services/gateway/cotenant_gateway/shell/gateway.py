@@ -99,7 +99,7 @@ class Gateway:
             log, identity.source, incarnation, clock, self.follower.folded, lambda causes: self.follower.traces.of(causes)
         )
         self.tracing: Tracing | None = None
-        """Where spans are sent: that of each admission goes there."""
+        """The exporter of spans: each admission's is sent there."""
         self.advise: Advise | None = None
         """Asked for each dry run."""
         self.follower.on_load = self.writer.forget
@@ -263,7 +263,7 @@ class Gateway:
                     break
                 outcome = await self.writer.submit(plan, actor)
         except Overloaded as error:
-            raise unavailable(f"{error}: nothing was stored; come again") from error
+            raise unavailable(f"{error}: nothing was stored; try again") from error
         if isinstance(outcome, Written):
             self.space.took(plan)
         elif isinstance(outcome, Refused) and outcome.no_space:

@@ -117,7 +117,7 @@ class SpaceWatch:
                 async with asyncio.timeout(LOOK_SECONDS):
                     space = await self._log.space()
         except LOG_ERRORS as error:
-            logger.debug("how full LOG is cannot be asked: %s", error)
+            logger.debug("the size of LOG cannot be read: %s", error)
         self._set(Room(space, free, str(self._store or "")))
 
     def _set(self, room: Room) -> None:

@@ -54,9 +54,9 @@ class GatewayTelemetry:
             described = "Milliseconds that admission functions took, as Koordinator's webhooks"
             meter.create_observable_gauge(f"{ADMISSION_MILLISECONDS}_{name}", [callback], description=described)
         meter.create_observable_gauge("cotenant_log_bytes", [self._log_bytes], unit="By", description="What LOG takes")
-        meter.create_observable_gauge("cotenant_log_limit_bytes", [self._log_limit], unit="By", description="What LOG may take")
+        meter.create_observable_gauge("cotenant_log_limit_bytes", [self._log_limit], unit="By", description="Size limit of LOG")
         meter.create_observable_gauge(
-            "cotenant_log_free_bytes", [self._log_free], unit="By", description="What LOG may take beside what it takes"
+            "cotenant_log_free_bytes", [self._log_free], unit="By", description="Room left on LOG"
         )
         meter.create_observable_gauge(
             "cotenant_gateway_oldest_write_seconds",

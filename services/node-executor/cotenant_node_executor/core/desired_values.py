@@ -103,7 +103,7 @@ class DesiredTargets:
         self.reclaims: list[tuple[str, Reclaim]] = []
         """Orders to reclaim since this was last emptied, each with its strategy."""
         self.problems: list[Problems] = []
-        """What is new of that, since this was last emptied."""
+        """New ones since this was last emptied."""
         self.faults: list[tuple[str, Exception]] = []
         """Strategies whose decision raised since this was last emptied; one stands for all of its kind."""
         self._faulted: dict[str, str] = {}

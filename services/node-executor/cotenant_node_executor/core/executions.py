@@ -86,7 +86,7 @@ class Executions:
         return events
 
     def _strange(self, strangers: tuple[str, ...], now: datetime) -> Event:
-        """What of kubelet's tree and LOG does not match, or that everything does again."""
+        """Mismatches of kubelet's tree and LOG, or that there are none any more."""
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         execution = Execution(
             node=self._node,

@@ -78,12 +78,12 @@ class InitialValues:
         for group in [BURSTABLE, BESTEFFORT, *(group for pod in pods for group in pod.groups)]:
             for knob in self._set_by_strategies if group in groups else ():
                 if desires(group, knob) is None:
-                    why = "nobody desires what an earlier executor may have set"
+                    why = "no strategy desires the value that an earlier executor may have set"
                     desired = Desired(knob, self._of_attribute[knob], RESTORE.name, why)
                     self._desired.setdefault(group, {})[knob] = desired
 
     def keep(self, groups: Set[str]) -> None:
-        """Forget the groups that are gone."""
+        """Drop the groups that are gone."""
         self._desired = {place: own for place, own in self._desired.items() if _is_there(place, groups)}
 
     @property

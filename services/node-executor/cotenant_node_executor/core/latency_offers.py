@@ -19,7 +19,7 @@ def offers_latency(placed: DecodedPlacement | None) -> bool:
 
 
 def asked_services(placed: Iterable[DecodedPlacement]) -> tuple[AskedService, ...]:
-    """Whom to ask, by group."""
+    """The endpoints to poll, by group."""
     found: dict[str, AskedService] = {}
     for each in placed:
         if each.view is None or each.refusal or not offers_latency(each):

@@ -115,7 +115,7 @@ def _name_refusals(spec: PodSpec) -> list[str]:
     names = [container.name for container in spec.containers]
     refusals = [f"container name {name!r} cannot name a folder" for name in names if not _NAME.fullmatch(name)]
     if len(set(names)) < len(names) or not names:
-        refusals.append("containers need names of their own")
+        refusals.append("containers need unique names")
     return refusals
 
 

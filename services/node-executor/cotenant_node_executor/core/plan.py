@@ -16,7 +16,7 @@ NO_GROUPS: frozenset[str] = frozenset()
 
 
 class Problems(Struct, frozen=True, gc=False):
-    """What a strategy was asked for and cannot do: what, where, why."""
+    """A strategy's problem: what cannot be done, where, why."""
 
     strategy: str
     texts: tuple[str, ...]

@@ -232,7 +232,7 @@ def _node_series(taken: Sequence[_Taken], wanted: Wanted) -> Series:
 
 
 def _on_top(memory: Sequence[int], with_page_cache: Sequence[int]) -> tuple[int, ...]:
-    """What comes on top of the working set; 0 where two reads do not fit."""
+    """Usage beyond the working set; 0 where two reads are inconsistent."""
     return tuple([max(whole - part, 0) for part, whole in zip(memory, with_page_cache, strict=True)])
 
 

@@ -74,7 +74,7 @@ class MachineReader:
         self._node, self._given, self._kernel = node, given, kernel
         self._proc, self._sys, self._kubelet = proc, sys, kubelet
         self._disks: tuple[tuple[str, str], tuple[Disk, ...], str] | None = None
-        """What the disks were read by, the disks, and why their contents are unknown."""
+        """The inputs of the last reading, the disks, and why their contents are unknown."""
 
     def read(self, rows: tuple[CpuRow, ...] | None = None) -> tuple[MachineTopology, str]:
         """Return the topology, and the text of a kubelet's `cpu_manager_state`, empty where there is none."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cotenant_node_executor.sampling.pressure_triggers import PressureTriggers, Trigger
+from cotenant_node_executor.sampling.pressure.pressure_triggers import PressureTriggers, Trigger
+from cotenant_node_executor.sampling.pressure.stalls import Stalls
 from cotenant_node_executor.sampling.snapshot import Look, Snapshot
 from cotenant_node_executor.sampling.spikes import BESTEFFORT, BURSTABLE, Spikes
-from cotenant_node_executor.sampling.stalls import Stalls
 from cotenant_node_executor.targets.interface import CgroupDriver, Stat
 
 WINDOW_US = 500_000
@@ -45,7 +45,7 @@ class Urgency:
         self._groups: tuple[str, ...] | None = None
         self._followed_until_ns = 0
         self.follows_spikes = True
-        """Whether anybody acts on a spike: it is not looked for otherwise. Counts from the next sample on."""
+        """Whether spikes matter; otherwise they are not measured. Effective from the next sample on."""
         self.wants_sample = False
         """The node stalls for memory, and the last sample is not quite new."""
         self.spike: Snapshot | None = None

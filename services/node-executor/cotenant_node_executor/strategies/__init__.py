@@ -1,1 +1,1 @@
-"""Strategies: each looks at the situation of the node and returns desired values and orders. None writes."""
+"""Strategies: each maps the situation of the node to desired values and orders. None writes."""

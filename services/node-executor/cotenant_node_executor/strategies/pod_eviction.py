@@ -19,7 +19,7 @@ _POLICIES = msgspec.json.Decoder(list[str])
 
 
 def is_enabled(labels: Mapping[str, str]) -> bool:
-    """Whether the pod lets features evict it that ask for that."""
+    """Whether the pod permits eviction by features that require permission."""
     return labels.get(LABEL_EVICTION_ENABLED) == "true"
 
 

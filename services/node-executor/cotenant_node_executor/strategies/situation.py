@@ -98,7 +98,7 @@ class Situation(Struct, frozen=True):
     threads: Threads = NO_THREADS
     """What the threads of busy pods used, by the pod's group."""
     realtime: RealtimeState = NO_REALTIME
-    """What the guard of the real-time class did."""
+    """The actions of the real-time guard."""
     cold: Mapping[str, int] | None = None
     """Page cache that was not accessed for minutes, by the pod's uid; None where it is not measured. One object a reading."""
     services: Services = NO_SERVICES

@@ -121,7 +121,7 @@ class Processes(Struct, frozen=True, cache_hash=True):
 
 
 class ProcessAttribute(Enum):
-    """What processes have in common. Those of one core-scheduling group share a cookie."""
+    """Attributes of processes. Those of one core-scheduling group share a cookie."""
 
     __hash__ = object.__hash__
     CORE_GROUP = "core-group"
@@ -182,7 +182,7 @@ class TcTreeAttribute(Enum):
 
 
 class EgressClass(Struct, frozen=True, cache_hash=True):
-    """What the processes of a control group below the executor's root send."""
+    """Egress of the processes of a control group below the executor's root."""
 
     group: str
 

@@ -37,6 +37,12 @@ def weight_to_shares(weight: int) -> int:
     return min(max((weight - 1) * 262142 // 9999 + 2, MIN_SHARES), MAX_SHARES)
 
 
+def exact_shares(shares: int) -> int:
+    """Return the shares that become the same weight again, given those that `weight_to_shares` makes of it: rounding down twice
+    loses one."""
+    return shares if weight_to_shares(shares_to_weight(shares)) == shares else min(shares + 1, MAX_SHARES)
+
+
 def milli_to_shares(milli: int) -> int:
     return MIN_SHARES if milli <= 0 else min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
 

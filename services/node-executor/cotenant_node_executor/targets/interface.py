@@ -143,7 +143,7 @@ class KnobSupport(msgspec.Struct, frozen=True):
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What this node can do, found out once at start."""
+    """The node's capabilities, probed once at start."""
 
     version: CgroupVersion
     controllers: tuple[str, ...]
@@ -176,7 +176,7 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reclaimed(msgspec.Struct, frozen=True, gc=False):
-    """What came of an order to reclaim memory. `freed_bytes`: by how much the group's usage fell meanwhile."""
+    """The result of an order to reclaim memory. `freed_bytes`: by how much the group's usage fell meanwhile."""
 
     strategy: str
     group: str

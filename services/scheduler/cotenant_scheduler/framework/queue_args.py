@@ -23,7 +23,7 @@ class QueueOrder(StrEnum):
 
 
 class QueueArgs(msgspec.Struct, frozen=True, rename="camel"):
-    """What a user may set of the queue."""
+    """Configuration of the queue."""
 
     order: QueueOrder = QueueOrder.PRIORITY
     hold_after_seconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_HOLD_SECONDS)] = 30

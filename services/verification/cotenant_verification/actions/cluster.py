@@ -1,4 +1,4 @@
-"""What administrators and users do around pods: namespaces, priority classes, taints, cordons and labels of nodes, gates."""
+"""Actions of administrators and users around pods: namespaces, priority classes, taints, cordons and labels of nodes, gates."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from cotenant_verification.workload.schedule import Entry, ms
 NODES = ("", "nodes")
 AGAIN = timedelta(seconds=30)
 ASKED = 20
-"""The interval at which an administrator asks for a machine to be removed: faults last minutes at most."""
+"""The interval at which an administrator removes a machine: faults last minutes at most."""
 
 
 def join(harness: Harness, entry: Entry, _now: datetime) -> bool:

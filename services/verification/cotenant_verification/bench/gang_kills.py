@@ -57,7 +57,7 @@ class GangKills(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Log:
-    """What LOG says about members, in its order."""
+    """LOG's events about members, in its order."""
 
     def __init__(self, reader: Reader, size: int) -> None:
         self._reader = reader

@@ -271,7 +271,7 @@ def _quota_of(workload: Workload, wants: Constraints, i: int) -> str:
 
 
 def _gang(workload: Workload, i: int) -> dict[str, str]:
-    """What the i-th pod says about its gang; the last gang is as large as what is left."""
+    """The i-th pod's gang annotations; the last gang has the remaining pods."""
     number, size = i // workload.gang, min(workload.gang, workload.pods - i // workload.gang * workload.gang)
     return {ANNOTATION_GANG_NAME: f"gang-{number:07}", ANNOTATION_GANG_MIN: str(size)}
 

@@ -1,1 +1,1 @@
-"""What the promises are checked against: views of the log and of the nodes that share nothing with the services."""
+"""The basis of the promises' checks: views of the log and of the nodes that share nothing with the services."""

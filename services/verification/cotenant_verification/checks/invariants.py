@@ -27,7 +27,7 @@ Wrong = Iterator[tuple[str, str]]
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """What a moment check reads."""
+    """The input of a moment check."""
 
     harness: Harness
     view: LogView

@@ -1,1 +1,1 @@
-"""What must hold whatever fails: one small function a promise, by subject, and the table of all (`table`)."""
+"""The promises that must hold under all faults: one small function each, by subject, and the table of all (`table`)."""

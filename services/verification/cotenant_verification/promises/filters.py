@@ -37,7 +37,7 @@ PodKey = tuple[str, str]
 Used = Callable[[str, int], Mapping[str, Counter[str]]]
 """Of a tree, as known at a sequence: what each quota uses."""
 JUST_NOW = timedelta(seconds=10)
-"""What changed more recently may not have been decided on yet."""
+"""More recent changes may not have been decided on yet."""
 
 
 def placements_pass_every_filter(view: LogView, seen: CommitSeen) -> Wrong:

@@ -55,7 +55,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Stated(msgspec.Struct, frozen=True):
-    """What a Reservation's document states, as chaos runs write it."""
+    """A Reservation's document, as chaos runs write it."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
@@ -76,7 +76,7 @@ def stated(view: LogView, name: str) -> Stated | None:
 
 
 def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
-    """What a commit places in reservations, and on nodes that have some."""
+    """A commit's placements in reservations, and on nodes that have some."""
     if seen.service != "scheduler":
         return
     before = {(e.data.node, e.data.uid) for e in seen.events if isinstance(e.data, ReservationShare)}

@@ -34,7 +34,7 @@ class _Pod(msgspec.Struct):
 
 
 class _Room(msgspec.Struct):
-    """What is known of one pod."""
+    """The facts of one pod."""
 
     group: str = ""
     ending: bool = False

@@ -117,7 +117,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done to whom, when and for how long, in seconds."""
+    """A fault: kind, target, begin and duration in seconds."""
 
     at: float
     seconds: float

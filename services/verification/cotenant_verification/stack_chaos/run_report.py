@@ -19,7 +19,7 @@ AFTER_SECONDS = 30.0
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A time in which no write was acknowledged, and the fault that it goes with."""
+    """A period without acknowledged writes, and the fault that caused it."""
 
     at: float
     seconds: float

@@ -62,7 +62,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run is made of beside its entries. Faults and workload come before `span_ms`; the rest is the idle phase."""
+    """The parameters of a run beside its entries. Faults and workload come before `span_ms`; the rest is the idle phase."""
 
     seed: int
     span_ms: NotNegative

@@ -81,7 +81,7 @@ class EqualPods:
         self._runtime_limits = runtime_limits
         self._check_ancestors = check_ancestors
         self._counted: Amounts | None = None
-        """What of the request the quotas of the pods so far count."""
+        """The part of the request that the quotas of the pods so far count."""
         self._left: dict[str, _Left] = {}
         self._ways: dict[str, tuple[_Left, tuple[_Left, ...]] | None] = {}
         """By quota, what is left of it and of its ancestors; None where less is counted."""

@@ -43,7 +43,7 @@ Conditions = tuple[ReservationCondition, ...]
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What changes of a reservation. Amounts in milli-cores and units."""
+    """The mutable state of a reservation. Amounts in milli-cores and units."""
 
     phase: ReservationPhase = ReservationPhase.PENDING
     node: str = ""

@@ -17,7 +17,7 @@ from cotenant.log.memory.stream import MemoryStream
 
 
 class Feed(Protocol):
-    """What a reader needs of its log."""
+    """A reader's interface to its log."""
 
     unknown_types: int
 

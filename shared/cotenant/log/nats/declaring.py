@@ -40,7 +40,7 @@ MIN_LOG_BYTES = 64 << 20
 """The least that LOG is declared with on a server that has not the storage for more."""
 _NAME_IN_USE = 10058
 _GROWING = ("max_bytes", "max_age", "num_replicas", "max_msgs_per_subject", "max_consumers")
-"""What is never made smaller; negative or 0: no bound."""
+"""Limits that are never reduced; negative or 0: none."""
 _SETTLED = ("persist_mode", "storage", "sources")
 """What was settled when a stream was created. A stream whose source is changed takes everything over once more."""
 
@@ -53,7 +53,7 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an operator sets for a stream; None: what cotenant takes by itself."""
+    """An operator's settings of a stream; None: the default."""
 
     replicas: int | None = None
     max_bytes: int | None = None

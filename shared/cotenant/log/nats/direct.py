@@ -24,7 +24,7 @@ Message = tuple[bytes, int, bytes, bytes]
 
 
 class DirectAnswer:
-    """What came on a direct get."""
+    """The answer to a direct get."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

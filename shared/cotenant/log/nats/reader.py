@@ -38,7 +38,7 @@ server a walk over all subjects of the stream each time a rollup removes several
 MAX_BEHIND_UNFILTERED = 200_000
 """`MAX_BEHIND` for such readers, whom catching up costs no more than reading along."""
 AWAY_SECONDS = TOMBSTONE_TTL_SECONDS / 2
-"""A reader of LOG that heard nothing for longer starts over: tombstones of what it knows may have run out meanwhile."""
+"""A reader of LOG that was silent for longer starts over: tombstones of its subjects may have expired meanwhile."""
 
 
 def boot_seconds() -> float:
@@ -47,7 +47,7 @@ def boot_seconds() -> float:
 
 
 def _nothing() -> None:
-    """What is called where nobody waits."""
+    """A callback that does nothing."""
 
 
 class NatsReader:

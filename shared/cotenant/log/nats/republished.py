@@ -75,14 +75,14 @@ class RepublishedReader:
         self._decoder = MessageDecoder(LOG, dead_letters, executor_writer(decode_token(self._reads.token)))
         self._snapshot = NodeSnapshot(client, self._reads) if after is None else None
         self._tell_of_snapshot = False
-        """The snapshot is read, and its owner does not know yet."""
+        """The snapshot is read, and its owner was not notified yet."""
         self._loading = after is None
         self._known = after or 0
         """Of what is selected, everything up to here is delivered or in `_found`."""
         self._delivered: set[int] = set()
         """What was delivered beyond it."""
         self._found: deque[Message] = deque()
-        """What a look has found, not delivered yet."""
+        """Messages found by a read of LOG and not delivered yet."""
         self._waiting: deque[tuple[int, int, bytes, bytes, bytes]] = deque()
         """Republished: sequence, the one before on its subject, subject, header block, data."""
         self._waiting_bytes = 0
@@ -158,7 +158,7 @@ class RepublishedReader:
         self._arrived.set()
 
     def _suspend(self, why: str) -> None:
-        """Deliver no more of what waits until the log was looked at."""
+        """Suspend deliveries until the log was read."""
         logger.info("%s: %s; looking behind %d", self._selected, why, self._known)
         self.gaps += 1
         self._gap = True

@@ -39,11 +39,11 @@ LOG_SUBJECTS = (
 )
 """All facts of record."""
 PASSING = (f"{PREDICTIONS}.*",)
-"""What HISTORY does not take over: a state that only its writer reads, and that each message replaces."""
+"""What HISTORY does not copy: a state that only its writer reads, and that each message replaces."""
 
 MAX_MESSAGE_BYTES = 1 << 20
 REPUBLISHED_PREFIX = "republished."
-"""What LOG stores about nodes is sent once more below this, to executors (see `republished`)."""
+"""Prefix under which LOG's messages about nodes are republished, for executors (see `republished`)."""
 REPUBLISHED = "node.>"
 MAX_LOG_CONSUMERS = 25_000
 """Those of services and users. A stream that names no number has 1,000 (nats-server 2.15)."""

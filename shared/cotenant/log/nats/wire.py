@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 PENDING_MESSAGES = 8192
 PENDING_BYTES = 16 << 20
-"""What a subscription holds of requests that nobody has handled yet."""
+"""Bounds of a subscription's unhandled requests."""
 _OF_CREDENTIALS = ("authorization violation", "authentication")
 RawSink = Callable[[bytes, bytes, bytes, bytes], None]
 """subject, reply, headers, data"""

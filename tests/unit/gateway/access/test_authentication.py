@@ -73,7 +73,7 @@ def test_the_gateways_own_user_and_root_may_do_everything_on_the_socket(authenti
     [
         ("short,anna\n", 0o600, ":1: a token has 16"),
         (f"{TOKEN}\n", 0o600, ":1: the user's name is missing"),
-        (f"\n{TOKEN},a\n{TOKEN},b\n", 0o600, ":3: the token of 'a' stands here again"),
+        (f"\n{TOKEN},a\n{TOKEN},b\n", 0o600, ":3: the token of 'a' is listed twice"),
         (f"{TOKEN},a\n", 0o640, "chmod 600"),
     ],
 )

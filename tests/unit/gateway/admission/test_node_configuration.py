@@ -153,7 +153,7 @@ def test_a_value_out_of_its_range_is_refused_with_its_place(section: str, value:
 
 
 def test_text_that_is_no_json_is_refused() -> None:
-    assert "is no JSON" in faults(World(), config(colocation_config="{"))["data[colocation-config]"]
+    assert "is not JSON" in faults(World(), config(colocation_config="{"))["data[colocation-config]"]
 
 
 def test_every_violation_is_told() -> None:
@@ -191,7 +191,7 @@ def test_policies_that_do_nothing_are_warned_of() -> None:
 @pytest.mark.parametrize("text", ["NaN", '{"degradeTimeMinutes": Infinity}', '"\\ud800"', "[" * 100_000, "1" * 5_000])
 def test_what_python_reads_and_json_is_not_is_refused(text: str) -> None:
     found = faults(World(), config(colocation_config=text))
-    assert "is no JSON" in found["data[colocation-config]"]
+    assert "is not JSON" in found["data[colocation-config]"]
 
 
 def test_a_section_full_of_errors_is_refused_with_some_of_them() -> None:
@@ -282,7 +282,7 @@ def test_a_smaller_bandwidth_alone_can_be_what_does_not_fit() -> None:
 def test_a_risk_budget_of_another_spelling_is_warned_of() -> None:
     section = {"extensions": {"riskbudget": {"brokenPercent": 1}, "other": {"x": 1}}}
     assert warnings(config(colocation_config=section)) == (
-        "data[colocation-config].extensions[riskbudget] does nothing: the name of a risk budget is riskBudget",
+        "data[colocation-config].extensions[riskbudget] has no effect: the name of a risk budget is riskBudget",
     )
 
 
@@ -331,7 +331,7 @@ def test_a_section_that_does_not_change_is_not_checked_again() -> None:
         plan_patch(world.core, CONFIG_MAPS, "koordinator-system", name, patch_type, as_json(document))
 
     patched({"metadata": {"labels": CHECKED}})
-    with pytest.raises(ApiError, match="is no JSON"):
+    with pytest.raises(ApiError, match="is not JSON"):
         patched({"metadata": {"labels": CHECKED}, "data": {"colocation-config": "["}})
 
 

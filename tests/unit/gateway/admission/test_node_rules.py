@@ -80,7 +80,7 @@ def test_a_value_that_stands_already_does_not_keep_a_node_from_changing() -> Non
     world = World()
     world.create("nodes", node())
     broken = {"metadata": {"annotations": {f"{DOMAIN}/colocation-strategy": "{"}}}
-    with pytest.raises(ApiError, match="is no JSON"):
+    with pytest.raises(ApiError, match="is not JSON"):
         world.patch("nodes", "n1", broken)
     world.patch("nodes", "n1", {"metadata": {"labels": {"zone": "a"}}})
 

@@ -77,7 +77,7 @@ def test_a_live_pod_keeps_its_label_but_one_from_before_the_rule_stays_writable(
     old["metadata"]["name"] = "old"
     world.create("pods", old)
     world.create("configmaps", config([RULE]), namespace="koordinator-system")
-    with pytest.raises(ApiError, match="demands this label"):
+    with pytest.raises(ApiError, match="requires this label"):
         world.patch("pods", "web", {"metadata": {"labels": {"team": None}}})
     world.patch("pods", "old", {"metadata": {"labels": {"app": "b"}}})
 

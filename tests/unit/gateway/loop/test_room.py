@@ -64,7 +64,7 @@ def test_what_is_said_names_the_place_the_figures_and_the_cure() -> None:
     assert str(room(MIB)) == ""
     full = str(room(93 * MIB + MIB // 2))
     assert full.startswith("LOG is full: it takes 93.5 MiB of 100.0 MiB, a tenth of which is the reserve; ")
-    assert "Delete objects" in full
+    assert "Delete unused objects" in full
     assert "`cotenant admin streams`" in full
     disk = str(room(MIB, disk_free=9 * MIB))
     assert disk.startswith("the disk of nats-server (/data/jetstream) is full: 9.0 MiB are free, the reserve is 10.0 MiB; ")

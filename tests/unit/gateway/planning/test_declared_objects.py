@@ -69,7 +69,7 @@ def test_a_section_that_is_rendered_can_be_written_and_loses_with_a_warning() ->
     world = world_with_slo()
     planned = world.patch("nodeslos", "n1", {"spec": {"cpuBurstStrategy": {"policy": "auto"}}})
     (told,) = planned.warnings
-    assert told.startswith("spec.cpuBurstStrategy: is rendered from the configuration, which wins")
+    assert told.startswith("spec.cpuBurstStrategy: is rendered from the configuration, which takes precedence")
     assert slo(world)["spec"] == RENDERED
 
 

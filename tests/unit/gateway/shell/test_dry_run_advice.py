@@ -70,9 +70,9 @@ async def test_the_calculator_is_asked_with_the_data_as_it_would_be() -> None:
     [
         (Calculator(TimeoutError()), "batch-resource-calculator does not answer within 2 s"),
         (Calculator(MaxPayloadError()), "batch-resource-calculator cannot be asked (MaxPayloadError"),
-        (Calculator(b"", 400, "no such section"), "batch-resource-calculator refuses to say it: no such section"),
-        (Calculator(b"[]"), "batch-resource-calculator answers what cannot be read"),
-        (Calculator(b'{"error": "the log is loading"}'), "what this would change is not known: the log is loading"),
+        (Calculator(b"", 400, "no such section"), "batch-resource-calculator refuses to answer: no such section"),
+        (Calculator(b"[]"), "batch-resource-calculator gives an unreadable answer"),
+        (Calculator(b'{"error": "the log is loading"}'), "what this would change is unknown: the log is loading"),
         (Calculator(b'{"nodes": 1, "changes": {"batch-cpu": 0.0}}'), "1 node: what they offer"),
     ],
 )

@@ -279,7 +279,7 @@ def test_a_new_pod_of_the_same_name_replaces_the_former_ones_processes_and_repor
         ({"volumes": [{"name": "data", "emptyDir": {}}]}, "volumes"),
         ({"containers": [{"name": "main", "image": "nginx"}]}, "command"),
         ({"containers": [{"name": "../../etc", "command": ["x"]}]}, "cannot name a folder"),
-        ({"containers": []}, "names of their own"),
+        ({"containers": []}, "unique names"),
     ],
 )
 def test_a_pod_that_cannot_run_as_processes_fails_with_the_reason(manifest: dict[str, Any], message: str) -> None:

@@ -41,7 +41,7 @@ def test_once_strategies_had_samples_to_decide_files_that_nobody_sets_get_their_
         assert targets.texts[group][Knob.CPU_BURST] == "0"
     left = targets.winner(WEB, Knob.CPU_BURST)
     assert left is not None
-    assert (left.strategy, left.why) == (RESTORE.name, "nobody desires what an earlier executor may have set")
+    assert (left.strategy, left.why) == (RESTORE.name, "no strategy desires the value that an earlier executor may have set")
     assert Knob.CPU_BURST not in targets.texts.get("besteffort/yarn", {}), "not a pod's"
 
 

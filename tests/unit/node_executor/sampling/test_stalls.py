@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.sampling.stalls import MOST_FILES, Stalls
+from cotenant_node_executor.sampling.pressure.stalls import MOST_FILES, Stalls
 
 MS = 1_000_000
 

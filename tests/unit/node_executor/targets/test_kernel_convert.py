@@ -154,3 +154,11 @@ def test_values_are_compared_by_meaning() -> None:
 def test_every_knob_has_a_file_on_at_least_one_version() -> None:
     assert set(KNOB_FILES) == set(Knob)
     assert all(entry.v1_file or entry.v2_file for entry in KNOB_FILES.values())
+
+
+def test_every_weight_comes_back_from_its_exact_shares() -> None:
+    for weight in range(convert.MIN_WEIGHT, convert.MAX_WEIGHT + 1):
+        shares = convert.weight_to_shares(weight)
+        exact = convert.exact_shares(shares)
+        assert convert.shares_to_weight(exact) == weight
+        assert exact - shares in (0, 1)

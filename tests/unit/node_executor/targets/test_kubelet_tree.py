@@ -135,7 +135,7 @@ def test_what_lies_beyond_the_bound_is_told(top: Path) -> None:
     kubepods = Kubepods(top)
     kubepods.look(0)
     assert len(kubepods.pods) == MOST_PODS
-    assert kubepods.problems == (f"3 pods' directories beyond the first {MOST_PODS} are not looked at",)
+    assert kubepods.problems == (f"3 pods' directories beyond the first {MOST_PODS} are not read",)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody who may not read everything")

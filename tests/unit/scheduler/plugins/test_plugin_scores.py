@@ -22,6 +22,7 @@ def test_the_weights_are_those_of_kubernetes_and_koordinator() -> None:
         BALANCED: 1,
         IMAGES: 1,
         LOAD: 1,
+        "SchedulingHint": 1_000_000,
     }
     assert {score.name: weight for score, weight in profile.spanning_scores} == {"PodTopologySpread": 2, "InterPodAffinity": 2}
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cotenant.explain.sentences import sentence
 from tests.unit.scheduler.builders_scheduler import node, pod
 from tests.unit.scheduler.builders_volumes import VolumeStory, on_nodes, using
 
@@ -257,3 +258,14 @@ def test_a_reloaded_scheduler_knows_which_volumes_were_given() -> None:
     fresh = world.reloaded(sorted(world.last, reverse=True))
     assert list(fresh.decide(world.now)) == list(world.core.decide(world.now))
     assert fresh.pods.records["default", "q"].placements == {}
+
+
+def test_the_sentence_of_a_placement_names_the_volumes() -> None:
+    world = story()
+    world.volume("pv-a", nodes=("a",))
+    world.claim("data")
+    world.claim("more", of="made")
+    world.pod(using("p", "data", "more"))
+    world.settle()
+    said = sentence(world.placement_event("a", "p"))
+    assert said.endswith(", claim data gets volume pv-a, claim more gets a volume to be made there")

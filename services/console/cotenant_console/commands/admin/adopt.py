@@ -1,4 +1,4 @@
-"""`cotenant admin adopt`: let nodes take a LOG that they do not know for their own.
+"""`cotenant admin adopt`: let nodes adopt a LOG that they do not know.
 
 After LOG was set up again, or restored from an old backup, executors keep the pods that it does not place on them. Without
 names the command lists these nodes and why; with names, or --all, they adopt LOG: from then on they stop pods without a
@@ -24,7 +24,7 @@ ADOPT_PATH = "/apis/cotenant.io/v1/nodes/{name}/adopt"
 def command(client: Client, nodes: tuple[str, ...], every: bool) -> None:
     """List the nodes that follow an unknown LOG, or have them adopt it: pods without a placement are then stopped."""
     if nodes and every:
-        raise click.UsageError("name nodes, or say --all, not both")
+        raise click.UsageError("name nodes, or give --all, not both")
     unknown = nodes_with_unknown_log(client)
     for name in unknown if every else nodes:
         answer = client.create(ADOPT_PATH.format(name=name), {})
@@ -32,11 +32,11 @@ def command(client: Client, nodes: tuple[str, ...], every: bool) -> None:
             count = int(text_at(answer, "pods", default="0"))
             click.echo(f"node/{name} adopts LOG; {count} pod{'' if count == 1 else 's'} without a placement will be stopped")
         else:
-            click.echo(f"node/{name} knows LOG already")
+            click.echo(f"node/{name} has adopted LOG already")
     if nodes or (every and unknown):
         return
     if not unknown:
-        click.echo("every node knows LOG", err=True)
+        click.echo("every node follows this LOG", err=True)
         return
     table = Table(("NODE", "REASON"))
     table.rows = list(unknown.items())

@@ -1,6 +1,6 @@
 """`cotenant admin check-server`: whether nats-server must be started again, for systemd and container runtimes.
 
-`cotenant up` does it by itself. They ask every few seconds: the command imports nothing that it does not need.
+`cotenant up` does it by itself. It is called every few seconds, so it imports only what it needs.
 """
 
 from __future__ import annotations

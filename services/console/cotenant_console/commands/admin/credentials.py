@@ -1,4 +1,4 @@
-"""`cotenant admin credentials`: what `cotenant up` makes in its data folder, for a gateway that runs by itself.
+"""`cotenant admin credentials`: the files that `cotenant up` creates in its data folder, for a standalone gateway.
 
 In: a folder, names and addresses of the gateway. Out: a CA, the gateway's certificate, an administrator's token and kubeconfig.
 """

@@ -1,8 +1,8 @@
-"""`cotenant admin nats-credentials`: what NATS servers and their clients need to know one another.
+"""`cotenant admin nats-credentials`: accounts, credentials and certificates of NATS.
 
 In: a folder, names of nodes. Out, below `pki` in it, as `cotenant up` makes it: `nats/accounts.conf` for the servers,
-`nats/<service>.creds`, `nats/node-<node>.creds`, and with --host the servers' certificate. What is there stays. --revoke makes
-credentials void once the servers have read accounts.conf again.
+`nats/<service>.creds`, `nats/node-<node>.creds`, and with --host the servers' certificate. Existing files are kept. --revoke
+invalidates credentials once the servers have read accounts.conf again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def command(
         if revoked:
             # The services' own stay valid: a service that was revoked gets new ones.
             keys = prepared_keys(keys_folder(folder))
-            click.echo(f"give each nats-server {keys.accounts_file} and have it read it: nats-server --signal reload")
+            click.echo(f"give each nats-server {keys.accounts_file} and reload it: nats-server --signal reload")
         for node in nodes:
             click.echo(f"node {node}: {keys.issue_node(node)}")
         click.echo(f"servers include {keys.accounts_file}; services use --nats-creds {keys.credentials('SERVICE')}")

@@ -1,4 +1,4 @@
-"""`cotenant admin streams`: declare the streams, as an operator wants them. `cotenant up` does it by itself.
+"""`cotenant admin streams`: declare the streams, as an operator configures them. `cotenant up` does it by itself.
 
 In: a YAML file (deploy/streams.yaml is an example), an address, an administrator's credentials. Out: the streams, and a line
 for each difference: `+` created, `~` changed, `=` left as it is since the server has more, `!` refused for lack of disk space.
@@ -69,7 +69,7 @@ def command(
         lines = asyncio.run(_declare(url, access, wanted, dry_run))
     except (OSError, ValueError, AccessError, BusError, *API_ERRORS) as error:
         raise click.ClickException(str(error) or f"{url} does not answer within {CONNECT_SECONDS:.0f} s") from error
-    click.echo("\n".join(lines) or "the streams are as they are wanted")
+    click.echo("\n".join(lines) or "the streams match the declaration")
 
 
 async def _declare(url: str, access: Access, wanted: dict[str, Wanted], dry_run: bool) -> list[str]:

@@ -144,7 +144,7 @@ class AccountTokens:
             raise unavailable("the read model is still loading: whether the token's service account exists is not known yet")
         key = key_of(token, self.keys.verifying)
         if key is None:
-            raise TokenError("it is signed by no key of this cell")
+            raise TokenError("it is not signed by a key of this cell")
         claims = claims_of(token, key, self._now())
         common = tuple(each for each in texts_of(claims, "aud") if each in audiences)
         if not common:

@@ -48,7 +48,7 @@ def digest(token: str) -> bytes:
 
 
 class VerifiedTokens(Generic[T]):
-    """What is known of tokens by their digests. Bound: MAX_VERIFIED, the one used longest ago is forgotten."""
+    """Verified tokens by digest. Bound: MAX_VERIFIED, the least recently used is evicted."""
 
     def __init__(self) -> None:
         self._found: OrderedDict[bytes, tuple[float, T]] = OrderedDict()

@@ -117,7 +117,7 @@ class IssuerKeys:
             if found.issuer != self.issuer:
                 raise IssuerError(f"{address} is of the issuer {found.issuer[:200]!r}")
             if not found.jwks_uri.startswith("https://"):
-                raise IssuerError(f"{address}: jwks_uri is no https URL")
+                raise IssuerError(f"{address}: jwks_uri is not an https URL")
             keys = keys_of_set(await _document(session, found.jwks_uri), self._algorithms)
         if not keys:
             raise IssuerError(f"{found.jwks_uri} has no key for {', '.join(self._algorithms)} (--oidc-signing-algs)")

@@ -125,7 +125,7 @@ def seconds_of(claims: Mapping[str, Any], name: str) -> float:
     """Return a claim that is a time, in seconds since 1970. Raises TokenError."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or abs(value) >= 2**53:
-        raise TokenError(f"its claim {name} is no time")
+        raise TokenError(f"its claim {name} is not a time")
     return float(value)
 
 
@@ -168,7 +168,7 @@ def read_signing_key(path: Path) -> SigningKey:
         assert isinstance(public, PublicKey)
         return SigningKey(private, Key(key_id(public), (algorithm,), public))
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise AccessFileError(f"{path}: this is no private key that tokens can be signed with (PEM): {error}") from error
+        raise AccessFileError(f"{path}: this is not a private key that can sign tokens (PEM): {error}") from error
 
 
 def read_keys(path: Path) -> tuple[Key, ...]:

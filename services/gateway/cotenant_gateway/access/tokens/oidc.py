@@ -28,7 +28,7 @@ class OidcError(ValueError):
 
 
 class Oidc(msgspec.Struct, frozen=True, kw_only=True):
-    """What the flags `--oidc-*` say."""
+    """The values of the flags `--oidc-*`."""
 
     issuer: str
     client_id: str
@@ -81,7 +81,7 @@ def user_of_claims(oidc: Oidc, claims: Mapping[str, Any]) -> User:
             raise TokenError(f"its claim {claim} is not what is required (--oidc-required-claim)")
     name = claims.get(oidc.username_claim)
     if not isinstance(name, str) or not name:
-        raise TokenError(f"its claim {oidc.username_claim} is no user name")
+        raise TokenError(f"its claim {oidc.username_claim} is not a user name")
     if oidc.username_claim == _EMAIL and claims.get("email_verified", True) is not True:
         raise TokenError("its e-mail address is not verified (email_verified)")
     groups = texts_of(claims, oidc.groups_claim) if oidc.groups_claim else ()
@@ -89,7 +89,7 @@ def user_of_claims(oidc: Oidc, claims: Mapping[str, Any]) -> User:
     members = tuple([oidc.groups_prefix + group for group in groups])
     for found, flag in ((user, "--oidc-username-prefix"), *((group, "--oidc-groups-prefix") for group in members)):
         if found.startswith(RESERVED):
-            raise TokenError(f"{found[:100]!r} is a reserved name: no issuer gives it ({flag})")
+            raise TokenError(f"{found[:100]!r} is a reserved name, which an issuer may not use ({flag})")
     return authenticated(user, members)
 
 
@@ -125,7 +125,7 @@ class OidcTokens:
     def _checked(self, token: str) -> tuple[User, float]:
         key = key_of(token, self.keys.keys)
         if key is None:
-            why = self.keys.problem or f"it is signed by no key that {self._oidc.issuer} publishes"
+            why = self.keys.problem or f"it is not signed by a key that {self._oidc.issuer} publishes"
             raise TokenError(why, self.keys.fetch)
         now = self._now()
         claims = claims_of(token, key, now)

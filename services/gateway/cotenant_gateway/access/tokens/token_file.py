@@ -44,7 +44,7 @@ def _users(path: Path, text: str) -> Mapping[bytes, User]:
             raise AccessFileError(f"{path}:{number}: the user's name is missing: token,user,uid,\"group1,group2\"")
         key = digest(token)
         if key in found:
-            raise AccessFileError(f"{path}:{number}: the token of {found[key].name!r} stands here again")
+            raise AccessFileError(f"{path}:{number}: the token of {found[key].name!r} is listed twice")
         found[key] = authenticated(name, tuple(group.strip() for group in groups.split(",") if group.strip()), uid)
     return found
 

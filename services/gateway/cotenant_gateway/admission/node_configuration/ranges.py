@@ -55,7 +55,7 @@ class Section(msgspec.Struct, frozen=True):
     entries: str
     rules: Rules
     by_node: bool = True
-    """Whether Koordinator's webhooks look at what the entries select; else the first that selects a node is its own."""
+    """Whether Koordinator's webhooks check what the entries select; else the first that selects a node applies."""
 
 
 _PERCENT = whole(0, 100)

@@ -58,7 +58,7 @@ def node_configuration_is_valid(review: Review) -> list[FieldError]:
 
 
 def node_configuration_warnings(review: Review) -> list[str]:
-    """What is wrong where the label does not ask for a refusal, and what does nothing."""
+    """Violations if the label does not require a refusal, and policies without effect."""
     config = review.view
     if not isinstance(config, ConfigMap) or not is_node_configuration(config):
         return []
@@ -67,7 +67,7 @@ def node_configuration_warnings(review: Review) -> list[str]:
         found += [str(error) for error in _changed_sections(review, config)]
         if found:
             found.append(
-                f"a section that is wrong leaves the last right one in force; with the label {LABEL_CONFIG_MAP_TYPE}: "
+                f"an invalid section leaves the last valid one in force; with the label {LABEL_CONFIG_MAP_TYPE}: "
                 f"{SLO_CONFIG_NAME} the ConfigMap would have been refused"
             )
     return [*found, *_without_effect(config)]
@@ -88,14 +88,14 @@ def decoded_section(text: str) -> Json:
         config: Json = json.loads(text, parse_constant=_no_constant)
         json.dumps(config, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise ConfigurationError("has half of a surrogate pair, which is no text") from error
+        raise ConfigurationError("has half of a surrogate pair, which is not valid text") from error
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(str(error)) from error
     return config
 
 
 def _no_constant(name: str) -> Json:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _changed_sections(review: Review, config: ConfigMap) -> list[FieldError]:
@@ -129,7 +129,7 @@ def _section(review: Review, path: str, section: Section, text: str) -> list[Fie
     try:
         config = decoded_section(text)
     except ConfigurationError as error:
-        return [invalid(path, text.encode("utf-8", "replace").decode()[:100], f"is no JSON: {error}")]
+        return [invalid(path, text.encode("utf-8", "replace").decode()[:100], f"is not JSON: {error}")]
     found = section_errors(path, section, config)
     entries = member(config, section.entries)
     if not isinstance(entries, list) or len(entries) > MAX_ENTRIES:
@@ -171,7 +171,7 @@ def _selector(path: str, value: Json, *, may_be_empty: bool) -> tuple[LabelSelec
     except msgspec.ValidationError as error:
         return None, [invalid(path, shown(value), str(error))]
     if not selector.match_labels and not selector.match_expressions and not (value == {} and may_be_empty):
-        return None, [required(path, "names the nodes that the entry is for")]
+        return None, [required(path, "selects the nodes of the entry")]
     return selector, selector_errors(path, selector)
 
 
@@ -229,7 +229,7 @@ def _without_effect(config: ConfigMap) -> Iterator[str]:
         given_extensions = member(strategy, "extensions")
         for name in given_extensions if isinstance(given_extensions, dict) else ():
             if name != EXTENSION and name.lower() == EXTENSION.lower():
-                yield f"data[{key}]{where}.extensions[{shown(name)}] does nothing: the name of a risk budget is {EXTENSION}"
+                yield f"data[{key}]{where}.extensions[{shown(name)}] has no effect: the name of a risk budget is {EXTENSION}"
         for name, known in _POLICIES.items():
             value = member(strategy, name)
             if isinstance(value, str) and value and value not in known:

@@ -18,7 +18,7 @@ def node_exists(review: Review) -> list[FieldError]:
     name = review.view.metadata.name
     if review.old is not None or review.objects.get(NODES, "", name) is not None:
         return []
-    return [not_found("metadata.name", name, f"a {review.kind.kind} is named as its node; create the node first")]
+    return [not_found("metadata.name", name, f"a {review.kind.kind} has the name of its node; create the node first")]
 
 
 def rendered_members_warnings(review: Review) -> list[str]:
@@ -28,5 +28,5 @@ def rendered_members_warnings(review: Review) -> list[str]:
     except DocumentError:
         return []
     rendered = sorted(name for name in spec if name != "extensions")
-    why = "is rendered from the configuration, which wins over what is written here"
+    why = "is rendered from the configuration, which takes precedence over what is written here"
     return [f"spec.{name}: {why}" for name in rendered[:MAX_NAMED]]

@@ -57,7 +57,7 @@ def keep_raw_allocatable(review: Review) -> Mutation | None:
 
 
 def _resources(old: Snapshot | None) -> NodeResources | None:
-    """What the calculator decided of the node."""
+    """The calculator's decision about the node."""
     parts = (event for event in old.parts.values() if not event.tombstone) if old is not None else ()
     return next((event.data for event in parts if isinstance(event.data, NodeResources)), None)
 

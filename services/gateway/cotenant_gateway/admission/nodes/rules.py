@@ -139,7 +139,7 @@ def _json(check: Callable[[str, Json], list[FieldError]]) -> Check:
         try:
             value = decoded_section(text)
         except ConfigurationError as error:
-            return [invalid(field, text, f"is no JSON: {error}")]
+            return [invalid(field, text, f"is not JSON: {error}")]
         return check(field, value)
 
     return of_text

@@ -1,1 +1,1 @@
-"""Admission of pods: what they ask for, their classes, and what operators demand of them."""
+"""Admission of pods: their requests, their classes, and operators' requirements."""

@@ -164,7 +164,7 @@ def _container_errors(path: str, container: Container) -> Iterator[FieldError]:
 def _card_errors(path: str, asked: Mapping[str, int], part: str) -> Iterator[FieldError]:
     memory, ratio = asked.get(GPU_MEMORY, 0), asked.get(GPU_MEMORY_RATIO, 0)
     if memory and ratio:
-        yield forbidden(f"{path}[{GPU_MEMORY}]", f"not together with {GPU_MEMORY_RATIO}: both say how much memory")
+        yield forbidden(f"{path}[{GPU_MEMORY}]", f"not together with {GPU_MEMORY_RATIO}: both set the amount of memory")
     elif not memory and not ratio and (GPU_CORE in asked or GPU_SHARED in asked):
         yield required(f"{path}[{GPU_MEMORY_RATIO}]", f"or {GPU_MEMORY}: how much memory of the card")
     shared = asked.get(GPU_SHARED)

@@ -36,7 +36,7 @@ class _Rule(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LabelRule(msgspec.Struct, frozen=True):
-    """What a rule demands, and where it does not hold."""
+    """A rule's requirement, and its exceptions."""
 
     name: str
     required: tuple[str, ...]
@@ -62,7 +62,7 @@ def _missing(rules: tuple[LabelRule, ...], review: Review) -> list[FieldError]:
             continue
         for label in rule.required:
             if label not in meta.labels and (had is None or label in had):
-                detail = f"rule {rule.name} of the ConfigMap {NAMESPACE}/{NAME} demands this label"
+                detail = f"rule {rule.name} of the ConfigMap {NAMESPACE}/{NAME} requires this label"
                 found.append(required(f"metadata.labels[{label}]", detail))
     return found
 
@@ -99,7 +99,7 @@ def _read(data: Mapping[str, str]) -> tuple[tuple[LabelRule, ...], list[FieldErr
     try:
         given: Json = decoded_section(text)
     except ConfigurationError as error:
-        return (), [invalid(path, shown(text.encode("utf-8", "replace").decode()), f"is no JSON: {error}")]
+        return (), [invalid(path, shown(text.encode("utf-8", "replace").decode()), f"is not JSON: {error}")]
     if given is None:
         return (), []
     if not isinstance(given, list):
@@ -117,7 +117,7 @@ def _read(data: Mapping[str, str]) -> tuple[tuple[LabelRule, ...], list[FieldErr
             continue
         labels, exempt = rule.required_labels or (), rule.namespace_whitelist or ()
         if not rule.name:
-            found.append(required(f"{where}.name", "is named where a pod is refused"))
+            found.append(required(f"{where}.name", "is named when a pod is refused"))
         if max(len(labels), len(exempt)) > MAX_NAMES:
             found.append(invalid(where, shown(rule.name), f"must have at most {MAX_NAMES} labels and namespaces each"))
             continue

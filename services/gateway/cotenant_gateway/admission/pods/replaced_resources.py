@@ -55,7 +55,7 @@ def read_pairs(text: str) -> tuple[Mapping[str, str], list[FieldError]]:
             return {}, [invalid(_FIELD, text, detail)]
         pairs[old] = new
     if any(new in pairs for new in pairs.values()):
-        return {}, [invalid(_FIELD, text, "must not replace what it puts in another's place")]
+        return {}, [invalid(_FIELD, text, "must not replace the replacement of another")]
     return pairs, []
 
 

@@ -45,7 +45,7 @@ def _runtime(review: Review, pod: Pod, name: str) -> list[FieldError]:
     selector = runtime.scheduling.node_selector if runtime.scheduling is not None else {}
     for key, value in sorted(selector.items()):
         if pod.spec.node_selector.get(key, value) != value:
-            detail = f"conflicts with {key}={value}, which RuntimeClass {name} demands"
+            detail = f"conflicts with {key}={value}, which RuntimeClass {name} requires"
             errors.append(invalid(f"spec.nodeSelector[{key}]", pod.spec.node_selector[key], detail))
     fixed = runtime.overhead.pod_fixed if runtime.overhead is not None else {}
     try:

@@ -69,7 +69,7 @@ def _sample_errors(pod: Pod) -> list[FieldError]:
     found: list[FieldError] = []
     for section, containers in (("containers", pod.spec.containers), ("initContainers", pod.spec.init_containers)):
         if any(not container.name for container in containers):
-            found.append(required(f"spec.patch.spec.{section}[*].name", "names the container that the patch is merged into"))
+            found.append(required(f"spec.patch.spec.{section}[*].name", "names the container to merge the patch into"))
     if not pod.spec.containers:
         found.append(forbidden("spec.patch.spec.containers", "the patch would leave a pod without containers"))
     found += labels("spec.patch.metadata.labels", pod.metadata.labels)

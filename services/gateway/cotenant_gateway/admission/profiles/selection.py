@@ -141,7 +141,7 @@ def _predicate(selector: LabelSelector | None) -> Predicate:
 
 
 def _sets(spec: ClusterColocationProfileSpec, patch: msgspec.Raw | None) -> dict[str, str]:
-    """What the profile sets, to what, in the order in which it is applied."""
+    """The profile's changes, in the order in which they are applied."""
     found = {f"label {key}": value for key, value in spec.labels.items()}
     found |= {f"annotation {key}": value for key, value in spec.annotations.items()}
     found |= {f"label {new}": f"that of {old}" for old, new in sorted(spec.label_keys_mapping.items())}

@@ -92,10 +92,10 @@ class Access:
                 user = self._authenticator.user(connection.peer, authorization)
         except ApiError as error:
             if error.code == 401 and not self.of_strangers.take(connection.address, self._clock()):
-                raise too_many("wrong credentials came too often from this address") from None
+                raise too_many("too many wrong credentials from this address") from None
             raise
         if MASTERS not in user.groups and not self.of_users.take(user.name, self._clock()):
-            raise too_many(f"user {user.name!r} asks faster than {self.of_users.rate.per_second:g} times a second")
+            raise too_many(f"user {user.name!r} exceeds {self.of_users.rate.per_second:g} requests a second")
         return user
 
     def answered(self, request: web.BaseRequest, code: int) -> None:

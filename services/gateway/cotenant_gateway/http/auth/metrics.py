@@ -12,7 +12,7 @@ from cotenant_gateway.http.clients.tls import Handshakes
 
 
 def register_access(meter: Meter, access: Access, handshakes: Handshakes, oidc: OidcTokens | None) -> None:
-    """Register the instruments; they are read when someone asks."""
+    """Register the instruments, which are read on demand."""
 
     def observed_handshakes(_: CallbackOptions) -> Iterable[Observation]:
         return [Observation(handshakes.count)]

@@ -62,7 +62,7 @@ class Connection(RequestHandler):
 
     @property
     def owner(self) -> Connections:
-        """Who counts it. Raises ConnectionResetError where it is gone."""
+        """The client that it is counted for. Raises ConnectionResetError if it is gone."""
         if self._owner is None:
             raise ConnectionResetError("the client is gone")
         return self._owner
@@ -123,7 +123,7 @@ class Connection(RequestHandler):
         if isinstance(exc, LineTooLong):
             error = ApiError(431, "RequestHeaderFieldsTooLarge", encodable(f"a header field is too large: {message}"[:300]))
         elif status < 500:
-            error = bad_request(encodable(f"the request is no HTTP: {message}"[:300]))
+            error = bad_request(encodable(f"the request is not HTTP: {message}"[:300]))
         else:
             error = internal(message or type(exc).__name__)
         response = web.Response(body=error.body, status=error.code, content_type="application/json")
@@ -247,7 +247,7 @@ class Connections(web.Server):
             if missing <= 0:
                 break
             missing -= victim.answer_bytes
-            self._cut_off(victim, "others need the memory that its answer takes")
+            self._cut_off(victim, "its answer's memory is needed for others")
         return False
 
     def taken(self, connection: Connection, size: int) -> None:

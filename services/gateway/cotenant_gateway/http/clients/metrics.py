@@ -12,7 +12,7 @@ from cotenant_gateway.http.clients.streams import OpenStreams
 
 
 def register_clients(meter: Meter, connections: Connections, streams: OpenStreams) -> None:
-    """Register the instruments; they are read when someone asks."""
+    """Register the instruments, which are read on demand."""
 
     def observed_streams(_: CallbackOptions) -> Iterable[Observation]:
         return [Observation(streams.count(kind), {"kind": kind.value}) for kind in StreamKind]

@@ -72,7 +72,7 @@ class OpenStreams:
     def open(self, request: web.BaseRequest, kind: StreamKind) -> Iterator[OpenStream]:
         """Count a stream while it is open. Raises ApiError (400, 429)."""
         if request.can_read_body:
-            raise bad_request("a request for a stream takes no body")
+            raise bad_request("a request for a stream must not have a body")
         connection = connection_of(request)
         most, most_of_address = self._limits.streams[kind]
         key = (kind, connection.address)

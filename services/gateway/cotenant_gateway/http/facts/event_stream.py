@@ -43,7 +43,7 @@ class EventStream:
         self._stopping = stopping
 
     async def answer(self, request: web.BaseRequest, stream: OpenStream) -> web.StreamResponse:
-        """Answer with events, as the query asks for."""
+        """Answer with the events that the query selects."""
         query = request.query
         since = query.get("since", "")
         if since and not (since.isascii() and since.isdigit() and len(since) < 20):

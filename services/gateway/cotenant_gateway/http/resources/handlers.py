@@ -100,7 +100,7 @@ class ResourceHandlers:
 
     async def _review(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if request.method != "POST" or target.name:
-            raise method_not_allowed(f"{target.kind.resource} are answered when they are created, and kept nowhere")
+            raise method_not_allowed(f"{target.kind.resource} are answered when they are created, and not stored")
         check_json(request)
         body = await read_body(request)
         gateway = self._gateway
@@ -144,7 +144,7 @@ class ResourceHandlers:
     async def _token(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         gateway = self._gateway
         if self._accounts is None:
-            raise method_not_allowed("this gateway makes no tokens: start it with --service-account-signing-key-file")
+            raise method_not_allowed("this gateway issues no tokens: start it with --service-account-signing-key-file")
         check_json(request)
         body = await read_body(request)
         account = existing(gateway.core, target.kind, target.namespace, target.name)

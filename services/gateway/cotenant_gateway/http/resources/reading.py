@@ -51,7 +51,7 @@ class ResourceReader:
         return TableFormat(include) if wants_table(request.headers.get("Accept", "")) else None
 
     async def get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Answer a GET of one object; or watch it, where the query asks so."""
+        """Answer a GET of one object; or watch it, if the query requests that."""
         query = read_query(self._definition(target), request.query) if request.query_string else Query()
         if query.watch:
             by_name = f"metadata.name={target.name}"

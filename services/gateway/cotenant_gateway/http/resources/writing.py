@@ -149,7 +149,7 @@ class ResourceWriter:
         return json_response(msgspec.json.encode(status_object(200, "", "", details, status="Success")))
 
     async def delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        """Answer a DELETE of a selection: each object by itself."""
+        """Answer a DELETE of a selection: each object separately."""
         query = read_query(self._kinds.of(target.kind), request.query)
         deletion, dry_run = await read_deletion(request)
         if target.kind.namespaced and not target.namespace:

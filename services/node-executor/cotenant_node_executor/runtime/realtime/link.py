@@ -81,7 +81,7 @@ class GuardLink:
 
     @property
     def state(self) -> RealtimeState:
-        """What the guard took away, and why it refuses."""
+        """The classes that the guard revoked, and why it refuses."""
         return RealtimeState(dict(self._taken), self._refused)
 
     @property
@@ -120,7 +120,7 @@ class GuardLink:
         self._forget_gone()
         leaving = [group for group in self._wanted if group not in kept and group not in self._taken]
         if leaving:
-            self._taken.update(dict.fromkeys(leaving, "not asked for any more"))
+            self._taken.update(dict.fromkeys(leaving, "no longer requested"))
             self._send()
             for group in leaving:
                 demote(self._directories(group))

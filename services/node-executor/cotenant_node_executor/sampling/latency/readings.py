@@ -1,4 +1,4 @@
-"""What is asked of services, and the newest answers."""
+"""The endpoints of services, and their newest answers."""
 
 from __future__ import annotations
 

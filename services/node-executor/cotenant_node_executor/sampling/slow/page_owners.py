@@ -46,7 +46,7 @@ def system_ram(proc: Path) -> tuple[Range, ...]:
     """Return the byte ranges of the machine's memory. Raises Unavailable where they are hidden."""
     found = parse_iomem(read_file(proc / "iomem") or "")
     if not found:
-        raise Unavailable("/proc/iomem hides where memory lies: it takes CAP_SYS_ADMIN")
+        raise Unavailable("/proc/iomem hides physical addresses without CAP_SYS_ADMIN")
     return found
 
 

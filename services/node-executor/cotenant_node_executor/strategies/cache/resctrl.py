@@ -72,7 +72,7 @@ def group_of(pod: PodView) -> str:
 
 
 def decide(situation: Situation, _memory: Struct | None) -> Decision:
-    """The groups of the classes and of the pods that ask for one."""
+    """The groups of the classes and of the pods that request one."""
     facts, slo = situation.node.resctrl, situation.slo
     if facts is None or slo is None:
         return Decision()

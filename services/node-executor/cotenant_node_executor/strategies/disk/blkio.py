@@ -82,7 +82,7 @@ Texts = Mapping[str, str]
 
 
 class Configured(Struct, frozen=True):
-    """What the files of each group were given in this process, for the groups that are configured."""
+    """The values written to each configured group's files by this process."""
 
     texts: Mapping[str, Texts] = {}
 

@@ -73,7 +73,7 @@ class Candidate(Struct, frozen=True):
     amounts: dict[str, int] = {}
 
     def amount(self, target: str) -> int:
-        """What its end releases of a target."""
+        """The amount of a target that its end releases."""
         return self.amounts.get(target, 0)
 
 

@@ -264,7 +264,7 @@ BY_DEVICE = frozenset((
 ))
 """Files with a line for each device, which the kernel takes one by one."""
 _UNSET_WORDS = ("0", "default", "target=0", "enable=0")
-"""What a device without a line has."""
+"""The value of a device without a line."""
 
 
 def _number_or_text(text: str) -> float | str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from cotenant_node_executor.targets.cgroup.files import BY_DEVICE, KNOB_FILES, PRESSURE_STATS, STAT_FILES, check_value, holds
 from cotenant_node_executor.targets.cgroup.hierarchy import Hierarchies
 from cotenant_node_executor.targets.cgroup.tree import GroupTree, check_group, read_file, write_file
+from cotenant_node_executor.targets.convert import exact_shares
 from cotenant_node_executor.targets.interface import CgroupVersion, Knob, Stat
 from cotenant_node_executor.targets.kubelet.binding import NOTHING_BOUND, Bound
 from cotenant_node_executor.targets.kubelet.held import Held, HeldFiles
@@ -30,7 +31,7 @@ _UNSET = {
     Knob.BLKIO_READ_IOPS: "0",
     Knob.BLKIO_WRITE_IOPS: "0",
 }
-"""What a device without a line of its own has."""
+"""The value of a device without its own line."""
 _CPU_SETS = (Knob.CPUSET_CPUS, Knob.CPUSET_MEMS)
 
 Key = tuple[str, Knob]
@@ -151,7 +152,7 @@ class KubeletDriver(GroupTree):
             raise FileNotFoundError(errno.ENOENT, f"kubelet has no {knob.value} for {group or '/'}")
         known = self.held.of(directory, knob)
         own = known is not None and self._left_by(knob, known, present)
-        self.held.note(directory, inode, knob, present, value, own=own)
+        self.held.note(directory, inode, knob, self._restorable(knob, present), value, own=own)
         super().write(group, knob, value)
 
     def _stated(self, group: str, knob: Knob) -> str | None:
@@ -161,6 +162,15 @@ class KubeletDriver(GroupTree):
         path = self.path(group, knob)
         content = read_file(path) if path is not None else None
         return None if content is None else content.strip()
+
+    def _restorable(self, knob: Knob, present: str) -> str:
+        """A value that makes the file what it is now."""
+        if self._v1 or knob is not Knob.CPU_SHARES:
+            return present
+        try:
+            return str(exact_shares(int(present)))
+        except ValueError:
+            return present
 
     def _inode(self, directory: str) -> int | None:
         try:

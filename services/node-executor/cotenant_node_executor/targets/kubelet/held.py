@@ -81,7 +81,7 @@ class HeldFiles:
         yield from tuple(self._held.items())
 
     def of(self, directory: str, knob: Knob) -> Held | None:
-        """What is held of a file."""
+        """The journal's entry of a file."""
         return self._held.get((directory, knob))
 
     def note(self, directory: str, inode: int, knob: Knob, present: str, value: str, *, own: bool) -> None:

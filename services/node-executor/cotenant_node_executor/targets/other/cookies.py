@@ -19,7 +19,7 @@ NO_COOKIE = 0
 
 
 class CookieCalls(Protocol):
-    """What the kernel offers; processes are thread groups. Each raises OSError."""
+    """The kernel's interface; processes are thread groups. Each method raises OSError."""
 
     def cookie_of(self, pid: int, /) -> int:
         """The cookie, 0 for none."""

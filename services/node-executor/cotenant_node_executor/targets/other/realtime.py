@@ -30,7 +30,7 @@ MOST_PODS = 8
 
 
 class RealtimeState(Struct, frozen=True):
-    """What became of the class. `taken`: groups that the guard demoted, with the reason; `refused`: why nothing can have it."""
+    """The state of the class. `taken`: groups that the guard demoted, with the reason; `refused`: why nothing can have it."""
 
     taken: Mapping[str, str] = {}
     refused: str = ""
@@ -61,7 +61,7 @@ class ClassGiver(Protocol):
 
 
 class RealtimeAccessor:
-    """The class of groups, through who gives it."""
+    """The class of groups, through the guard."""
 
     def __init__(self, giver: ClassGiver | None = None) -> None:
         self._giver = giver

@@ -36,7 +36,7 @@ class _Answer(msgspec.Struct):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What the services of one window do."""
+    """The services' orders of one window."""
 
     at: float
     seed: str

@@ -50,7 +50,7 @@ REMEMBERED = 200
 
 
 class Options(Struct, frozen=True):
-    """What the user asked for."""
+    """The user's choice."""
 
     cases: tuple[Case, ...]
     protection: str = "fair"

@@ -73,7 +73,7 @@ class ChurnFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
     restart_seconds: float | None = None
     """`cotenant up` on the log of the run, from its start to ready."""
     replay: dict[str, object] = {}
-    """What `cotenant replay --verify` says of the run, where it was asked for."""
+    """The result of `cotenant replay --verify` for the run, if requested."""
 
 
 async def run(

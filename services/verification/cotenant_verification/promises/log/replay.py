@@ -66,7 +66,7 @@ def _loaded(world: World, participant: ServiceParticipant) -> Core:
 
 
 def last_messages(stream: MemoryStream, participant: ServiceParticipant) -> Iterator[Event]:
-    """What a process that starts now loads: the last message of each subject that it reads."""
+    """What a starting process loads: the last message of each subject that it reads."""
     found = (stream.event(sequence) for sequence in stream.snapshot(participant.definition.filters))
     return (event for event in found if event is not None)
 

@@ -86,7 +86,7 @@ def first_report(pod: ServicePod) -> int:
 
 
 def _known(pod: ServicePod, use: Floats, steps: int) -> tuple[Floats, Floats]:
-    """What counts of a pod as used, and as the larger of use and request, from its first step until it is forgotten."""
+    """A pod's counted usage, and the larger of usage and request, from its first step until it is no longer counted."""
     length = pod.end - pod.first
     first = first_report(pod)
     last_report = (pod.end - 1) // REPORT_STEPS * REPORT_STEPS + REPORT_STEPS

@@ -77,7 +77,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class _Standing:
-    """What a machine has published, and what it was decided from."""
+    """A machine's published offer, and its basis."""
 
     __slots__ = ("assumed", "at", "history", "offered")
 

@@ -59,7 +59,7 @@ class Line:
         self.stale = True
         """The runtime is to be computed again."""
         self.fits = False
-        """Everybody has what they want, but for those of `_changed`, whose requests have changed since."""
+        """All requests fit, except for those of `_changed`, which have changed since."""
         self._changed: dict[int, None] = {}
         self._wants = [self._wanted_by(index, 0) for index in range(count)]
         """What each would get if there were enough."""
@@ -144,7 +144,7 @@ class Line:
         return [index for index, (old, new) in enumerate(zip(before, self.runtime, strict=True)) if old != new]
 
     def _give_changed(self) -> list[int]:
-        """Give those whose requests changed what they want; return those that have something else now."""
+        """Grant changed requests in full; return the children whose runtime changed."""
         runtime, wants, found = self.runtime, self._wants, []
         for index in sorted(self._changed):
             if runtime[index] != wants[index]:
@@ -199,7 +199,7 @@ class Family:
                 self._least[resource] = self._least.get(resource, 0) + amount
         self._scaled: list[dict[str, int]] = self._mins
         self._scaled_for: dict[str, int] = {}
-        """What there is of the resources of which the mins do not fit."""
+        """The total of the resources whose mins do not fit."""
         lends = [child.lends for child in children]
         self.lines = {
             resource: Line(

@@ -52,7 +52,7 @@ class Policies(Struct, frozen=True, rename="camel"):
 
 
 class QosStrategy(Struct, frozen=True, rename="camel"):
-    """What of the section core scheduling needs."""
+    """The part of the section that core scheduling needs."""
 
     policies: Policies | None = None
     lsr_class: ClassQos | None = None

@@ -72,7 +72,7 @@ class Demand(Struct, frozen=True):
 
 
 def decide(situation: Situation, memory: Struct | None) -> Decision:
-    """The evictions that the last sample asks for, beside the pods that are being ended."""
+    """The evictions that the last sample requires, beside the pods that are being ended."""
     snapshot, slo = situation.snapshot, situation.slo
     config = evict_config(slo) if slo is not None else None
     if config is None:

@@ -57,7 +57,7 @@ def worst(found: tuple[Lateness, ...]) -> Lateness | None:
 
 
 def problems(found: tuple[Lateness, ...]) -> tuple[str, ...]:
-    """What keeps services from being judged by their own figures."""
+    """Reasons why services cannot be evaluated by their own figures."""
     return tuple([f"the own latency of pod {each.pod}: {each.problem}" for each in found if each.problem])
 
 

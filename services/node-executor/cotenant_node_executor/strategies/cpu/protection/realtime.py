@@ -100,7 +100,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
         desired[RealtimeThreads(pod.group)] = (Desired(RealtimeAttribute.CLASS, REALTIME, NAME, why),)
     for group in sorted(before.groups - {pod.group for pod in given}):
         if group in situation.pods:
-            why = waiting[group][1] if group in waiting else refused if refused_until > now else "not asked for any more"
+            why = waiting[group][1] if group in waiting else refused if refused_until > now else "no longer requested"
             desired[RealtimeThreads(group)] = (Desired(RealtimeAttribute.CLASS, FAIR, NAME, why),)
     groups = frozenset(pod.group for pod in given)
     needed = needed.after(groups ^ before.groups) if asking else NO_NEED

@@ -113,7 +113,7 @@ def _next(
 
 
 def _system_percent(situation: Situation) -> float:
-    """What everything outside of pods uses of the node; all of it where that is unknown."""
+    """Usage outside of pods; the whole node where that is unknown."""
     used = situation.snapshot.system.cpu_milli if situation.snapshot is not None else None
     return 100.0 if used is None else 100.0 * used / max(situation.node.capacity_milli, 1)
 

@@ -64,7 +64,7 @@ STEP_PERCENT, ON_TIME_SAMPLES = 10, 10
 
 
 class HeldBack(Struct, frozen=True):
-    """What late services take from batch work. `on_time`: samples without a late one; `sample`: the last one counted."""
+    """The reduction of batch work for late services. `on_time`: samples without a late one; `sample`: the last one counted."""
 
     milli: int = 0
     on_time: int = 0
@@ -142,7 +142,7 @@ def suppress(situation: Situation, spiked_ns: int = 0, held: HeldBack = NOTHING_
 
 
 def _held_back(situation: Situation, before: HeldBack, most_milli: int) -> HeldBack:
-    """What late services take now, at most so much; a sample counts once."""
+    """The present reduction for late services, at most this much; a sample counts once."""
     sample = situation.snapshot.monotonic_ns if situation.snapshot is not None else 0
     if sample == before.sample:
         return before

@@ -23,7 +23,7 @@ from contextlib import suppress
 from msgspec import Struct
 
 from cotenant_node_executor.sampling.own_priority import hurry
-from cotenant_node_executor.sampling.stalls import total_us
+from cotenant_node_executor.sampling.pressure.stalls import total_us
 
 MAX_TRIGGERS = 128
 POLL_SECONDS = 0.05
@@ -50,7 +50,7 @@ class _Polled(Struct):
     since: float
 
     def fires(self, now: float) -> bool:
-        """Look at the file. Raises OSError where its group has gone."""
+        """Poll the file. Raises OSError if its group is gone."""
         total = total_us(self.descriptor)
         if total - self.total_us >= self.trigger.stall_us:
             fires = now - self.since >= 0
@@ -74,7 +74,7 @@ class PressureTriggers:
         self._fired: set[str] = set()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        """Has the thread look at its tables again."""
+        """Makes the thread read its tables again."""
         self._ending = False
         self._epoll.register(self._wake, select.EPOLLIN)
         self._thread: threading.Thread | None = None

@@ -39,7 +39,7 @@ class Stalls:
                 self._readings[path] = deque()
 
     def found(self, now_ns: int) -> bool:
-        """Look at every file; whether one has stalled enough. One whose group has gone is left out."""
+        """Poll every file; return whether one has stalled enough. Files of removed groups are skipped."""
         waited = False
         for path, descriptor in tuple(self._files.items()):
             try:

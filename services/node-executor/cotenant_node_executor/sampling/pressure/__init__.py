@@ -1,0 +1,1 @@
+"""Pressure stall information: triggers of the kernel, and readings of its files."""
