@@ -244,7 +244,7 @@ class PodSteps:
                     Event(
                         subject=run_subject(self._node, *key),
                         data=report,
-                        causes=(placed.ref,),
+                        causes=(placed.ref, *_eviction_of(known, report.uid)),
                         time=now,
                         replaces=replaces(last, now),
                     )
@@ -268,6 +268,13 @@ class PodSteps:
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
         return ending(run_subject(self._node, *key), known.status, (f"LOG:{known.sequence}",), time=now)
+
+
+def _eviction_of(known: _Report | None, uid: str) -> tuple[str, ...]:
+    """The report that said the pod's eviction first, or one behind it: it names the sample, whichever executor saw that."""
+    if known is None or known.status.uid != uid or known.status.eviction is None:
+        return ()
+    return (f"LOG:{known.sequence}",)
 
 
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:

@@ -111,7 +111,10 @@ def test_what_was_begun_is_finished_by_the_next_executor_though_nobody_orders_it
     assert orders == (Stop("uid-job", 30),)
     bench.saw(batch("job"), pid=7, started_at=START, finished_at=bench.now, exit_code=143)
     bench.look(1).core.plan(bench.now)
-    (report,) = [event.data for event in bench.report()]
+    told = bench.last[run_subject(NODE, "default", "job")]
+    (event,) = bench.core.decide(bench.now)
+    report = event.data
+    assert f"LOG:{told.sequence}" in event.causes, "which names the sample that the former executor saw"
     assert isinstance(report, RunStatus)
     assert (report.phase, report.reason) == (RunPhase.FAILED, "Evicted")
     assert report.message.startswith("trigger by koordlet feature BEMemoryEvict: node memory 100% used")
