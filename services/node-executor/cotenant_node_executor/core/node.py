@@ -198,10 +198,10 @@ class ExecutorNode:
         return placed is not None and self.core.evictions.of(placed.placement.uid) is not None
 
     def _with_eviction(self, event: Event) -> Event:
-        """The report of an evicted pod's end follows from the eviction, which names the sample behind it; where the pod ended
-        before that was stored, from the newest sample and the policy."""
+        """The reports of an evicted pod follow from the eviction, which names the sample behind it; before that is stored, from
+        the newest sample and the policy."""
         data = event.data
-        if not isinstance(data, RunStatus) or not data.phase.terminal or not self._is_evicted((data.namespace, data.name)):
+        if not isinstance(data, RunStatus) or data.eviction is None or not self._is_evicted((data.namespace, data.name)):
             return event
         ref = self._evicted_by.get((data.namespace, data.name), "")
         known = (ref,) if ref else (self._usage_ref, self.core.slo_ref)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Set
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
@@ -93,9 +94,14 @@ class PodSteps:
         key = (data.namespace, data.name)
         if self._backoffs:
             self._backoffs.pop(key, None)
+        before = self._runs.get(key)
+        if before is not None and before.status.uid != data.uid:
+            self._evictions.forget(before.status.uid)
+        self._evictions.found(data, ended=event.tombstone or data.phase.terminal)
         if event.tombstone:
             self.touch(key)
             self._runs.pop(key, None)
+            self._evictions.forget(data.uid)
             return True
         step = self._steps.get(key)
         expected = step is not None and step.steady and step.report == data
@@ -199,6 +205,8 @@ class PodSteps:
             step = kubelet_step(to_run, placement, last, seen.states.get(uid), now, evict)
         else:
             step = pod_step(to_run, placement, last, seen.states.get(uid, _NO_STATES), now, evict)
+        if evict is not None and step.report.eviction is None:
+            step = replace(step, report=replace(step.report, eviction=self._evictions.begun(uid)))
         self._steps[key] = step
         return step
 
@@ -236,7 +244,7 @@ class PodSteps:
                     Event(
                         subject=run_subject(self._node, *key),
                         data=report,
-                        causes=(placed.ref,),
+                        causes=(placed.ref, *_eviction_of(known, report.uid)),
                         time=now,
                         replaces=replaces(last, now),
                     )
@@ -260,6 +268,13 @@ class PodSteps:
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
         return ending(run_subject(self._node, *key), known.status, (f"LOG:{known.sequence}",), time=now)
+
+
+def _eviction_of(known: _Report | None, uid: str) -> tuple[str, ...]:
+    """The report that said the pod's eviction first, or one behind it: it names the sample, whichever executor saw that."""
+    if known is None or known.status.uid != uid or known.status.eviction is None:
+        return ()
+    return (f"LOG:{known.sequence}",)
 
 
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:
