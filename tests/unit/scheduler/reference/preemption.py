@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from cotenant.api.objects.pod import Pod
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination, Victim
-from tests.unit.scheduler.reference_scheduler import World, choose, node_allows, others_allow, priority_of
+from tests.unit.scheduler.reference.queue_head import keep_room
+from tests.unit.scheduler.reference.scheduler import choose, node_allows, others_allow
+from tests.unit.scheduler.reference.world import World, priority_of, queue_key
 
 LABELS_THAT_PROTECT = {
     "scheduling.koordinator.sh/disable-preemptible": "true",
@@ -131,15 +134,19 @@ def one_pass(world: World) -> dict[str, str]:
     world.bound_in_this_pass = set()
     world.nominated_in_this_pass = []
     world.given_up_in_this_pass = {}
+    world.head = None
+    nominated_before = dict(world.nominations)
     queue = sorted(
         (pod for name, pod in world.pods.items() if world.queued(name)),
-        key=lambda pod: (-priority_of(pod), pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name),
+        key=queue_key,
     )
     made: dict[str, str] = {}
     index = 0
     while index < len(queue):
         pod = queue[index]
         name = pod.metadata.name
+        if world.head is not None and world.head[0] == name:
+            world.head = None  # It is asked again, and does not keep itself out.
         node = choose(world, pod)
         if node is not None:
             made[name] = node
@@ -152,13 +159,16 @@ def one_pass(world: World) -> dict[str, str]:
                 index = 0
             elif held is not None and held.node != node:
                 index = 0  # A room that is not held any longer goes to the first who wants it.
+                world.head = None
             continue
         nomination = nominate(world, pod)
         if nomination is None:
             if name in world.nominations:
                 world.given_up_in_this_pass[name] = world.nominations.pop(name)
                 index = 0
+                world.head = None
             else:
+                keep_room(world, pod, nominated_before)
                 index += 1
         elif world.nominations.get(name) == nomination:
             index += 1
@@ -170,18 +180,29 @@ def one_pass(world: World) -> dict[str, str]:
             del queue[index]
             if before is not None and before.node != nomination.node:
                 index = 0
+                world.head = None
+    world.kept_rooms = {world.head[0]: world.head[1:]} if world.head is not None else {}
+    world.head = None
     return made
 
 
-def schedule(events: Iterable[Event], now: datetime) -> tuple[dict[str, str], dict[str, Nomination]]:
-    """Return what is placed, pod to node, and what is nominated, once nothing follows any more."""
+class Outcome(NamedTuple):
+    """What is placed, pod to node; who is nominated; whom room is kept for, on which node and since when."""
+
+    placed: dict[str, str]
+    nominated: dict[str, Nomination]
+    kept: dict[str, tuple[str, datetime]]
+
+
+def schedule(events: Iterable[Event], now: datetime) -> Outcome:
+    """Return what is decided once nothing follows any more."""
     world = World(events, now)
     placed: dict[str, str] = {}
     for _ in range(PASSES):
-        before = dict(world.nominations)
+        before = dict(world.nominations), world.kept_rooms
         made = one_pass(world)
         placed.update(made)
-        if not made and world.nominations == before:
-            return placed, world.nominations
+        if not made and (world.nominations, world.kept_rooms) == before:
+            return Outcome(placed, world.nominations, world.kept_rooms)
     raise AssertionError("the reference does not come to rest")
 
