@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement, PlacementPhase
 from tests.unit.scheduler.builders_scheduler import Story, batch_pod, node, pod
-from tests.unit.scheduler.reference.preemption import schedule
+from tests.unit.scheduler.reference.passes import schedule
 
 NODES = ["a", "b", "c"]
 SPREAD = {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cotenant.events.placements import Placement
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
-from tests.unit.scheduler.reference.preemption import schedule
+from tests.unit.scheduler.reference.passes import schedule
 
 
 @pytest.fixture(autouse=True, scope="module")

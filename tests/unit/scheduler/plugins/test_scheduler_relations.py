@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_scheduler.plugins.pod_relations import PodRelations
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
-from tests.unit.scheduler.reference.preemption import schedule
+from tests.unit.scheduler.reference.passes import schedule
 
 apps = st.sampled_from("ab")
 keys = st.sampled_from(["zone", "host"])

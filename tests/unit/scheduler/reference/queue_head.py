@@ -74,7 +74,7 @@ def keep_room(world: World, pod: Pod, nominated: Mapping[str, object]) -> None:
     """Nodes refuse the pod: if nobody before it is the head, and room comes for it, it is kept that room. `nominated`: who was
     nominated before this pass."""
     name = pod.metadata.name
-    if world.head is not None or name in nominated:
+    if not world.keeps_rooms or world.head is not None or name in nominated:
         return
     known = world.kept_rooms.get(name)
     if known is not None:

@@ -33,6 +33,7 @@ class World:
         self.placements: dict[str, tuple[str, Pod, datetime]] = {}
         self.ended: set[tuple[str, str]] = set()
         self.budgets: dict[str, dict[str, Any]] = {}
+        self.quota_objects: dict[str, dict[str, Any]] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         """Labels of the namespaces that have an object."""
         self.told_to_end: set[str] = set()
@@ -41,6 +42,7 @@ class World:
         self.nominated_in_this_pass: list[tuple[str, int]] = []
         """Node and priority."""
         self.given_up_in_this_pass: dict[str, Nomination] = {}
+        self.keeps_rooms = True
         self.head: tuple[str, str, datetime] | None = None
         """Whom this pass keeps room for, on which node, since when (`queue_head`)."""
         said: dict[str, Waiting] = {}
@@ -57,6 +59,8 @@ class World:
                 self.namespaces[parts[4]] = msgspec.json.decode(data.object)["metadata"].get("labels", {})
             elif isinstance(data, ObjectStored) and parts[2] == "poddisruptionbudgets":
                 self.budgets[parts[4]] = msgspec.json.decode(data.object)
+            elif isinstance(data, ObjectStored) and parts[2] == "elasticquotas":
+                self.quota_objects[parts[4]] = msgspec.json.decode(data.object)
             elif isinstance(data, Waiting):
                 said[data.name] = data
             elif isinstance(data, NodeResources):
