@@ -40,8 +40,8 @@ class Quota:
         self.lends = labels.get(f"{PREFIX}/allow-lent-resource") != "false"
         self.max = amounts(spec["max"])
         self.min = {name: min(amount, self.max.get(name, amount)) for name, amount in amounts(spec["min"]).items()}
-        weight = annotations.get(f"{PREFIX}/shared-weight")
-        self.weight = amounts(msgspec.json.decode(weight)) if weight else self.max
+        weight = amounts(msgspec.json.decode(annotations.get(f"{PREFIX}/shared-weight", "{}")))
+        self.weight = weight if any(weight.values()) else self.max
 
 
 def amounts(quantities: dict[str, Any]) -> dict[str, int]:
@@ -112,7 +112,7 @@ class Quotas:
         children = self.children(parent)
         mins = {child: self.known[child].min.get(resource, 0) for child in children}
         promised = sum(mins.values())
-        if promised > has:
+        if promised > max(0, has):
             mins = {child: max(0, has) * amount // promised for child, amount in mins.items()}
         wanted = {child: self.limited(child, resource) for child in children}
         got = {

@@ -88,9 +88,11 @@ class World:
         """The room that the last pass kept."""
 
     def queued(self, name: str) -> bool:
-        """The pod wants a node."""
+        """The pod wants a node: it has none, and has not run to its end."""
         pod = self.pods.get(name)
-        return pod is not None and name not in self.placements and pod.metadata.deletion_timestamp is None
+        if pod is None or name in self.placements or pod.metadata.deletion_timestamp is not None:
+            return False
+        return (name, pod.metadata.uid) not in self.ended
 
     def is_ending(self, name: str) -> bool:
         """A placed pod that ends whatever is decided."""
