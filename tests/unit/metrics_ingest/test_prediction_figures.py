@@ -326,6 +326,7 @@ def test_the_peak_of_services_leaves_lower_pods_out_sample_by_sample(regular: bo
     pods = (("prod", (1, 1, 1)), ("batch", (5, 25, 1)), ("mid", (4, 0, 20)), ("free", (0, 0, 2)))
     sample = message((10, 30, 28), pods)
     table = samples_of(sample) if regular else None
+    assert (table is not None) is regular
     tiers = {"prod": "koord-prod", "batch": "koord-batch", "mid": "koord-mid", "free": "koord-free"}
     lower = lower_pods([name for name, _ in pods], tiers)
     assert (list(lower.reclaimed), list(lower.others)) == ([1, 3], [2])
