@@ -5,17 +5,20 @@ from __future__ import annotations
 import math
 import zlib
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 import msgspec
 import numpy as np
 import pytest
 
+from cotenant.events.envelope import encode_payload
 from cotenant.events.node.metrics import Usage
-from cotenant.events.node.predictions import SeasonState
+from cotenant.events.node.predictions import PredictionState, SeasonState
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_metrics_ingest.means import NODE as NODE_ROW
 from cotenant_metrics_ingest.prediction import season_states
 from cotenant_metrics_ingest.prediction.buckets import Buckets
+from cotenant_metrics_ingest.prediction.checkpoints import MAX_BYTES, restored, state_of
 from cotenant_metrics_ingest.prediction.forecast_choice import Accuracy, ForecastChoice
 from cotenant_metrics_ingest.prediction.histogram import YEAR_ONE, Checkpoint, HistogramError, Histograms
 from cotenant_metrics_ingest.prediction.models import IntervalFigures, ModelStore, NodeModels, Training, tier_places
@@ -23,10 +26,11 @@ from cotenant_metrics_ingest.prediction.node import NodePrediction, PlacedPod, P
 from cotenant_metrics_ingest.prediction.predictors import PodRequest, predict
 from cotenant_metrics_ingest.prediction.seasonal import QUARTERS_A_WEEK, SeasonalCheckpoint, SeasonalProfiles
 from cotenant_metrics_ingest.prediction.seasons import Seasons
-from cotenant_metrics_ingest.prediction.training import Interval, figures_of
+from cotenant_metrics_ingest.prediction.training import Interval, figures_of, tier_of
 from cotenant_metrics_ingest.prediction.windows import WIDTHS, Windows
 from cotenant_metrics_ingest.samples import LARGEST_VALUE, samples_of
-from tests.unit.metrics_ingest.test_prediction import message
+from tests.unit.metrics_ingest.builders_metrics_ingest import START
+from tests.unit.metrics_ingest.test_prediction import message, models
 
 NOW = 1_767_225_600.0
 ONE = np.array([0])
@@ -132,6 +136,8 @@ def test_a_window_holds_what_is_used_in_its_middle_and_is_used_again() -> None:
     windows = Windows(205, 3)
     windows.weights[windows.places(np.array([0]), np.array([100]))] += 1.0
     assert (windows._first[0], windows._width[0]) == (93, WIDTHS[0])
+    windows.widen(2)
+    assert len(windows._width) == 3
     windows.weights[windows.places(np.array([0]), np.array([108]))] += 2.0
     assert windows._width[0] == 16, "from 93 to 108 there is room"
     windows.weights[windows.places(np.array([0]), np.array([116]))] += 4.0
@@ -176,16 +182,16 @@ def test_without_the_nodes_figures_it_has_no_model_and_all_others_are_trained() 
 
 
 def test_a_model_stays_thirty_minutes_and_its_row_is_used_again() -> None:
-    store, models = ModelStore(), NodeModels()
-    store.train([Training(models, figures({"a": (1000, GIB)}, (4000, GIB)), NOW)])
-    row = models.rows["a"]
-    store.train([Training(models, figures({}, (4000, GIB)), NOW + 1800)])
-    assert "a" in models.rows
-    store.train([Training(models, figures({}, (4000, GIB)), NOW + 1801)])
-    assert "a" not in models.rows
+    store, found = ModelStore(), NodeModels()
+    store.train([Training(found, figures({"a": (1000, GIB)}, (4000, GIB)), NOW)])
+    row = found.rows["a"]
+    store.train([Training(found, figures({}, (4000, GIB)), NOW + 1800)])
+    assert "a" in found.rows
+    store.train([Training(found, figures({}, (4000, GIB)), NOW + 1801)])
+    assert "a" not in found.rows
     assert store.updated[row] == 0
-    store.train([Training(models, figures({"b": (1000, GIB)}, (4000, GIB)), NOW + 1860)])
-    assert models.rows["b"] == row
+    store.train([Training(found, figures({"b": (1000, GIB)}, (4000, GIB)), NOW + 1860)])
+    assert found.rows["b"] == row
     assert store.cpu.weights(row).sum() == store.cpu.weights(row).max(), "nothing of the one before is left"
 
 
@@ -199,6 +205,27 @@ def test_rows_are_numbered_without_gaps() -> None:
     assert seasons.resources[0].profiles.rows == 20
     seasons.end(7)
     assert seasons.begin() == 7
+
+
+def test_a_sample_counts_half_after_half_a_day_for_cpu_and_after_a_day_for_memory() -> None:
+    store, found = ModelStore(), NodeModels()
+    store.train([Training(found, figures({"a": (1000, GIB)}, (4000, GIB)), NOW)])
+    row = np.array([found.rows["a"]])
+    assert store.cpu.totals_at(row, NOW + 43_200).tolist() == pytest.approx([0.5])
+    assert store.memory.totals_at(row, NOW + 86_400).tolist() == pytest.approx([0.5])
+
+
+def test_the_priority_of_a_pods_message_is_its_tier_and_else_its_qos_says_it() -> None:
+    (sample,) = message((1,), (("a", (1,)),)).pods
+    for priority, qos, tier in (
+        ("koord-mid", "BE", "koord-mid"),
+        ("koord-batch", "", "koord-batch"),
+        ("", "BE", "koord-batch"),
+        ("other", "BE", "koord-batch"),
+        ("", "LS", "koord-prod"),
+        ("", "", ""),
+    ):
+        assert tier_of(msgspec.structs.replace(sample, priority=priority, qos=qos)) == tier
 
 
 # -- restart ----------------------------------------------------------------------------------------------------------
@@ -234,6 +261,49 @@ def test_without_models_or_the_nodes_means_nothing_is_caught_up() -> None:
     later = int(NOW * 1000) + 600_000
     assert trained(int(NOW * 1000)).catching_up({"a": (1, 1)}, {}, later) is None
     assert NodePrediction("n1", PredictionStore(10)).catching_up({NODE_ROW: (1, 1)}, {}, later) is None
+
+
+def state_size(state: PredictionState) -> int:
+    return len(encode_payload(state))
+
+
+def test_a_state_is_scaled_down_only_where_it_is_too_large_and_then_the_smallest_pods_are_left_out() -> None:
+    store, found = models(26, 60)
+    trained_ms = int(found.trained_at * 1000)
+
+    def state(room: int) -> PredictionState:
+        """With a name by which it has so many bytes at the finest scale that leaves no pod out."""
+        return state_of("n" * (MAX_BYTES - empty + room), store, found, trained_ms, START)
+
+    empty = state_size(state_of("", store, found, trained_ms, START))
+    scale = state_of("", store, found, trained_ms, START).cpu.heaviest
+    assert (state_size(state(0)), state(0).cpu.heaviest) == (MAX_BYTES, scale), "it may have just so many bytes"
+    assert state_size(state(1)) <= MAX_BYTES
+    assert state(1).cpu.heaviest < scale or state(1).dropped
+
+
+def test_those_who_use_the_most_are_stored() -> None:
+    store, found = models(110, 60)
+    state = state_of("n1", store, found, int(found.trained_at * 1000), START)
+    assert 0 < state.dropped < 110
+    (predicted,) = store.predicted([found])
+    peaks = {pod: (peak.cpu_milli, peak.memory_bytes) for pod, peak in predicted.pods.items()}
+    stored = [str(UUID(bytes=state.packed_pods[at : at + 16])) for at in range(0, len(state.packed_pods), 16)]
+    assert min(peaks[pod] for pod in stored) >= max(peaks[pod] for pod in peaks.keys() - set(stored))
+
+
+def test_models_of_several_buckets_are_restored_bucket_by_bucket() -> None:
+    store, found = ModelStore(), NodeModels()
+    for minute, cpu in enumerate((500, 9000, 2000, 2000)):
+        training = Training(found, figures({"a": (cpu // 2, cpu << 20)}, (cpu, cpu << 20)), NOW + 60 * minute)
+        store.train([training])
+    new_store = ModelStore()
+    after = restored(state_of("n1", store, found, int(found.trained_at * 1000), START), {"a"}, new_store)
+    assert after is not None
+    for model, row in found.rows.items():
+        for old, new in ((store.cpu, new_store.cpu), (store.memory, new_store.memory)):
+            weights, restored_weights = old.weights(row), new.weights(after.rows[model])
+            assert restored_weights / restored_weights.sum() == pytest.approx(weights / weights.sum(), abs=1e-4)
 
 
 def week(latest: int = 5) -> SeasonalCheckpoint:
