@@ -343,3 +343,18 @@ def test_a_gang_of_749_is_kept_room(count: int, found: str | None) -> None:
     story.decide()
     story.settle()
     assert kept(story, "m000", f"m{count - 1}") == [found] * 2
+
+
+@pytest.mark.parametrize("why", ["deleted", "services"])
+def test_when_the_head_goes_or_room_comes_no_more_those_behind_it_have_the_room(why: str) -> None:
+    story = story_of(node("a", cpu="4"))
+    assert after(story, job("j", "3", nodeName="a")) == ["a"]
+    story.pod(job("small", created="2026-01-01T11:59:59Z"))
+    story.settle()
+    assert story.node_of("small") is None
+    if why == "deleted":
+        story.pod_deleted("head")
+    else:
+        story.pod(service("j", "3", nodeName="a"))
+    story.settle()
+    assert story.node_of("small") == "a"
