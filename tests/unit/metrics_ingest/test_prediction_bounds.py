@@ -113,10 +113,10 @@ def test_a_state_that_does_not_fit_changes_nothing(
 def test_restored_weights_make_up_the_total_of_their_row() -> None:
     histograms = Histograms(TEN, None, rows=3)
     places, buckets = np.array([0, 0, 1, 2]), np.array([0, 9, 4, 4])
-    histograms.restore(np.array([2, 0, 1]), places, buckets, np.array([1.0, 3.0, 5.0, 0.0]), np.array([8.0, 2.0, 6.0]), NOW)
-    assert histograms.totals.tolist() == [2.0, 0.0, 8.0], "a row without weights has no total"
+    histograms.restore(np.array([2, 0, 1]), places, buckets, np.array([1.0, 3.0, 5.0, 0.0]), np.array([8.0, 0.5, 6.0]), NOW)
+    assert histograms.totals.tolist() == [0.5, 0.0, 8.0], "a row without weights has no total"
     assert histograms.weights(2)[[0, 9]].tolist() == [2.0, 6.0]
-    assert histograms.weights(0)[4] == 2.0
+    assert histograms.weights(0)[4] == 0.5
     assert histograms.checkpoint(2) == Checkpoint({0: 3333, 9: 10_000}, 8.0, YEAR_ONE)
     with pytest.raises(HistogramError, match="no checkpoint"):
         histograms.load(None)
@@ -146,8 +146,9 @@ def test_a_window_holds_what_is_used_in_its_middle_and_is_used_again() -> None:
     assert np.flatnonzero(windows.of(0)).tolist() == [100, 108, 116]
     assert windows.of(0)[[100, 108, 116]].tolist() == [1.0, 2.0, 4.0]
     begin = int(windows._begin[0])
-    windows.clear(np.array([0]))
+    windows.clear(np.array([0, 1]))
     assert not windows.weights.any()
+    assert {width: len(begins) for width, begins in windows._free.items()} == {16: 1, 24: 1}
     windows.weights[windows.places_of_many(np.array([1, 1, 2]), np.array([0, 20, 204]))] += 1.0
     assert (windows._begin[1], windows._width[1]) == (begin, 24)
     assert windows._begin[2] == 0, "the 16 that were given up first"
@@ -179,6 +180,9 @@ def test_without_the_nodes_figures_it_has_no_model_and_all_others_are_trained() 
     assert 3 * GIB <= with_node.own["__node-sys__"].p98.memory_bytes <= 3.2 * GIB
     assert without.own["__node-sys__"].max.cpu_milli == 25
     assert (known.trainings, known.trained_at) == (1, NOW)
+    assert unknown.rows["__node-sys__"] == 0
+    sums = store.counted_peaks([unknown, known, NodeModels()])
+    assert (1525 <= sums[0, 0] < sums[0, 1], np.isfinite(sums).tolist()) == (True, [[True, True, False]] * 2)
 
 
 def test_a_model_stays_thirty_minutes_and_its_row_is_used_again() -> None:
@@ -417,6 +421,7 @@ def test_what_prediction_reads_of_a_placement() -> None:
 
 def test_a_pod_that_comes_twice_or_ends_takes_part_once_or_not() -> None:
     pods = [
+        PodRequest(uid="first", prod=True, age_seconds=200, request=usage(500, 500), ended=True),
         PodRequest(uid="a", prod=True, age_seconds=200, request=usage(1000, 1000)),
         PodRequest(uid="a", prod=True, age_seconds=200, request=usage(1000, 1000)),
         PodRequest(uid="gone", prod=True, age_seconds=200, request=usage(500, 500), ended=True),

@@ -179,7 +179,12 @@ def test_a_damaged_checkpoint_is_refused_and_changes_nothing(peaks: bytes) -> No
 
 def test_buckets_that_do_not_fit_a_byte_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit a byte"):
-        SeasonalProfiles(Buckets(300.0, 1.0))
+        SeasonalProfiles(Buckets(255.0, 1.0))
+    profiles = SeasonalProfiles(Buckets(254.0, 1.0), 1)
+    profiles.add(ONE, np.array([999.0]), MONDAY)
+    assert max(profiles.checkpoint(0).peaks) == 255
+    profiles.clear(0)
+    assert profiles.checkpoint(0) == SeasonalCheckpoint(-1, bytes(QUARTERS_A_WEEK))
 
 
 def test_slots_are_quarter_hours_from_monday() -> None:
