@@ -71,6 +71,13 @@ def test_free_room_is_taken_first_unless_pods_are_required() -> None:
     assert (share.node, story.used("web-0")) == (story.node_of("web-0"), "required")
 
 
+def test_free_room_beside_such_a_pod_is_taken_first() -> None:
+    story = story_with(pod("web-0", cpu="4", labels=WEB))
+    story.reservation(taking())
+    story.settle()
+    assert (story.phase("r"), story.used("web-0"), story.requested("n1")) == ("Available", "", 8000)
+
+
 def test_one_that_must_take_a_pod_waits_until_there_is_one() -> None:
     story = story_with()
     story.reservation(taking(labels=ONLY))

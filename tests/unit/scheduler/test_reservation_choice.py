@@ -115,6 +115,16 @@ def test_the_slot_of_a_reservation_is_its_owners() -> None:
     assert (story.used("w"), story.node_of("other")) == ("r", None)
 
 
+def test_a_pod_that_ignores_reservations_uses_all_that_is_reserved_on_a_node() -> None:
+    story = story_of("a", cpu="8")
+    story.reservation(on("r", "a", cpu="4"))
+    story.reservation(on("s", "a", cpu="4"))
+    story.settle()
+    story.pod(pod("any", cpu="8", labels={f"{GROUP}/reservation-ignored": "true"}))
+    story.settle()
+    assert (story.node_of("any"), story.used("any")) == ("a", "")
+
+
 def test_one_that_comes_or_changes_beside_many_others_is_seen() -> None:
     names = [f"n{index}" for index in range(6)]
     story = story_of(*names, cpu="8")
