@@ -172,8 +172,6 @@ def _restore(histograms: Histograms, into: Indices, state: HistogramState) -> No
         raise varints.VarintError("the models do not fit")
     rows = np.repeat(np.arange(size), counts)
     deltas = values[size:buckets_end]
-    if len(deltas) and int(deltas.max()) > histograms.buckets.count:
-        raise varints.VarintError("a bucket does not fit")
     ends = deltas.cumsum()
     begins = np.concatenate(([0], counts.cumsum()[:-1]))
     before = np.concatenate(([0], ends))[begins]

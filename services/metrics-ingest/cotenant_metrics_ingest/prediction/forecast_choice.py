@@ -34,10 +34,10 @@ BETTER, WORSE = 0.9, 1.1
 class Accuracy(msgspec.Struct, frozen=True):
     """One row's figures. Costs in the unit of the forecasts, rounded; `quarters`: how many were compared."""
 
-    by_season: bool = False
-    season_cost: int = 0
-    histogram_cost: int = 0
-    quarters: int = 0
+    by_season: bool
+    season_cost: int
+    histogram_cost: int
+    quarters: int
 
 
 class ForecastChoice:
