@@ -43,9 +43,9 @@ class Placement(Payload, frozen=True, kw_only=True):
 
     `pod` is the manifest (null once gone), taken from the object's message `object_sequence`; it is stored again when
     the object changes. `requests` is what the pod counts for (cpu in milli-cores, others in units). `terminating_at`
-    is when its end was first decided, and `reason` why. `figures`: the score, its parts by plugin, the node's figures
-    that they rest on. `allocation`: the very units that it was given, if any. `used_by`: of a pod that acts as a reservation,
-    who uses it.
+    is when its end was first decided, and `reason` why. `figures`: the score, its parts by plugin (left
+    out at 0), the node's figures that they rest on. `allocation`: the very units that it was given, if any. `used_by`: of a pod
+    that acts as a reservation, who uses it.
     """
 
     TYPE = "cotenant.placement.v1"

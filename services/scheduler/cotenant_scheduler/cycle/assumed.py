@@ -15,6 +15,7 @@ Bounds: the placements of one decision; the events of one batch.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from typing import Protocol
@@ -77,12 +78,12 @@ class Assumed:
         them."""
         shape = charges[0].shape
         self._nodes.assume_series(rows, keys, shape, assigned)
+        self._placed.update(zip(keys, map(_Assumption, rows, charges, placements), strict=True))
         charged: dict[tuple[Membership, bool], int] = {}
-        for row, key, charge, data in zip(rows, keys, charges, placements, strict=True):
-            self._placed[key] = _Assumption(row, charge, data)
+        for charge, count in Counter(charges).items():
             if charge.membership is not None:
                 counted = (charge.membership, charge.preemptible)
-                charged[counted] = charged.get(counted, 0) + 1
+                charged[counted] = charged.get(counted, 0) + count
         if charged:
             self._ledger.charge_equal(charged, shape.requests)
 

@@ -88,7 +88,7 @@ class Binding:
             allocation = with_itself(allocation, record.key, record.facts.uid, acts=True)
         if gang:
             allocation = msgspec.structs.replace(allocation or Allocation(), gang=gang)
-        data = self._bind(bound, record, row, figures, charge, now, allocation, _causes(reserved))
+        data = self._bind(bound, record, row, figures, charge, now, allocation, (*_causes(reserved), *self._of_quota(charge)))
         assigned = self._pods.assigned.of(record.facts, charge.shape, microseconds(now))
         self._assumed.place(row, record.key, charge, assigned, data)
         if reserved is not None and self.ends_waiting:
@@ -129,17 +129,26 @@ class Binding:
         assert facts is not None
         now_us, shape = microseconds(now), evaluation.shape
         assigned = assigned_as(facts, shape, now_us)
+        alike = self._pods.assigned.by_shape
+        charged: Charge | None = None
+        of_quota: tuple[str, ...] = ()
         for record, charge, row, figures in zip(run, charges, series.rows, series.figures(self._figures), strict=False):
             key = record.key
             assert record.facts is not None
-            if reports(row, key) or assigned_as(record.facts, shape, now_us) != assigned:
+            if reports(row, key) or not (alike or assigned_as(record.facts, shape, now_us) == assigned):
                 break
-            placements.append(self._bind(bound, record, row, figures, charge, now, allocation))
+            if charge is not charged:
+                charged, of_quota = charge, self._of_quota(charge)
+            placements.append(self._bind(bound, record, row, figures, charge, now, allocation, of_quota))
             keys.append(key)
         if keys:
             count = len(keys)
             self._assumed.place_series(series.rows[:count], keys, charges[:count], assigned, placements)
         return len(keys)
+
+    def _of_quota(self, charge: Charge) -> tuple[str, ...]:
+        """The messages about the quota that a pod is charged to."""
+        return self._quotas.causes(charge.membership) if charge.membership is not None else ()
 
     def _bind(
         self,
@@ -150,17 +159,14 @@ class Binding:
         charge: Charge,
         now: datetime,
         allocation: Allocation | None,
-        reserved: tuple[str, ...] = (),
+        causes: tuple[str, ...],
     ) -> Placement:
-        """Add the events that give a pod its node; return the placement."""
+        """Add the events that give a pod its node; return the placement. `causes`: besides the pod's and the node's."""
         facts, document, membership = record.facts, record.document, charge.membership
         assert facts is not None
         assert document is not None
         node = self._nodes.names[row]
-        causes = (f"LOG:{record.object_sequence}", *self._node_cache.facts[node].causes)
-        causes += reserved
-        if membership is not None:
-            causes += self._quotas.causes(membership)
+        causes = (f"LOG:{record.object_sequence}", *self._node_cache.facts[node].causes, *causes)
         data = Placement(
             node=node,
             namespace=facts.namespace,

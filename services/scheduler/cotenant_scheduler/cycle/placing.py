@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from itertools import takewhile
 
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION, MAX_EVENTS_TOGETHER
 from cotenant.events.envelope import Event
@@ -291,7 +290,7 @@ class Placing:
         charge = alike.charge
         run = _fitting(walk.run(left), left)
         if charge.membership is not None:
-            run = list(takewhile(lambda _: admitted.admits(charge), run))
+            del run[admitted.count(charge, len(run)) :]
         return Run(run, [alike] * len(run))
 
 
@@ -306,7 +305,7 @@ def _fitting(run: Iterable[PodRecord], events: int) -> list[PodRecord]:
     """The first pods of a run whose placements fit into so many events. Ending a waiting event takes one more."""
     found = []
     for record in run:
-        events -= events_of(record)
+        events -= 1 if record.waiting is None and record.ask is None else events_of(record)
         if events < 0:
             break
         found.append(record)

@@ -291,8 +291,9 @@ class PodQueue:
             if known.key == key and known.has(record, order, Charge(facts.shape, membership, preemptible)):
                 return known
             self.take(record)
-        charge = Charge(facts.shape, membership, preemptible)
         alike = self.classes.get(key)
+        # All pods of a class are charged alike, but for those of a group.
+        charge = alike.charge if alike is not None and together is None else Charge(facts.shape, membership, preemptible)
         if alike is None:
             alike = EquivalenceClass(key, charge, own, record.ask) if together is None else GroupClass(together, charge)
             self.classes[key] = alike

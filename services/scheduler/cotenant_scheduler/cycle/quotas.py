@@ -58,8 +58,10 @@ class Quotas:
     def membership(self, namespace: str, traits: PodTraits) -> Membership | None:
         """Return the quota that a pod counts in; None while there are no quotas at all."""
         key = (namespace, traits.quota_label)
-        if key in self._memberships:
+        try:
             return self._memberships[key]
+        except KeyError:
+            pass
         if len(self._memberships) >= MEMBERSHIPS_CACHED:
             self._memberships.clear()
         found = self._memberships[key] = self.ledger.associate(namespace, traits.labels)
