@@ -1,12 +1,12 @@
 """The evictor: pods that strategies evict.
 
-In: evictions as strategies order them, placements as they are folded. Out: the eviction of a pod while it is placed, which its
+In: evictions ordered by strategies, placements as they are folded. Out: the eviction of a pod while it is placed, which its
 lifecycle carries out (`pod_lifecycle`). An order for a pod that is not placed, is terminating, has ended, or is already being
 evicted is ignored, so a strategy may repeat it every cycle. Evictions do not survive a restart: the strategy must order an
 unfinished one again.
 
 There is one evictor on a node. For each strategy it keeps its cool-down, counted from its last evictions and, where the
-strategy says so, from the start; and its rate: at most `evictions_a_minute` in any minute. What has to wait is begun in a later
+strategy says so, from the start; and its rate: at most `evictions_a_minute` a minute. An eviction that waits begins in a later
 cycle if it is still ordered then.
 """
 
