@@ -152,7 +152,7 @@ def begin_jobs(
 
 
 def _overtaken(fold: ClusterFold, known: Known[Migration], due: Due, now: datetime) -> Iterator[Event]:
-    """Yield the change of a job that moves the pod already, if its eviction is not granted: a victim of preemption is evicted at
+    """Yield the change of a job that moves the pod already, if its eviction is not granted: a preemption victim is evicted at
     once, past budgets; any other job ends, paused or not.
     """
     job = known.value

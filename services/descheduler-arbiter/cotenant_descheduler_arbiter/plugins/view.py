@@ -2,7 +2,7 @@
 
 `ClusterView` has the profile's nodes (ready and selected) by name, and the pods of every node by `namespace/name`. `Evictor`
 holds the rules that all plugins share: `why_not` is the filter of evictable pods with the budgets of migrating pods,
-`why_not_elsewhere` whether another node takes the pod (only with `nodeFit`), `evict` the eviction, within the limits of the cycle.
+`why_not_elsewhere` whether another node takes the pod (only with `nodeFit`), `evict` evicts within the limits of the cycle.
 
 Source: kubernetes-sigs descheduler framework (handle, evictor filter, pre-eviction filter).
 """

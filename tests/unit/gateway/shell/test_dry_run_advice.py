@@ -135,7 +135,7 @@ async def test_one_that_is_applied_to_waiting_pods_says_how_many_would_be_change
     assert told.startswith("ClusterColocationProfile batch: 3 pods of 3 match, it would change 1: 1 waiting")
     made = profile(managed=True, labels={"colocated": "yes"})
     (told,) = await advice(world, Calculator())(tried(world, "clustercolocationprofiles", made))
-    assert "would change 3: 2 that wait to be placed would be changed now" in told
+    assert "would change 3: 2 waiting to be placed would be changed now" in told
 
 
 async def test_pods_that_could_not_be_created_with_it_are_told_with_the_reason() -> None:
