@@ -100,7 +100,7 @@ class Victim(Part, frozen=True, kw_only=True):
 class Nomination(Part, frozen=True, kw_only=True):
     """The node on which a waiting pod gets room by preemption.
 
-    The room counts as occupied by the pod, for pods of the same or a lower priority. `victims` were on the node at `at`, when the
+    The room counts as occupied, for pods of the same or a lower priority. `victims` were on the node at `at`, when the
     node was chosen; `attempts` counts the choices in a row: another one is made once all victims have had their time, which
     doubles from 1 s to 10 s.
     """

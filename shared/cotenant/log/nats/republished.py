@@ -9,7 +9,7 @@ Messages without a subscriber are lost: while the connection was down, before a 
 if the leader was killed between storing and sending. So the reader reads the log itself: it gets the messages after
 `_known`, up to which it has everything. It does so after each reconnect, when the stream has a new leader, if a message's
 predecessor is one that it has not seen, and periodically: SETTLE_SECONDS after one of these, and then twice as long after each
-read, up to LOOK_SECONDS. It delivers messages found there that it has not delivered; one that is older than a delivered one cannot
+read, up to LOOK_SECONDS. It delivers messages found there that are not delivered yet; one older than a delivered one cannot
 be delivered in order any more: it raises Behind, and its owner starts over.
 
 A replica that is behind answers with a prefix of the stream: `_known` goes no further than the last message of an answer.
