@@ -20,7 +20,7 @@ Over 300 lines: all methods maintain the same few positions of what is folded, a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
@@ -127,27 +127,28 @@ class Cycle:
 
     def fold(self, events: Sequence[Event], now: datetime) -> None:
         """Fold delivered messages. Repeats and own messages that were applied when stored change nothing."""
-        if self.quarantine is not None:
-            self.quarantine.fold(events, lambda event: self.apply(event, now))
-            return
+        if self.quarantine is None:
+            self._fold(iter(events), now)
+        else:
+            self.quarantine.fold_with(events, lambda remaining: self._fold(remaining, now))
+
+    def _fold(self, events: Iterator[Event], now: datetime) -> None:
+        """Fold each message; one that raises counts as delivered, too."""
         apply, source, folded = self.core.apply, self._source, self.folded
-        for event in events:
-            if event.source == source:
-                self._fold_own(event, now)
-            else:
-                apply(event)
-                if event.sequence > folded and event.stream == LOG:
-                    folded = event.sequence
-        self.folded = folded
+        try:
+            for event in events:
+                if event.source == source:
+                    self._fold_own(event, now)
+                else:
+                    if event.sequence > folded and event.stream == LOG:
+                        folded = event.sequence
+                    apply(event)
+        finally:
+            self.folded = folded
 
     def apply(self, event: Event, now: datetime) -> None:
         """Fold one message; it counts as delivered even if it raises."""
-        if event.source == self._source:
-            self._fold_own(event, now)
-            return
-        if event.sequence > self.folded and event.stream == LOG:
-            self.folded = event.sequence
-        self.core.apply(event)
+        self._fold(iter((event,)), now)
 
     def _fold_own(self, event: Event, now: datetime) -> None:
         """Fold an own message, unless it was applied when it was stored. Delivery is in order, so old ranges can go."""

@@ -15,7 +15,8 @@ only subjects and sequences are kept: a load is one long delivery without a deci
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import length_hint
 
 import msgspec
 
@@ -59,18 +60,25 @@ class Quarantine:
 
     def fold(self, events: Sequence[Event], apply: Callable[[Event], None]) -> None:
         """Fold messages that are not quarantined or suspected; quarantine one that raises."""
+
+        def apply_each(remaining: Iterator[Event]) -> None:
+            for event in remaining:
+                apply(event)
+
+        self.fold_with(events, apply_each)
+
+    def fold_with(self, events: Sequence[Event], apply_each: Callable[[Iterator[Event]], None]) -> None:
+        """As `fold`, with a function that folds each message of an iterator; the one that it took last is at fault if it
+        raises."""
         if len(self._recent) < REMEMBERED_PULLS:
             self._recent.append(([event.subject for event in events], array("q", [event.sequence for event in events])))
-        selected: Iterable[Event] = events if not (self.held or self._parts) else self._without(events)
+        selected = list(events) if not (self.held or self._parts) else self._without(events)
         remaining = iter(selected)
         while True:
-            event: Event | None = None
             try:
-                for event in remaining:
-                    apply(event)
+                apply_each(remaining)
             except Exception as error:  # noqa: BLE001 - whatever a message makes a rule raise, the service goes on without it
-                assert event is not None
-                self.set_aside(event, error)
+                self.set_aside(selected[len(selected) - length_hint(remaining) - 1], error)
                 continue
             return
 

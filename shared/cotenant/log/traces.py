@@ -30,9 +30,9 @@ class Traces:
         """`prefixes`: of the subjects that are noted."""
         self._prefixes = prefixes
         self._held = held
-        self._new: dict[int, str] = {}
-        """By sequence on LOG; by its negative on any other stream."""
-        self._old: dict[int, str] = {}
+        self._new: dict[int | str, str] = {}
+        """By sequence on LOG; by reference (`USAGE:7`) on any other stream."""
+        self._old: dict[int | str, str] = {}
 
     def note(self, events: Iterable[Event]) -> None:
         """Remember the traces of some messages."""
@@ -40,7 +40,7 @@ class Traces:
         for event in events:
             text = event.traceparent
             if len(text) == LENGTH and event.subject.startswith(prefixes):
-                new[event.sequence if event.stream == "LOG" else -event.sequence] = text
+                new[event.sequence if event.stream == "LOG" else event.ref] = text
         if len(new) >= self._held:
             self._old, self._new = new, {}
 
@@ -56,14 +56,13 @@ class Traces:
 
     def at(self, ref: str) -> str:
         """Return the traceparent of a message that is named as `LOG:7`, empty where it is not known."""
-        of_log = ref.startswith("LOG:")
-        number = ref[4:] if of_log else ref.partition(":")[2]
-        if not (number.isascii() and number.isdigit()):
+        try:
+            key = int(ref[4:]) if ref.startswith("LOG:") else ref
+        except ValueError:
             return ""
-        key = int(number) if of_log else -int(number)
         return self._new.get(key) or self._old.get(key, "")
 
     def continued(self, causes: Sequence[str], event_id: str) -> str:
         """Return the traceparent of a new event, empty where its first cause's is not known."""
-        parent = self.of(causes)
+        parent = self.at(causes[0]) if causes else ""
         return continued(parent, event_id) if parent else ""

@@ -42,4 +42,4 @@ def saturated(amount: int) -> int:
 
 def saturated_seconds(seconds: int) -> int:
     """Return a duration in seconds, or the nearest one within the bounds."""
-    return max(0, min(seconds, MAX_SECONDS))
+    return seconds if 0 <= seconds <= MAX_SECONDS else 0 if seconds < 0 else MAX_SECONDS

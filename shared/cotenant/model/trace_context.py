@@ -20,7 +20,7 @@ CURRENT: ContextVar[str] = ContextVar("traceparent", default="")
 
 _MARK = b'"traceparent":"'
 _W3C = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
-_PLAIN = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[01]")
+_is_plain = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-0[01]").fullmatch
 """What `parsed` returns as it is, as nearly all are."""
 LENGTH = 55
 """Of a traceparent of version 00."""
@@ -50,8 +50,8 @@ def parsed(text: str) -> str:
 
 def continued(parent: str, event_id: str) -> str:
     """Return the traceparent of an event that follows from another; empty where that one has none, or no valid one."""
-    known = parent if _PLAIN.fullmatch(parent) is not None else parsed(parent)
-    return known[:36] + span_id(event_id) + known[52:] if known else ""
+    known = parent if _is_plain(parent) is not None else parsed(parent)
+    return f"{known[:36]}{span_id(event_id)}{known[52:]}" if known else ""
 
 
 def found_in(message: bytes) -> str:

@@ -8,7 +8,7 @@ The pod's report says from the beginning who evicts it, when and why, so evictio
 them, and counts them for cool-down and rate. A time in the future counts as now.
 
 There is one evictor on a node. For each strategy it keeps its cool-down, counted from its last evictions and, where the
-strategy says so, from the start; and its rate: at most `evictions_a_minute` in any minute. What has to wait is begun in a later
+strategy says so, from the start; and its rate: at most `evictions_a_minute` a minute. An eviction that waits begins in a later
 cycle if it is still ordered then.
 """
 

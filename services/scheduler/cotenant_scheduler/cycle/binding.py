@@ -1,7 +1,7 @@
-"""What giving a pod a node means: the events that say so, and what they assume.
+"""Binding a pod to a node: the events, and the assumed changes.
 
-In: a pod of the queue, what it is charged with, the row that takes it. Out: its placement and the end of its waiting event; the
-pod is counted on the node and charged to its quota until the decision is stored or taken back (`cycle.assumed`).
+In: a pod of the queue, its charge, the row that takes it. Out: its placement and the end of its waiting event; the
+pod is counted on the node and charged to its quota until the decision is stored or undone (`cycle.assumed`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Binding:
         gang: str = "",
         reserved: Choice | None = None,
     ) -> None:
-        """Place a pod on a row. `gang`: that it is placed with; `reserved`: the reservation there that it uses."""
+        """Place a pod on a row. `gang`: its gang; `reserved`: the reservation there that it uses."""
         assert record.facts is not None
         if isinstance(record, ReserveRecord):
             self._place_reservation(bound, record, row, charge, now)
@@ -88,7 +88,7 @@ class Binding:
             allocation = with_itself(allocation, record.key, record.facts.uid, acts=True)
         if gang:
             allocation = msgspec.structs.replace(allocation or Allocation(), gang=gang)
-        data = self._bind(bound, record, row, figures, charge, now, allocation, _causes(reserved))
+        data = self._bind(bound, record, row, figures, charge, now, allocation, (*_causes(reserved), *self._of_quota(charge)))
         assigned = self._pods.assigned.of(record.facts, charge.shape, microseconds(now))
         self._assumed.place(row, record.key, charge, assigned, data)
         if reserved is not None and self.ends_waiting:
@@ -118,8 +118,8 @@ class Binding:
         bound: list[Event],
         gang: str = "",
     ) -> int:
-        """Place pods of one shape that follow each other as far as one evaluation decides them; return how many. `charges`:
-        what each is charged with; `gang`: that they are placed with."""
+        """Place consecutive pods of one shape as far as one evaluation is valid; return how many. `charges`:
+        of each; `gang`: their gang."""
         allocation = Allocation(gang=gang) if gang else None
         series = Series(evaluation, len(run))
         reports, assigned_as = self._nodes.load.reports, self._pods.assigned.of
@@ -129,17 +129,26 @@ class Binding:
         assert facts is not None
         now_us, shape = microseconds(now), evaluation.shape
         assigned = assigned_as(facts, shape, now_us)
+        alike = self._pods.assigned.by_shape
+        charged: Charge | None = None
+        of_quota: tuple[str, ...] = ()
         for record, charge, row, figures in zip(run, charges, series.rows, series.figures(self._figures), strict=False):
             key = record.key
             assert record.facts is not None
-            if reports(row, key) or assigned_as(record.facts, shape, now_us) != assigned:
+            if reports(row, key) or not (alike or assigned_as(record.facts, shape, now_us) == assigned):
                 break
-            placements.append(self._bind(bound, record, row, figures, charge, now, allocation))
+            if charge is not charged:
+                charged, of_quota = charge, self._of_quota(charge)
+            placements.append(self._bind(bound, record, row, figures, charge, now, allocation, of_quota))
             keys.append(key)
         if keys:
             count = len(keys)
             self._assumed.place_series(series.rows[:count], keys, charges[:count], assigned, placements)
         return len(keys)
+
+    def _of_quota(self, charge: Charge) -> tuple[str, ...]:
+        """The messages about the quota that a pod is charged to."""
+        return self._quotas.causes(charge.membership) if charge.membership is not None else ()
 
     def _bind(
         self,
@@ -150,17 +159,14 @@ class Binding:
         charge: Charge,
         now: datetime,
         allocation: Allocation | None,
-        reserved: tuple[str, ...] = (),
+        causes: tuple[str, ...],
     ) -> Placement:
-        """Add the events that give a pod its node; return the placement."""
+        """Add the events that give a pod its node; return the placement. `causes`: besides the pod's and the node's."""
         facts, document, membership = record.facts, record.document, charge.membership
         assert facts is not None
         assert document is not None
         node = self._nodes.names[row]
-        causes = (f"LOG:{record.object_sequence}", *self._node_cache.facts[node].causes)
-        causes += reserved
-        if membership is not None:
-            causes += self._quotas.causes(membership)
+        causes = (f"LOG:{record.object_sequence}", *self._node_cache.facts[node].causes, *causes)
         data = Placement(
             node=node,
             namespace=facts.namespace,
@@ -184,7 +190,7 @@ class Binding:
 
 
 def _causes(reserved: Choice | None) -> tuple[str, ...]:
-    """The share of the reservation that a placement rests on."""
+    """The share of the reservation that a placement uses."""
     record = reserved.record if reserved is not None else None
     share = record.share() if record is not None else None
     return (f"LOG:{record.placements[share.node].sequence}",) if record is not None and share is not None else ()

@@ -88,6 +88,13 @@ class AdmittedRun:
             return True
         return self._pods.admit(self._ledger.chain(membership), preemptible=charge.preemptible)
 
+    def count(self, charge: Charge, most: int) -> int:
+        """Return how many of the next pods, at most so many of one charge, are admitted one after the other, and count them."""
+        membership = charge.membership
+        if membership is None:
+            return most
+        return self._pods.admit_several(self._ledger.chain(membership), most, preemptible=charge.preemptible)
+
 
 def _waiting(refusal: Refusal, membership: Membership) -> Waiting:
     name = refusal.dimension

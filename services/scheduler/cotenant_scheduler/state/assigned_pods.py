@@ -15,11 +15,15 @@ class AssignedPods:
         self._assigned_us = 0
         self._known: dict[Shape, AssignedPod] = {}
 
+    @property
+    def by_shape(self) -> bool:
+        """Whether all pods of one shape that are assigned at one moment are counted equally."""
+        return not self._args.allow_customize_estimation
+
     def of(self, facts: PodFacts, shape: Shape, assigned_us: int) -> AssignedPod:
         """Return a pod that was assigned to its node at a moment (microseconds since 1970)."""
-        if self._args.allow_customize_estimation:
+        if not self.by_shape:
             return self._make(facts, shape, assigned_us)
-        # Pods of one shape that are assigned at one moment are counted equally.
         if self._assigned_us != assigned_us:
             self._assigned_us = assigned_us
             self._known.clear()

@@ -38,24 +38,24 @@ class _Left:
         """So many were admitted, of these `taken_from_min` non-preemptible ones."""
         self.taken_from_min = 0
 
-    def as_own(self) -> bool:
-        """Whether it takes one more of its own pods."""
+    def as_own(self) -> int:
+        """How many more of its own pods it takes."""
         if self._own < 0:
             self._own = _least(self._level.used, self._request, self._limit, self._limit)
-        return self.taken < self._own
+        return self._own - self.taken
 
-    def within_min(self) -> bool:
-        """Whether it takes one more non-preemptible pod of its own."""
+    def within_min(self) -> int:
+        """How many more non-preemptible pods of its own it takes."""
         if self._min < 0:
             least = self._level.min
             self._min = _least(self._level.non_preemptible_used, self._request, least, least)
-        return self.taken_from_min < self._min
+        return self._min - self.taken_from_min
 
-    def as_ancestor(self) -> bool:
-        """Whether it takes one more pod of a quota below it."""
+    def as_ancestor(self) -> int:
+        """How many more pods of quotas below it it takes."""
         if self._ancestor < 0:
             self._ancestor = _least(self._level.used, self._request, self._limit, self._request)
-        return self.taken < self._ancestor
+        return self._ancestor - self.taken
 
 
 def _least(used: Amounts, request: Amounts, limit: Amounts, dimensions: Iterable[str]) -> int:
@@ -91,27 +91,33 @@ class EqualPods:
     def admit(self, chain: Sequence[QuotaLevel], *, preemptible: bool = True) -> bool:
         """Return whether the next pod is admitted, and count it if so. False also for a pod of which its quota counts something
         else: it has to be asked about by itself."""
+        return self.admit_several(chain, 1, preemptible=preemptible) > 0
+
+    def admit_several(self, chain: Sequence[QuotaLevel], most: int, *, preemptible: bool = True) -> int:
+        """Return how many of the next pods of one quota, at most so many, are admitted one after the other, and count them."""
         if not chain:
-            return True
+            return most
         name = chain[0].name
         way = self._ways[name] if name in self._ways else self._way(chain)
         if way is None:
-            return False
+            return 0
         own, above = way
-        if not own.as_own() or not (preemptible or own.within_min()):
-            return False
+        count = min(most, own.as_own())
+        if not preemptible:
+            count = min(count, own.within_min())
         if self._check_ancestors:
             for level in above:
-                if not level.as_ancestor():
-                    return False
-        own.taken += 1
+                count = min(count, level.as_ancestor())
+        if count <= 0:
+            return 0
+        own.taken += count
         for level in above:
-            level.taken += 1
+            level.taken += count
         if not preemptible:
-            own.taken_from_min += 1
+            own.taken_from_min += count
             for level in above:
-                level.taken_from_min += 1
-        return True
+                level.taken_from_min += count
+        return count
 
     def _way(self, chain: Sequence[QuotaLevel]) -> tuple[_Left, tuple[_Left, ...]] | None:
         own = chain[0]

@@ -6,7 +6,7 @@ does.
     {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"cacheID": 1, "range": [50, 100]}]},
      "mb": {"schemata": {"percent": 40}, "schemataPerCache": [{"cacheID": 1, "percent": 60}]}}
 
-What is not stated has the whole cache and the whole bandwidth. The pod has then no part in its class's group. Source: resctrl
+The default is the whole cache and the whole bandwidth. The pod is then not in its class's group. Source: resctrl
 hook of koordlet, v1.6.
 """
 

@@ -30,7 +30,7 @@ from cotenant.model.names import PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
-from cotenant_scheduler.state.reading.pod_documents import Owner, PodDocument, PodHead
+from cotenant_scheduler.state.reading.pod_documents import Identity, Owner, PodDocument, PodHead
 from cotenant_scheduler.state.reading.pod_needs import host_ports, images, nonzero_requests
 from cotenant_scheduler.state.reading.pod_traits import PodTraits, traits_of
 from cotenant_scheduler.state.reading.pod_volumes import MARKS
@@ -38,6 +38,7 @@ from cotenant_scheduler.state.reading.priorities import PREEMPT_NEVER, PriorityV
 from cotenant_scheduler.state.reading.priorities import preempts as has_others_end
 from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape, ShapeKey
+from cotenant_scheduler.state.reading.templates import RecentDocument, Template, facts_of, recent_document
 
 RECOGNITIONS_CACHED = 16_384
 _POD_AFFINITY = re.compile(rb'"pod(Anti)?Affinity"')
@@ -60,15 +61,6 @@ class Reader(Protocol):
 
     def asks(self, pod: Pod) -> Hashable:
         """Return what the pod requests of the plugin; None for nothing. Raises ShapeError."""
-
-
-class _Template(msgspec.Struct, frozen=True):
-    """The data that pods of one spec share: the facts of the first one that was read, and its spec's grace period."""
-
-    first: PodFacts
-    grace_seconds: int | None
-    alone: bool
-    """Its pods' volumes depend on their names and namespaces, too: they share no facts."""
 
 
 def _has_volumes(volumes: msgspec.Raw) -> bool:
@@ -105,8 +97,9 @@ class PodReader:
         self._annotations = tuple(sorted({name for reader in readers for name in reader.annotations}))
         self._resources = args.tracked_resources()
         self._wants: set[tuple[object, ...]] = set()
-        self._alike: dict[tuple[object, ...], _Template] = {}
+        self._alike: dict[tuple[object, ...], Template] = {}
         self._recognised: dict[tuple[object, ...], Shape | str] = {}
+        self._recent: RecentDocument | None = None
         self.selectors = SelectorIndex()
         self._shapes: WeakValueDictionary[ShapeKey, Shape] = WeakValueDictionary()
 
@@ -128,6 +121,9 @@ class PodReader:
         # Pods of one template differ only in their metadata.
         head = _HEAD.decode(document)
         metadata = head.metadata
+        recent = self._recent
+        if recent is not None and recent.is_of(head, priorities.version):
+            return facts_of(metadata, recent.template, recent.traits)
         traits = _traits(bytes(metadata.labels), bytes(metadata.annotations))
         alike = (
             bytes(head.spec),
@@ -139,33 +135,15 @@ class PodReader:
         )
         template = self._alike.get(alike)
         if template is not None and not template.alone:
-            first = template.first
-            created = metadata.creation_timestamp or ""
-            return PodFacts(
-                metadata.namespace,
-                metadata.name,
-                metadata.uid,
-                first.created if created == first.created else created,
-                metadata.deletion_timestamp is not None,
-                metadata.grace_seconds(template.grace_seconds),
-                traits,
-                first.scheduler_name,
-                first.node_name,
-                first.priority,
-                first.from_class,
-                first.gated,
-                first.shape,
-                "",
-                first.ended,
-                first.ends,
-                first.nominated,
-            )
+            self._recent = recent_document(head, priorities.version, template, traits)
+            return facts_of(metadata, template, traits)
         facts = self._read(document, priorities)
         if facts.shape is not None and not self.selectors.selectors:
             if len(self._alike) >= RECOGNITIONS_CACHED:
                 self._alike.clear()
             spec = _DECODER.decode(document).spec
-            self._alike[alike] = _Template(facts, spec.termination_grace_period_seconds, _has_volumes(spec.volumes))
+            grace = Identity().grace_seconds(spec.termination_grace_period_seconds)
+            self._alike[alike] = Template(facts, grace, _has_volumes(spec.volumes))
         return facts
 
     def _annotations_read(self, annotations: Mapping[str, str]) -> tuple[str | None, ...]:
