@@ -61,8 +61,15 @@ class Quotas:
                 for name, amount in world.allocatable(node).items():
                     offered[name] = offered.get(name, 0) + amount
             for resource in sorted({resource for quota in self.known.values() for resource in quota.max}):
-                apart = self.used_by([NOBODY], resource)
+                apart = sum(self.asked(pod, resource) for pod in world.pods.values() if self.is_apart(pod))
                 self.share(TOP, resource, offered.get(resource, 0) - apart)
+
+    def is_apart(self, pod: Pod) -> bool:
+        """Whether a pod uses what no quota shares: like a request, that counts while its object exists."""
+        name, uid = pod.metadata.name, pod.metadata.uid
+        placed = self.world.placements.get(name)
+        there = placed is not None and placed[1].metadata.uid == uid
+        return there and self.quota_of(pod) == NOBODY and (name, uid) not in self.world.ended
 
     def children(self, parent: str) -> list[str]:
         return sorted(name for name, quota in self.known.items() if self.parent_of(quota) == parent)

@@ -54,15 +54,26 @@ def gang_of(gang: str, count: int, least: int, strict: bool, shapes: list[tuple[
 
 
 shapes = st.lists(st.tuples(quotas, cpus), min_size=1, max_size=2)
-gangs = st.builds(gang_of, st.sampled_from(sorted(GROUPS)), st.integers(1, 5), st.integers(1, 4), st.booleans(), shapes)
+counts, leasts = st.integers(2, 5), st.integers(1, 4)
+gangs = st.one_of(
+    st.builds(lambda *gang: [gang_of("g", *gang)], counts, leasts, st.booleans(), shapes),
+    st.builds(
+        lambda count, least, others, other_least, strict, kinds: [
+            gang_of("h", count, least, strict, kinds), gang_of("i", others, other_least, strict, kinds)
+        ],
+        counts, leasts, counts, leasts, st.booleans(), shapes,
+    ),
+)
 singles = st.builds(
-    lambda number, quota, cpu, protected: [document(f"p{number:02}", quota, cpu, protected)],
+    lambda number, quota, cpu, protected: [[document(f"p{number:02}", quota, cpu, protected)]],
     st.integers(0, 30),
     quotas,
     cpus,
-    st.booleans(),
+    st.sampled_from([False, False, True]),
 )
-amounts = st.sampled_from([0, 1000, 2000, 3000, 5000, 7000, 20_000])
+early = st.lists(st.tuples(st.sampled_from(["blue", "blue", "", "red-2"]), cpus), min_size=4, max_size=12)
+"""Pods that are there first: quota and milli-cores."""
+amounts = st.sampled_from([0, 1000, 3000, 5000, 7000, 20_000, 20_000])
 declared = st.fixed_dictionaries({"max": amounts, "min": amounts, "weight": st.integers(0, 4)})
 steps = st.one_of(
     st.tuples(st.just("pods"), singles),
@@ -70,7 +81,7 @@ steps = st.one_of(
     st.tuples(st.just("pods"), gangs),
     st.tuples(st.just("quota"), st.sampled_from(["red", "red-1", "red-2", "blue"]), declared),
     st.tuples(st.just("node"), st.sampled_from(NODES), st.sampled_from(["2", "4", "6"])),
-    st.tuples(st.just("node goes"), st.sampled_from(NODES)),
+    st.tuples(st.just("node goes"), st.just("c")),
     st.tuples(st.just("ends"), st.integers(0, 30)),
     st.tuples(st.just("is deleted"), st.integers(0, 30)),
     st.tuples(st.just("later"), st.sampled_from([1, 3, 9])),
@@ -99,8 +110,9 @@ class Cluster:
     def perform(self, step: tuple[Any, ...]) -> None:
         story = self.story
         match step:
-            case ("pods", list() as documents):
-                self.bring(documents)
+            case ("pods", list() as together):
+                for documents in together:
+                    self.bring(documents)
             case ("quota", str() as name, dict() as amounts):
                 parent = "red" if "-" in name else ""
                 least = min(amounts["min"], amounts["max"])
@@ -167,9 +179,14 @@ class Cluster:
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(steps, min_size=8, max_size=40))
-def test_gangs_and_quotas_are_decided_as_by_the_reference_whatever_batches_are_refused(script: list[tuple[Any, ...]]) -> None:
+@given(early, st.lists(steps, min_size=8, max_size=40))
+def test_gangs_and_quotas_are_decided_as_by_the_reference_whatever_batches_are_refused(
+    first: list[tuple[str, int]], script: list[tuple[Any, ...]]
+) -> None:
     cluster = Cluster()
+    for number, (quota, cpu) in enumerate(first):
+        cluster.perform(("pods", [[document(f"e{number:02}", quota, cpu, False)]]))
+    cluster.check()
     for step in script:
         cluster.perform(step)
     cluster.refused(True)
