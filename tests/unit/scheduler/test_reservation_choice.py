@@ -335,3 +335,27 @@ def test_a_reservation_that_takes_the_pod_outweighs_every_other_score() -> None:
     assert placement is not None
     assert placement.node == "a"
     assert {figure.name: figure.value for figure in placement.figures}["score.Reservation"] == 5000 * 100
+
+
+def test_what_the_node_refuses_is_said_of_those_that_match_and_not_of_the_others() -> None:
+    story = story_of("a", cpu="32", memory="64Gi")
+    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    story.reservation(on("plain", "a", allocateOnce=False))
+    story.reservation(on("tainted", "a", allocateOnce=False, taints=[taint]))
+    story.settle()
+    story.node(node("a", cpu="32", memory="64Gi", unschedulable=True))
+    story.pod(web("w", annotations=wants(reservationSelector={})))
+    story.settle()
+    said = message(story, "w")
+    assert "1 Reservation(s) had untolerated taint {k: v}" in said
+    assert "1 Reservation(s) for node reason that " in said
+
+
+def test_a_resource_that_no_node_offers_is_short_on_the_node() -> None:
+    story = story_of("a")
+    story.reservation(on("r", "a"))
+    story.settle()
+    wanted = pod("w", requests={"cpu": "1", "example.com/x": "1"}, labels=WEB, annotations=wants(reservationSelector={}))
+    story.pod(wanted)
+    story.settle()
+    assert "1 Insufficient example.com/x by node" in message(story, "w")
