@@ -91,7 +91,7 @@ def test_of_reservations_that_are_filled_alike_the_rest_of_the_node_decides() ->
 def test_a_reservation_that_a_pod_exceeds_is_worth_nothing_unless_it_is_wanted_or_has_an_order(
     annotations: dict[str, str], labels: dict[str, str], used: str, reservations: int
 ) -> None:
-    story = story_of("a", "b", "c")
+    story = story_of("c", "a", "b")
     story.pods(*(pod(f"service-{where}", cpu="8", memory="16Gi", nodeName=where) for where in "ab"))
     story.reservation(on("r", "a", cpu="1", memory="1Mi", labels=labels, allocateOnce=False))
     if reservations == 2:
@@ -322,3 +322,40 @@ def test_what_is_wrong_with_a_reservation_is_said_once_and_taken_back_when_anoth
     story.reservation(reservation("r"))
     story.settle()
     assert story.phase("r") == "Available"
+
+
+def test_a_reservation_that_takes_the_pod_outweighs_every_other_score() -> None:
+    story = story_of("a", "b")
+    story.pod(pod("service", cpu="12", memory="24Gi", nodeName="a"))
+    story.reservation(on("r", "a", cpu="2", memory="1Gi"))
+    story.settle()
+    story.pod(web("w"))
+    story.settle()
+    placement = story.placement("w")
+    assert placement is not None
+    assert placement.node == "a"
+    assert {figure.name: figure.value for figure in placement.figures}["score.Reservation"] == 5000 * 100
+
+
+def test_what_the_node_refuses_is_said_of_those_that_match_and_not_of_the_others() -> None:
+    story = story_of("a", cpu="32", memory="64Gi")
+    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    story.reservation(on("plain", "a", allocateOnce=False))
+    story.reservation(on("tainted", "a", allocateOnce=False, taints=[taint]))
+    story.settle()
+    story.node(node("a", cpu="32", memory="64Gi", unschedulable=True))
+    story.pod(web("w", annotations=wants(reservationSelector={})))
+    story.settle()
+    said = message(story, "w")
+    assert "1 Reservation(s) had untolerated taint {k: v}" in said
+    assert "1 Reservation(s) for node reason that " in said
+
+
+def test_a_resource_that_no_node_offers_is_short_on_the_node() -> None:
+    story = story_of("a")
+    story.reservation(on("r", "a"))
+    story.settle()
+    wanted = pod("w", requests={"cpu": "1", "example.com/x": "1"}, labels=WEB, annotations=wants(reservationSelector={}))
+    story.pod(wanted)
+    story.settle()
+    assert "1 Insufficient example.com/x by node" in message(story, "w")

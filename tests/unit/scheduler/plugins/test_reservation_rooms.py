@@ -96,6 +96,8 @@ def test_a_restricted_room_gives_a_resource_whole_or_not() -> None:
         "Reservation(s) Insufficient cpu, requested: 6, used: 4, capacity: 9"
     ]
     assert short_in_room({"cpu": 0, GPU: 9}, held) == []
+    full = restricted(allocatable={"cpu": 10, "memory": 5}, allocated={"cpu": 11, "memory": 5})
+    assert short_in_room({"cpu": 0}, full) == [], "what is not requested is not short"
     assert short_in_room({"memory": 6}, held) == ["Reservation(s) Insufficient memory"], "nothing of CPU is requested"
     assert short_in_room({GPU: 2}, restricted(allocatable={GPU: 1}), ignored=Ignored(frozenset((GPU,)))) == []
 

@@ -22,7 +22,7 @@ from cotenant.domain.reservations.lifecycle import allocates_once
 from cotenant.domain.reservations.options import restricted_resources
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, Room, judged, may_be_nominated
+from cotenant_scheduler.plugins.reservation.fitting import Ignored, Room, judged, may_be_nominated
 from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
 from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, nominated, normalised, preferring, room_score
 from cotenant_scheduler.state.columns import IntArray
@@ -145,8 +145,6 @@ class Candidates:
         matched = self._matched(row)
         if matched:
             self._judge_matched(row, matched, evaluation)
-        elif row in self.diagnoses:
-            self.reasons[row] = (NO_MATCH,) if self._ask.required else ()
         if not self._members.get(row):
             self._members.pop(row, None)
         self._enter(row)

@@ -131,7 +131,7 @@ class Reserving:
         candidates = self._refreshed(evaluation, ask)
         names = self._nodes.names
         diagnoses = {names[row]: found for row, found in candidates.diagnoses.items()}
-        reasons = {names[row]: found for row, found in candidates.reasons.items() if found != (NO_MATCH,)}
+        reasons = {names[row]: found for row, found in candidates.reasons.items()}
         lines = reservation_reasons(diagnoses, reasons, required=ask.required)
         nodes = counted(text for found in reasons.values() for text in found)
         without = total - sum(1 for found in reasons.values() if found)
