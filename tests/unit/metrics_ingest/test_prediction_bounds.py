@@ -207,8 +207,12 @@ def test_rows_are_numbered_without_gaps() -> None:
     seasons = Seasons()
     assert sorted(seasons.begin() for _ in range(20)) == list(range(20))
     assert seasons.resources[0].profiles.rows == 20
-    seasons.end(7)
-    assert seasons.begin() == 7
+    row = np.array([7])
+    for _ in range(2):
+        seasons.observe(row, np.array([NOW]), np.ones((2, 1)), lambda places: np.full((2, len(places)), 50.0))
+        assert np.isnan(seasons.resources[0].expected[1, 7]), "its first quarter hour is not judged"
+        seasons.end(7)
+        assert seasons.begin() == 7
 
 
 def test_a_sample_counts_half_after_half_a_day_for_cpu_and_after_a_day_for_memory() -> None:
@@ -302,8 +306,15 @@ def test_models_of_several_buckets_are_restored_bucket_by_bucket() -> None:
         training = Training(found, figures({"a": (cpu // 2, cpu << 20)}, (cpu, cpu << 20)), NOW + 60 * minute)
         store.train([training])
     new_store = ModelStore()
-    after = restored(state_of("n1", store, found, int(found.trained_at * 1000), START), {"a"}, new_store)
+    state = state_of("n1", store, found, int(found.trained_at * 1000), START)
+    later = msgspec.structs.replace(state.memory, reference_seconds=state.memory.reference_seconds + 100_000)
+    assert restored(msgspec.structs.replace(state, memory=later), {"a"}, ModelStore()) is None
+    after = restored(state, {"a"}, new_store)
     assert after is not None
+    at = found.trained_at
+    for old, new in ((store.cpu, new_store.cpu), (store.memory, new_store.memory)):
+        totals = old.totals_at(np.array([found.rows["a"]]), at).tolist()
+        assert new.totals_at(np.array([after.rows["a"]]), at).tolist() == pytest.approx(totals, abs=5.1e-4)
     for model, row in found.rows.items():
         for old, new in ((store.cpu, new_store.cpu), (store.memory, new_store.memory)):
             weights, restored_weights = old.weights(row), new.weights(after.rows[model])
@@ -367,12 +378,12 @@ def test_an_interval_is_over_with_the_first_message_of_the_next_minute_of_the_no
 
 def test_the_largest_possible_value_counts_and_more_leaves_its_pod_out() -> None:
     most = LARGEST_VALUE
-    sample = message((most, most), (("a", (most, most)), ("b", (most + 1, 0)), ("c", (0, -1)), ("d", (3,))))
+    sample = message((most, most), (("a", (most, most)), ("b", (most + 1, 0)), ("c", (0, -1)), ("d", (3,)), ("e", (0, 0))))
     interval = Interval("n1")
-    interval.add(sample, samples_of(sample), ["node", "system", *"abcd"], 0, 15_000)
+    interval.add(sample, samples_of(sample), ["node", "system", *"abcde"], 0, 15_000)
     (found,) = figures_of([interval.end()])
     assert found.node == (most, most)
-    assert (found.pods, found.values.tolist()) == (["a", "d"], [[most, 3]] * 2)
+    assert (found.pods, found.values.tolist()) == (["a", "d", "e"], [[most, 3, 0]] * 2)
 
 
 def test_an_interval_keeps_the_newest_messages_and_those_of_two_minutes() -> None:

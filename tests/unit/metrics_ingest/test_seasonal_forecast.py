@@ -168,7 +168,17 @@ def test_a_checkpoint_restores_the_same_forecast_and_fits_a_message() -> None:
         np.testing.assert_array_equal(restored.forecast(seconds, 3600), profiles.forecast(seconds, 3600))
 
 
-@pytest.mark.parametrize("peaks", [b"", b"\x01" * 671, b"\xff" * 672])
+def test_the_last_bucket_may_be_stored_and_a_week_later_nothing_is_left() -> None:
+    profiles = SeasonalProfiles(CPU_BUCKETS, 1)
+    latest = int(MONDAY // QUARTER_SECONDS)
+    last = SeasonalCheckpoint(latest, bytes([158]) * QUARTERS_A_WEEK)
+    profiles.load(0, last)
+    assert profiles.checkpoint(0) == last
+    profiles.add(ONE, np.array([0.0]), MONDAY + 7 * DAY + QUARTER_SECONDS)
+    assert sorted(profiles.checkpoint(0).peaks)[-2:] == [0, 1]
+
+
+@pytest.mark.parametrize("peaks", [b"", b"\x01" * 671, b"\xff" * 672, b"\x9f" * 672])
 def test_a_damaged_checkpoint_is_refused_and_changes_nothing(peaks: bytes) -> None:
     profiles = profile_of(1, {})
     before = profiles.checkpoint(0)
