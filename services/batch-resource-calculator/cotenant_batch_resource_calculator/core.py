@@ -5,10 +5,10 @@ the ConfigMap slo-controller-config. Decides `node.<node>.resources` and `node.<
 
 When an event is published again:
 
-    resources  a code changed (reason, policies, strategy in force, withdrawn or not, what a risk budget remembers), or a figure
+    resources  a code changed (reason, policies, strategy in force, withdrawn or not, history of a risk budget), or a figure
                moved by more than `resourceDiffThreshold` of its last published value, or anything changed and the last event is
                older than `updateTimeThresholdSeconds`
-    slo        anything of it changed
+    slo        any part of it changed
 
 The events hold the state that later decisions need: the figures that the dead band compares with, the configuration that
 stays in force after a rejected ConfigMap, the foreign share that an unreadable annotation keeps. Nodes are decided in the
@@ -246,14 +246,14 @@ class BatchResourceCalculator:
                 self._agenda.settle(name, next_look(state))
         return events
 
-    # -- what would be -------------------------------------------------------------------------------------------
+    # -- what-if ------------------------------------------------------------------------------------------------
 
     def nodes(self) -> list[str]:
         """Return the names of the nodes that have an object, sorted."""
         return sorted(name for name, state in self._nodes.items() if state.node is not None)
 
     def offered(self, name: str, configuration: Configuration | None, now: datetime) -> dict[str, int] | None:
-        """Return what a node would offer, by resource name; None: the node is gone. `configuration` None: the one in force."""
+        """Return a node's hypothetical offer by resource; None: the node is gone. `configuration` None: the one in force."""
         state = self._nodes.get(name)
         if state is None or state.node is None:
             return None

@@ -74,7 +74,7 @@ def is_due_now(last: Event | None, standing: Standing, now: datetime) -> bool:
 
 
 def next_look(state: NodeState) -> datetime:
-    """When a state without a due event may need one by the passing of time alone."""
+    """When a state without a due event may need one with time alone."""
     standing = state.standing
     if state.node is None or standing is None:
         return NEVER
@@ -146,7 +146,7 @@ def _judged(
     except QuantityError as error:
         return _Withdrawn(UNKNOWN_CAPACITY, f"the node's capacity: {error}")
     if not of_mapping(node.capacity).cpu or not of_mapping(node.capacity).memory:
-        message = "neither the executor nor the node object says how much CPU and memory the node has"
+        message = "neither the executor nor the node object states how much CPU and memory the node has"
         message = f"the node object cannot be read: {state.unreadable}" if state.unreadable else message
         return _Withdrawn(UNKNOWN_CAPACITY, message)
     code, message = withdrawal(state.metric.update_time if state.metric is not None else None, strategy, now)
@@ -225,7 +225,7 @@ def _held(last: NodeResources, situation: Situation, since: datetime) -> NodeRes
     if last.reason.startswith(METRIC_UNKNOWN):
         return held
     message = (
-        f"nothing is heard from the node since {since.isoformat(timespec='seconds')}: the last figures are held until the"
+        f"the node has been silent since {since.isoformat(timespec='seconds')}: the last figures are held until the"
         f" metric is older than degradeTimeMinutes; {last.message}"
     )
     return msgspec.structs.replace(held, reason=situation.reason, message=message)

@@ -49,7 +49,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 class Situation(msgspec.Struct, frozen=True):
     """The parts of the node's event that do not depend on measurements. `notes`: texts for the message, in order; `base`: the
-    strategy as JSON, without the node's own annotation and labels; `ratio`: what batch-cpu is scaled by; `group`: whose hours a
+    strategy as JSON, without the node's own annotation and labels; `ratio`: of batch-cpu; `group`: the nodes whose hours a
     risk budget counts together.
     """
 
@@ -73,7 +73,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     `news`: publish at once. `differs`: publish once the last event is older than `refresh_seconds`. `withdrawal`: the only
     part that changes with time alone. `calculated`: by the formula, which reads the pods. `chooses`: a margin is chosen from
-    what other nodes' hours say, so it is decided again each time until it is published.
+    other nodes' hours, so it is decided again each time until it is published.
     """
 
     payload: NodeResources
@@ -134,7 +134,7 @@ class NodeState:
         self.standing = None
 
     def published_as_decided(self, data: NodeResources) -> bool:
-        """Tell whether the event that was folded is the desired one: then it stays the desired one, and nothing is computed."""
+        """Return whether the folded event is the desired one: then it stays so, and nothing is recomputed."""
         standing = self.standing
         if standing is None or (standing.payload is not data and standing.payload != data):
             return False
@@ -236,7 +236,7 @@ class NodeState:
         return machine_zones(self.machine, reserved)
 
     def cpu_info(self) -> CpuBasicInfo | None:
-        """Return what is known of the node's CPUs: by its NodeResourceTopology, else by its executor. Raises RatioError."""
+        """Return the node's CPU information: from its NodeResourceTopology, else from its executor. Raises RatioError."""
         declared = parse_basic_info(self.declared.annotations)
         if declared is not None:
             return declared

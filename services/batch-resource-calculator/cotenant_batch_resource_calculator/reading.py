@@ -1,4 +1,4 @@
-"""Objects as the core takes them: what cannot be read becomes a value that says why.
+"""Objects as the core takes them: an unreadable one becomes a value with the reason.
 
 In: stored objects. Out: a configuration, a node, the totals of its devices.
 """

@@ -69,7 +69,7 @@ def _is_quantity(text: str) -> bool:
 
 
 class Renderer:
-    """Renders NodeSLOs from one configuration. Nodes of the same entries share what is rendered.
+    """Renders NodeSLOs from one configuration. Nodes of the same entries share the rendered part.
 
     Bound: one shared part for each set of entries that nodes match, at most SHARED of them.
     """

@@ -1,19 +1,19 @@
-"""A node under a risk budget: what its last hours needed, and the margin that follows from those of all nodes of its group.
+"""A node under a risk budget: the needed margins of its last hours, and the margin from those of all nodes of its group.
 
-In: what the node has published, its newest metric, the budget, the hours of the other nodes. Out: the `NodeRisk` of its event.
+In: the node's last event, its newest metric, the budget, the hours of the other nodes. Out: the `NodeRisk` of its event.
 
-    assumed   max(system, node reserve) + what services need by the node's CPU policy, as the last event has it; the
-              forecast where that is larger
-    real      servicesPeak of the metric; where that was not measured the mean of what services and the system use, and as much
+    assumed   max(system, node reserve) + services' need by the node's CPU policy, as in the last event; the
+              forecast if that is larger
+    real      servicesPeak of the metric; if that was not measured the mean usage of services and the system, and as much
               above it as the node's 99th percentile is above the node's mean (batch work that varies counts as services there)
     needed    real - assumed, once for each metric
 
-A metric that the last event was made from, a silent node and a node that offers nothing add nothing: no promise was tested. The
-history is a field of the event and changes it at once when an hour begins or needs more than it did, so a restart goes on where
+A metric that the last event was based on, a silent node and a node without an offer add nothing: no offer was tested. The
+history is a field of the event and changes it at once when an hour begins or needs a larger margin: a restart continues where
 it was.
 
 The margin is chosen when a node's hour begins, or when its budget or group changes, and stays until the next hour: nodes do not
-move with each hour of another one. Bound: a group holds STEPS counts, and one figure for each number of hours.
+change with each hour of another one. Bound: a group holds STEPS counts, and one figure for each number of hours.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class RiskPools:
         self._groups: dict[str, _Group] = {}
 
     def replace(self, old: NodeRisk | None, new: NodeRisk | None) -> None:
-        """Take a node's new event in the place of its last."""
+        """Replace a node's last event by its new one."""
         if old is not None and new is not None and (old.group, old.counts) == (new.group, new.counts):
             return
         if old is not None and old.counts:
@@ -83,7 +83,7 @@ class RiskPools:
             self._groups.setdefault(new.group, _Group()).add(history_of(new), 1)
 
     def pool(self, group: str, last: NodeRisk | None, own: RiskHistory) -> RiskPool:
-        """Return a group's hours, with a node's own history in the place of that in its last event."""
+        """Return a group's hours, with a node's own history instead of that in its last event."""
         found = self._groups.get(group)
         if found is None:
             return pooled([own])
@@ -97,7 +97,7 @@ class RiskPools:
 
 
 class Risk(msgspec.Struct, frozen=True):
-    """What the node's event says, and whether its margin is chosen now. `assumed_milli` and `real_milli` of the observation;
+    """The risk part of the node's event; whether its margin is chosen now. `assumed_milli`, `real_milli`: of the observation;
     None: nothing was observed."""
 
     data: NodeRisk
@@ -107,14 +107,14 @@ class Risk(msgspec.Struct, frozen=True):
 
 
 def history_of(risk: NodeRisk) -> RiskHistory:
-    """Return the history that an event carries; counts of more steps than there are count nothing."""
+    """Return the history that an event carries; counts of another number of steps are ignored."""
     counts = risk.counts if len(risk.counts) <= STEPS else ()
     padded = (*counts, *(0,) * (STEPS - len(counts))) if counts else ()
     return RiskHistory(risk.hour, min(risk.worst, STEPS - 1), padded)
 
 
 def risk_of(state: NodeState, situation: Situation, pools: RiskPools, capacity_milli: int, *, offers: bool) -> Risk | None:
-    """Return the node's part in its budget, None without one. `offers`: the formula counts, so a promise is tested."""
+    """Return the node's part in its budget, None without one. `offers`: the formula applies, so an offer is tested."""
     budget = situation.budget
     if budget is None:
         return None
@@ -157,7 +157,7 @@ def risk_of(state: NodeState, situation: Situation, pools: RiskPools, capacity_m
 
 
 def budget_text(risk: NodeRisk) -> str:
-    """Return what a budget makes of a node, in words."""
+    """Return a budget's effect on a node as text."""
     budget = f"risk budget of {risk.broken_permille / 10:g} % of node-hours"
     whose = f" of {risk.group}" if risk.group else ""
     if risk.margin_permille <= NO_MARGIN:
@@ -173,7 +173,7 @@ def budget_text(risk: NodeRisk) -> str:
 
 
 def assumed_milli(published: NodeResources) -> int | None:
-    """Return the CPU that a published offer left to services and the system by its terms; None where nothing was lent."""
+    """Return the CPU that a published offer left to services and the system by its terms; None if nothing was offered."""
     if published.withdrawn:
         return None
     cpu = {term.name: term.cpu_milli for term in published.terms}

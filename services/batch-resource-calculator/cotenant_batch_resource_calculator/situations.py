@@ -1,6 +1,6 @@
-"""What counts for a node besides its usage: the strategy, the ratios, the share that others have, device totals.
+"""A node's inputs besides usage: the strategy, the ratios, the foreign share, device totals.
 
-In: the node's state and the configuration. Out: the situation, with a note on each thing that could not be used. A rejected
+In: the node's state and the configuration. Out: the situation, with a note on each input that could not be used. A rejected
 section, a foreign share that cannot be read and a ratio that cannot be found leave in force what the node's last event has.
 """
 
@@ -31,7 +31,7 @@ CONFIG_REJECTED = "ConfigRejected"
 
 
 def situation_of(state: NodeState, configuration: Configuration) -> Situation:
-    """Return what counts for a node of the configuration, the object and YARN, whatever its metric says."""
+    """Return a node's inputs from the configuration, the object and YARN, independent of its metric."""
     base, cluster_enable = _base_strategy(state, configuration)
     labels, annotations = state.labels, state.annotations
     strategy, ignored = colocation.on_node(base, labels, annotations)
@@ -43,7 +43,7 @@ def situation_of(state: NodeState, configuration: Configuration) -> Situation:
     errors = (ignored, budget_note, foreign_note, normalization_note, amplification_note)
     notes = [note for note in (*errors, state.devices.error, state.reservation().error) if note]
     if rejected:
-        notes.append(f"the ConfigMap's section was rejected and what stood before it stays in force: {rejected}")
+        notes.append(f"the ConfigMap's section was rejected and the previous one stays in force: {rejected}")
     return Situation(
         strategy=strategy,
         policies=batch_strategy(strategy),
@@ -94,7 +94,7 @@ def _amplification(
         ratio = float(normalized) if normalized else parse_ratio(state.annotations)
         return amplification(select_ratios(section, labels), ratio), ""
     except RatioError as error:
-        return kept, f"amplification: {error}" + ("; the ratios before stay" if kept else "")
+        return kept, f"amplification: {error}" + ("; the previous ratios stay" if kept else "")
 
 
 def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[Chosen, bool]:

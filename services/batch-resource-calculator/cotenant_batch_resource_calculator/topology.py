@@ -1,4 +1,4 @@
-"""NUMA zones and CPUs of a node, from its NodeResourceTopology object and from what its executor reports of the machine.
+"""NUMA zones and CPUs of a node, from its NodeResourceTopology object and its executor's report of the machine.
 
 In: the raw object; the machine's topology. Out: each zone's allocatable cpu (milli-CPUs) and memory (bytes) by zone name, in
 the order of the zone's number (by name `node-10` would come before `node-2`); the object's annotations. A zone with neither

@@ -21,7 +21,7 @@ from cotenant_batch_resource_calculator.core import BatchResourceCalculator
 
 SLICE = 50
 NEW_PERCENT = 100.0
-"""The change of a resource of which nothing is offered now."""
+"""The change of a resource with no present offer."""
 
 _DATA = msgspec.json.Decoder(dict[str, str])
 

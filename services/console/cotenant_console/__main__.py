@@ -19,7 +19,7 @@ VERIFICATION = "cotenant_verification"
 COMMANDS: dict[str, tuple[str, str]] = {
     "admin": ("cotenant_console.commands.admin.command", "Operations that need an administrator's decision."),
     "apply": ("cotenant_console.commands.apply", "Create or change objects from manifests."),
-    "bench": (f"{VERIFICATION}.bench.command", "Measure the scheduler on this machine, and check what it decided."),
+    "bench": (f"{VERIFICATION}.bench.command", "Measure the scheduler on this machine, and check its decisions."),
     "delete": ("cotenant_console.commands.delete", "Delete objects by name, by label or by manifest."),
     "describe": ("cotenant_console.commands.describe", "Show one object in detail, with its events."),
     "events": ("cotenant_console.commands.events", "Show what happened, in words; follow with -f."),
@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "replay": ("cotenant_console.commands.replay", "Recompute recorded decisions and compare them."),
     "run": ("cotenant_console.commands.run", "Run one service in the foreground."),
     "simulate": ("cotenant_console.commands.simulate", "Run the same cores under a virtual clock, offline."),
-    "top": ("cotenant_console.commands.top", "Show what nodes or pods use."),
+    "top": ("cotenant_console.commands.top", "Show usage of nodes or pods."),
     "up": ("cotenant_console.commands.up", "Start everything on this machine."),
     "version": ("cotenant_console.commands.version", "Print the versions of the command and of the server."),
 }

@@ -1,7 +1,7 @@
 """The recorded history of a data folder, whether its stack runs or not.
 
 In: an address, or a data folder. Out: the events of LOG in order, as HISTORY holds them. Where no stack runs, the
-folder's own nats-server is started for as long as the reading takes; the folder is locked meanwhile.
+folder's own nats-server is started during the reading; the folder is locked meanwhile.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def method_not_allowed(message: str) -> ApiError:
 
 
 def already_exists(kind: Kind, name: str) -> ApiError:
-    """409: an object of this name is there, possibly still terminating."""
+    """409: an object of this name exists, possibly still terminating."""
     return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', _about(kind, name))
 
 
@@ -130,12 +130,12 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def expired(wanted: int, oldest: int) -> ApiError:
-    """410: a watch or continued list below what this gateway holds."""
+    """410: a watch or continued list below this gateway's oldest change."""
     return ApiError(410, "Expired", f"too old resource version: {wanted} ({oldest})")
 
 
 def too_large(limit: int, what: str = "request body") -> ApiError:
-    """413: more bytes than the server takes."""
+    """413: more bytes than the server accepts."""
     return ApiError(
         413,
         "RequestEntityTooLarge",
@@ -144,13 +144,13 @@ def too_large(limit: int, what: str = "request body") -> ApiError:
 
 
 def unsupported_media(given: str, accepted: Sequence[str]) -> ApiError:
-    """415: the body's type is not one that the verb takes."""
+    """415: the verb does not accept the body's type."""
     message = f'the body of the request was in an unknown format "{given}" - accepted media types include: '
     return ApiError(415, "UnsupportedMediaType", message + ", ".join(accepted))
 
 
 def invalid_object(kind: Kind, name: str, errors: Sequence[FieldError], changed: Sequence[str] = ()) -> ApiError:
-    """422: the object could be read and breaks rules; every violation is a cause. `changed`: what admission changed before."""
+    """422: the object can be read but breaks rules; every violation is a cause. `changed`: what admission changed before."""
     texts = [str(error) for error in errors]
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind

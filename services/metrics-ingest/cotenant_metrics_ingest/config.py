@@ -5,7 +5,7 @@ import msgspec
 
 class MetricsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Seconds. `silent_after_seconds` 0: three report intervals or three message spans, whichever is longer. Intervals and
-    windows are those of nodes whose colocation strategy does not say others. `prediction_checkpoint_seconds`: how often, at
+    windows are those of nodes whose colocation strategy sets no others. `prediction_checkpoint_seconds`: how often, at
     most, a node's prediction models are stored."""
 
     report_interval_seconds: float = 60

@@ -1,4 +1,4 @@
-"""How much pods were held up since the last report: throttling, PSI and CPI, averaged over messages.
+"""Contention of pods since the last report: throttling, PSI and CPI, averaged over messages.
 
 In: usage messages of one node. Out: the averages of each pod, over those of its messages that have the figure; CPI as all
 cycles by all instructions. Taking a message only flattens its integers. Bound: the last MAX_MESSAGES messages, 64 bytes a pod
@@ -22,7 +22,7 @@ _CYCLES, _INSTRUCTIONS = 6, 7
 NOTHING = Contention()
 _NO_PRESSURE = Pressure()
 _UNSAID = PodUsage(namespace="", name="", uid="").pressure
-"""What a message without pressure has there: always the same object."""
+"""The value for a message without pressure: always the same object."""
 
 
 class _Message(msgspec.Struct, gc=False):

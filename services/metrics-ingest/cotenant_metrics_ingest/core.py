@@ -9,8 +9,8 @@ a node's first samples or the first ones after silence; and one with `unknown_si
 Time: windows are aligned to the node's clock, which is checked against the log's; staleness depends on the log's time alone.
 The core takes the log's time from its own events and from the last decision. The service measures and is not recomputed, so
 the first decision may end the load: until then samples are queued, as a node's digest and its newer samples arrive in any
-order. After it EARLY_AT_ONCE of them are taken with each decision, later ones behind them, and a node's windows and models are
-restored with its first sample, so that a cell does not wait for the last of its nodes.
+order. After it EARLY_AT_ONCE of them are taken with each decision, later ones after them, and a node's windows and models are
+restored with its first sample, so that a cell does not wait for its last node.
 
 A node is evaluated again only after one of its events was folded, or when time changes its result.
 
@@ -18,9 +18,9 @@ Prediction: the models of a node are trained when a message ends a minute of its
 `predictions.<node>` for a restart, one node after the other.
 
 Bounds: one NodeState per node (see `node_state`); MAX_EARLY queued messages during the load; samples of nodes without an object
-are counted and dropped; TRAINED_AT_ONCE intervals to be trained with.
+are counted and dropped; TRAINED_AT_ONCE intervals waiting for training.
 
-Over 300 lines: one fold a kind of fact, and the queue of samples that all of them may release.
+Over 300 lines: one fold for each kind of fact, and the queue of samples that all of them may release.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ EARLY_AT_ONCE = 2_000
 LOOK_EVERY = timedelta(milliseconds=500)
 """How often nodes are evaluated; urgent ones are evaluated in between."""
 TRAINED_AT_ONCE = 256
-"""Nodes with an interval to be trained with do not wait for the next decision when there are so many."""
+"""With this many nodes waiting for training, they are trained before the next decision."""
 NO_NODE = "NoNodeObject"
 EARLY_FULL = "TooManyWhileLoading"
 
@@ -92,21 +92,21 @@ class MetricsIngestCore:
         self.refusals: dict[str, int] = {}
         """Messages refused since the start, by reason."""
         self.stored = {"succeeded": 0, "failed": 0}
-        """NodeMetrics stored since the load, by whether anything was heard of the node."""
+        """NodeMetrics stored since the load, by whether the node sent samples."""
         self._sequences = LastSequences()
         self._nodes: dict[str, NodeState] = {}
         self._loaded = False
         self._early: list[tuple[Event, bytes]] = []
-        """Samples that came before the first decision, or after one whose turn has not come yet: without data, and their
+        """Samples that arrived before the first decision, or after one that is still queued: without data, and their
         data."""
         self._behind: list[Training] = []
-        """What restored models have to catch up with."""
+        """Intervals that restored models still have to be trained with."""
         self._log_time: datetime | None = None
         self._log_ms = 0
         """The log's time, in milliseconds since the epoch; 0 while it is not known."""
         self._listening_since: datetime | None = None
         self._over: list[NodePrediction] = []
-        """Those with an interval to be trained with."""
+        """Nodes with an interval to train."""
         self._urgent: set[str] = set()
         self._agenda = Agenda()
         """Nodes with an event folded or stored since they last had nothing to report."""
@@ -249,7 +249,7 @@ class MetricsIngestCore:
             self._refuse(node, refused.reason, f"{event.ref}: {refused.message}")
 
     def _queue(self, event: Event, sample: UsageSample) -> None:
-        """Keep a sample until its turn comes; one that the node's last report has is left out."""
+        """Queue a sample; one that the node's last report includes is dropped."""
         node = self._nodes.get(sample.node)
         published = node.published if node is not None else None
         if published is not None and event.time is not None and event.time.timestamp() * 1000 <= published.last_ms:
@@ -341,7 +341,7 @@ class MetricsIngestCore:
             self._take(event, _SAMPLE.decode(data))
 
     def _restore(self, node: NodeState) -> None:
-        """Restore windows and models when the node's first sample after the load comes: by then all that they depend on is
+        """Restore windows and models when the node's first sample after the load comes: by then all their inputs are
         folded."""
         training = node.restore(sizes_of(self._decisions.policy(node)), self._predictions)
         if training is not None:

@@ -1,16 +1,16 @@
-"""Which memory of a usage message counts, and what the system uses where a message does not say it.
+"""Which memory of a usage message counts, and the system's usage if a message lacks it.
 
-In: a message, a memory collect policy. Out: the same message with that memory in its series. Working set is what an executor
-always measures; page cache comes on top of it; cold bytes are those of both that were not used for a while:
+In: a message, a memory collect policy. Out: the same message with that memory in its series. Executors always measure the
+working set; page cache is additional; cold bytes are those of both that were not used for a while:
 
     usageWithoutPageCache   working set
     usageWithPageCache      working set + page cache
     usageWithHotPageCache   working set + page cache - cold, at least 0, where the node measures cold memory
 
-A series without the figures that a policy needs counts by its working set: a node whose kernel cannot measure them is not
-taken for an idle one. The system's memory is without page cache under every policy.
+A series without the figures that a policy needs counts by its working set: a node whose kernel cannot measure them must not
+look idle. The system's memory is without page cache under every policy.
 
-A message without system usage (its writer is no executor) gets what the node uses beyond pods and host applications, at least
+A message without system usage (its writer is no executor) gets the node's usage beyond pods and host applications, at least
 0. Source: koordlet NodeMetric informer, koordlet system resource collector.
 """
 
@@ -26,7 +26,7 @@ _replace = msgspec.structs.replace
 
 
 def counted(sample: UsageSample, policy: MemoryPolicy) -> UsageSample:
-    """Return the message with the memory that counts under the policy; itself where that is the working set."""
+    """Return the message with the memory that counts under the policy; itself if that is the working set."""
     if not sample.system_usage.cpu_milli and not sample.system_usage.memory_bytes:
         sample = _replace(sample, system_usage=_rest(sample))
     suffix = memory_series(policy, cold_memory_started=bool(sample.node_usage.cold_bytes))
@@ -52,7 +52,7 @@ def _counted(series: Series, hot: bool) -> Series:
 
 
 def _rest(sample: UsageSample) -> Series:
-    """What the node uses beyond pods and host applications; as many samples as the node has."""
+    """The node's usage beyond pods and host applications; as many samples as the node has."""
     node = sample.node_usage
     others = [*(pod.series for pod in sample.pods), *(host.series for host in sample.host_applications)]
     return Series(

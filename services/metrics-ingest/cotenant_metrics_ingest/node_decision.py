@@ -1,6 +1,6 @@
-"""What follows from one node's state: its report, its silence, its end, the storing of its models.
+"""Decisions on one node's state: its report, its silence, its end, the storing of its models.
 
-In: a node's state, the time. Out: a report that is due, an event, or nothing; and when time alone can change that.
+In: a node's state, the time. Out: a due report, an event, or nothing; and when time alone can change that.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ class NodeDecisions:
         return max(3 * self.interval(node), 3 * span, SHORTEST_SILENCE)
 
     def next_look(self, node: NodeState, listening_since: datetime | None) -> datetime:
-        """When a node without a due report may have one by the passing of time. `listening_since`: silence counts only while
+        """When a node's next report may become due with time alone. `listening_since`: silence counts only while
         this service was running, as it receives nothing during its own downtime."""
         if not node.declared:
             return NEVER
@@ -77,7 +77,7 @@ class NodeDecisions:
     def follows(
         self, name: str, node: NodeState, now: datetime, listening_since: datetime | None
     ) -> Event | DueReport | None:
-        """What follows from a node now."""
+        """The decision on a node now."""
         if not node.declared:
             return self._ended(name, node)
         published, windows = node.published, node.windows
@@ -128,7 +128,7 @@ class NodeDecisions:
         return ending(metrics_subject(name), last)
 
     def states(self, reported: Iterable[tuple[str, NodeState]], now: datetime, room: int) -> Sequence[Event]:
-        """The models of reported nodes whose turn it is, at most so many; HISTORY does not take them over, so they are the last
+        """The models of reported nodes that are due, at most this many; HISTORY does not take them over, so they are the last
         of a decision."""
         interval = self.config.prediction_checkpoint_seconds
         nodes = dict(reported)

@@ -50,7 +50,7 @@ NO_STRATEGY = msgspec.Raw(b"{}")
 
 
 class StrategyView(View, frozen=True, kw_only=True):
-    """What is read of a node's resources: the colocation strategy."""
+    """The part of a node's resources that is read: the colocation strategy."""
 
     OF = NodeResources
 
@@ -59,7 +59,7 @@ class StrategyView(View, frozen=True, kw_only=True):
 
 
 class ExecutorView(View, frozen=True, kw_only=True):
-    """What is read of an executor's report: what pods may have."""
+    """The part of an executor's report that is read: its allocatable."""
 
     OF = ExecutorStatus
 
@@ -72,7 +72,7 @@ _METRIC = msgspec.json.Decoder(NodeMetricComputed)
 
 class Published(msgspec.Struct, frozen=True, gc=False):
     """The node's last report, encoded, which takes a third of the memory: it is needed as a whole only of a silent node. Its
-    digest, most of it, is left out where the windows say it (`node_report.with_digest`)."""
+    digest, most of it, is left out if the windows hold the same (`node_report.with_digest`)."""
 
     update_time: datetime | None
     unknown_since: datetime | None
@@ -85,7 +85,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, metric: NodeMetricComputed, *, whole: bool) -> "Published":
-        """A report as it is kept; `whole`: with its digest."""
+        """A report in stored form; `whole`: with its digest."""
         digest = metric.digest
         last_ms, span_ms = (digest.last_ms, digest.span_ms) if digest is not None else (0, 0)
         encoded = encode_payload(metric) if whole else cls.encoded_without_digest(metric)
@@ -93,7 +93,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
 
     @staticmethod
     def encoded_without_digest(metric: NodeMetricComputed) -> bytes:
-        """A report whose digest the windows say."""
+        """A report whose digest is rebuilt from the windows."""
         return encode_payload(msgspec.structs.replace(metric, digest=None))
 
     def metric(self) -> NodeMetricComputed:
@@ -119,10 +119,10 @@ class NodeState(msgspec.Struct):
     annotation: str = ""
     strategy: msgspec.Raw = NO_STRATEGY
     policy: CollectPolicy = CollectPolicy()
-    """What the colocation strategy asks for."""
+    """The collect policy of the colocation strategy."""
     in_force: PolicyInForce | None = None
     by_time_of_day: bool = False
-    """Whether it asks for the forecast by time of day."""
+    """Whether it enables the forecast by time of day."""
     declared_amounts: Mapping[str, int] = {}
     raw_amounts: Mapping[str, int] = {}
     reported_amounts: Mapping[str, int] = {}
@@ -138,7 +138,7 @@ class NodeState(msgspec.Struct):
     """The newest sample that is in them."""
 
     def accepted(self, event: Event, log_time: datetime | None) -> None:
-        """A sample of the node was accepted: it was heard at this time of the log, whatever its own clock says."""
+        """A sample of the node was accepted at this time of the log, whatever its own clock shows."""
         self.news = True
         self.heard = log_time
         self.causes.appendleft(event.sequence)
@@ -168,7 +168,7 @@ class NodeState(msgspec.Struct):
         return self.windows.period_ms if self.windows is not None else 0
 
     def restore(self, sizes: WindowSizes, store: PredictionStore) -> Training | None:
-        """Restore windows and models, where that has not been done yet; returns what the models have to catch up with."""
+        """Restore windows and models, unless done already; returns the intervals with which to train the models."""
         if not self.to_restore:
             return None
         self.to_restore, stored, self.stored = False, self.stored, None
@@ -180,11 +180,11 @@ class NodeState(msgspec.Struct):
         return self._restore_models(*stored, store) if stored is not None else None
 
     def _restore_models(self, ref: str, state: PredictionState, store: PredictionStore) -> Training | None:
-        """Take the stored models of the node and its pods; returns what was sampled after they were stored."""
+        """Take the stored models of the node and its pods; returns the samples after they were stored."""
         windows = self.windows
         assert windows is not None
         if state.trained_ms > windows.last_ms + LONGEST_MS:
-            # No clock of the node has been there.
+            # Later than any clock of a node.
             self.stored_ms = 0
             return None
         placed = self.placed_by_uid()
@@ -198,7 +198,7 @@ class NodeState(msgspec.Struct):
     def forecast(
         self, predicted: Predicted, by_time: Sequence[ResourceForecast], now: datetime, config: MetricsConfig
     ) -> Forecast:
-        """What is predicted of the reported pods, from the percentiles of the node's models and forecasts by time of day."""
+        """The prediction for the reported pods, from percentiles of the node's models and forecasts by time of day."""
         assert self.prediction is not None
         assert self.windows is not None
         return self.prediction.forecast(
@@ -213,8 +213,8 @@ class NodeState(msgspec.Struct):
         )
 
     def seconds_since_stored(self, name: str, now: datetime, interval_seconds: int) -> float | None:
-        """Return how old the stored models are; of those that never were, as if at a time that the node's name decides. None
-        where nothing is new."""
+        """Return the age of the stored models; for a node without any, from a time derived from its name. None
+        if nothing is new."""
         prediction = self.prediction
         if not self.declared or prediction is None or not prediction.trained or prediction.trained_ms <= self.stored_ms:
             return None
@@ -222,7 +222,7 @@ class NodeState(msgspec.Struct):
             return (now - self.stored_at).total_seconds()
         return now.timestamp() - prediction.began_ms / 1000 + crc32(name.encode()) % interval_seconds
 
-    # -- what the node can give and how it is measured -----------------------------------------------------------
+    # -- the node's allocatable and collect policy ----------------------------------------------------------------
 
     def declare(self, stored: ObjectStored) -> None:
         """Take a Node object; amounts that cannot be read are unknown."""
@@ -238,7 +238,7 @@ class NodeState(msgspec.Struct):
         self.configure()
 
     def undeclare(self) -> None:
-        """The Node object is gone: nothing is measured of it any more."""
+        """The Node object is gone: it is no longer measured."""
         self.declared, self.declared_at, self.windows, self.heard = 0, None, None, None
         if self.prediction is not None:
             self.prediction.end()
@@ -256,7 +256,7 @@ class NodeState(msgspec.Struct):
             self.prediction.choose(by_time_of_day=self.by_time_of_day)
 
     def allocatable(self) -> Usage | None:
-        """Return what pods may have in all, before amplification; None while it is not known."""
+        """Return the node's allocatable, before amplification; None while it is unknown."""
         amounts = {**self.declared_amounts, **self.reported_amounts, **self.raw_amounts}
         if CPU not in amounts or MEMORY not in amounts:
             return None
@@ -294,7 +294,7 @@ class NodeState(msgspec.Struct):
 def forecasts_of(
     nodes: Sequence[NodeState], store: PredictionStore, now: datetime, config: MetricsConfig
 ) -> list[Forecast | None]:
-    """What is predicted of each node's reported pods; None before the first training."""
+    """The prediction for each node's reported pods; None before the first training."""
     found: list[Forecast | None] = []
     for start in range(0, len(nodes), FORECASTS_AT_ONCE):
         some = nodes[start : start + FORECASTS_AT_ONCE]

@@ -50,7 +50,7 @@ def _table(part: int) -> Integers:
 _INDEX, _WEIGHT = _table(0), _table(1)
 """`thinning` by count, padded with zeros."""
 KEPT = tuple(len(thinning(count)) for count in range(MAX_OPEN + 1))
-"""How many points there are of so many samples."""
+"""The number of points for a number of samples."""
 
 
 def thinned(samples: Integers, lengths: Integers) -> tuple[Integers, Integers]:

@@ -115,7 +115,7 @@ def _given(document: bytes | msgspec.Raw | str) -> dict[str, msgspec.Raw]:
 
 
 def collect_policy(strategy: bytes | msgspec.Raw, annotation: str = "") -> CollectPolicy:
-    """The policy that a node's strategy asks for; the default one where it is not enabled or cannot be read."""
+    """The policy of a node's strategy; the default one if it is not enabled or cannot be read."""
     given = _given(strategy) | (_given(annotation) if annotation else {})
     if bytes(given.get("enable", b"")) != b"true":
         return _DEFAULT
@@ -145,7 +145,7 @@ def wants_time_of_day(strategy: bytes | msgspec.Raw, annotation: str = "") -> bo
 
 
 def policy_in_force(policy: CollectPolicy, own: PolicyInForce) -> PolicyInForce:
-    """The policy with its floors; `own` is the service's, for fields at their default and windows that are not possible."""
+    """The policy with its floors; `own` is the service's, for fields at their default and invalid windows."""
     report, aggregate = own.report_interval_seconds, own.aggregate_seconds
     if policy.report_interval_seconds != _DEFAULT.report_interval_seconds:
         report = min(effective_report_interval(policy.report_interval_seconds), LONGEST_AGGREGATE_SECONDS)
@@ -155,7 +155,7 @@ def policy_in_force(policy: CollectPolicy, own: PolicyInForce) -> PolicyInForce:
 
 
 def _windows(policy: CollectPolicy) -> tuple[int, ...]:
-    """The seconds of the percentile windows; none where they are the default ones, or not possible."""
+    """The seconds of the percentile windows; none if they are the default ones, or invalid."""
     try:
         wanted = [duration_ms(text) for text in policy.node_aggregate_policy.durations[: MAX_DURATIONS + 1]]
     except ValueError:

@@ -4,7 +4,7 @@ In: a usage message. Out: int64 (2, series, samples), milli-cores and bytes; the
 applications, in the message's order. Most messages are regular: all series have as many samples as there are times, and all
 values are possible. Others have no table and are taken series by series.
 
-A table is kept as bytes: 8 a sample, and nothing that the garbage collector looks through.
+A table is kept as bytes: 8 a sample, which the garbage collector need not traverse.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""An executor's own metrics, summed over the nodes of its process: what is suppressed, what the kernel refused, what waits.
+"""An executor's own metrics, summed over the nodes of its process: suppression, values refused by the kernel, waiting events.
 
 In: the nodes' shells. Out: metrics, computed when they are read. Bound: none has a label of a node.
 """
@@ -25,7 +25,7 @@ def register(meter: Meter, figures: Figures, shells: Sequence[ExecutorShell]) ->
 
     summed("cotenant_executor_nodes", "Nodes of this process", lambda _: 1)
     summed("cotenant_executor_pods", "Pods placed here", lambda shell: len(shell.node.core.placed))
-    summed("cotenant_executor_suppressing_nodes", "Nodes whose batch pods share what services leave", _suppresses)
+    summed("cotenant_executor_suppressing_nodes", "Nodes whose batch pods are suppressed to what services leave", _suppresses)
     summed("cotenant_executor_suppressing_cpu_cores", "CPUs of these nodes", lambda shell: _cores(shell, CAPACITY))
     summed("cotenant_executor_best_effort_cpu_cores", "CPUs that batch may use there", lambda shell: _cores(shell, QUANTITY))
     summed(

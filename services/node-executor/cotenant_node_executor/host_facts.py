@@ -27,7 +27,7 @@ PODS_BY_EXECUTOR, PODS_BY_KUBELET = "executor", "kubelet"
 
 
 def host_given(driver: CgroupDriver, *, proc: Path = Path("/proc")) -> GivenMachine:
-    """Return the part of this host that a node below the driver's root is given. In a sandbox that is what this process has."""
+    """Return the part of this host that a node below the driver's root may use. In a sandbox, that of this process."""
     memory = parse_node_meminfo((proc / "meminfo").read_text(encoding="ascii"))
     try:
         hierarchies = read_hierarchies(proc)

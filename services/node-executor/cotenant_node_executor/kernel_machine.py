@@ -59,7 +59,7 @@ WATCHED = ((BESTEFFORT, Knob.CPU_QUOTA), (BESTEFFORT, Knob.CPUSET_CPUS))
 """Files whose present value a strategy reads."""
 
 STORAGE_FOR = timedelta(minutes=1)
-"""How long the tables of block devices are taken for true."""
+"""How long the tables of block devices are cached."""
 
 IDENTITY_SYSCTL = Path("/proc/sys/kernel/sched_group_identity_enabled")
 
@@ -76,7 +76,7 @@ class KernelMachine:
         given: GivenMachine | None = None,
         slow: SlowWorker | None = None,
     ) -> None:
-        """`given`: the part of the host that is measured, None for all of it; `slow`: what is not read every second, if
+        """`given`: the part of the host that is measured, None for all of it; `slow`: collectors with a longer period, if
         anything."""
         self._driver = driver
         self._capabilities = capabilities
@@ -111,7 +111,7 @@ class KernelMachine:
         """Values of the last cycle, by file."""
 
     def _open_runtime(self, state: Path) -> Runtime:
-        """Make the runtime, and say what wakes the cycles for it."""
+        """Build the runtime, and register what wakes the cycles for it."""
         runtime = ProcessRuntime(self._driver, state, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         self._woken_by = (runtime.containers.exits.fileno(),)
         return runtime
@@ -206,7 +206,7 @@ class KernelMachine:
             self._slow.ask(self._asked)
 
     def _ask(self, snapshot: Snapshot) -> None:
-        """Have the slow collectors read the pods that are there."""
+        """Let the slow collectors read the existing pods."""
         if self._slow is None:
             return
         pods = tuple((uid, pod.usage.group) for uid, pod in snapshot.pods.items())
@@ -215,7 +215,7 @@ class KernelMachine:
             self._slow.ask(self._asked)
 
     def close(self) -> None:
-        """End the slow collectors and the guard, which put the kernel back as it was, and the triggers. Pods run on."""
+        """End the slow collectors and the guard, which restore the kernel's settings, and the triggers. Pods keep running."""
         self._urgency.close()
         self._services.close()
         self.guard.close()
@@ -268,7 +268,7 @@ class KernelMachine:
         return report
 
     def _wanted_values(self) -> Mapping[tuple[str, Knob], str]:
-        """The values of files that shall hold in this cycle."""
+        """The values of files for this cycle."""
         return self._values
 
     def carry_out(self, orders: Sequence[Order], now: datetime) -> None:

@@ -4,7 +4,7 @@ An executor ends pods that have no placement. On an empty LOG, on that of anothe
 backup, pods that should run have none. So the executor stores when its LOG was created and how far it was read; where LOG is
 another one, or ends earlier, and pods run here, it keeps them until an operator adopts LOG (`cotenant admin adopt`).
 
-In: the identity of LOG. Out: why it is not the one that is known, or nothing.
+In: the identity of LOG. Out: why it is not the known one, or nothing.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 class KnownLog:
-    """The file. Without a path nothing is remembered, and every LOG is known (simulated nodes)."""
+    """The file. Without a path nothing is remembered, and every LOG is accepted (simulated nodes)."""
 
     def __init__(self, path: Path | None, existing_pods: Callable[[], Collection[str]] = tuple) -> None:
-        """`existing_pods`: the pods on this machine; where there are none, any LOG will do."""
+        """`existing_pods`: the pods on this machine; if there are none, any LOG is accepted."""
         self._path = path
         self._existing_pods = existing_pods
         self._known: LogIdentity | None = None
@@ -32,10 +32,10 @@ class KnownLog:
             try:
                 self._known = msgspec.json.decode(path.read_bytes(), type=LogIdentity)
             except (OSError, msgspec.MsgspecError) as error:
-                logger.warning("%s cannot be read, any LOG is taken: %s", path, error)
+                logger.warning("%s cannot be read, any LOG is accepted: %s", path, error)
 
     def why_unknown(self, found: LogIdentity) -> str:
-        """Return why this LOG is not the one that is known; empty where it is, or where none is known."""
+        """Return why this LOG is not the known one; empty if it is, or if none is known."""
         known = self._known
         if self._path is None or known is None or not self._existing_pods():
             return ""
@@ -47,11 +47,11 @@ class KnownLog:
 
     @property
     def last(self) -> int:
-        """How far the known LOG went, 0 where none is known."""
+        """The last sequence read of the known LOG, 0 if none is known."""
         return self._known.last if self._known is not None else 0
 
     def remember(self, found: LogIdentity) -> None:
-        """Take this LOG for the node's own. A file that cannot be written is reported and tried again with the next call."""
+        """Accept this LOG as the node's own. A file that cannot be written is reported and retried with the next call."""
         if self._path is None or found == self._known:
             return
         draft = self._path.with_suffix(".new")

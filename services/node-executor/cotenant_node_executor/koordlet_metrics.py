@@ -55,7 +55,7 @@ def _of_node(shell: ExecutorShell, read: OfCore) -> Iterable[Value]:
     for _ in range(TRIES):
         try:
             return [(value, node | labels) for value, labels in read(shell.node.core)]
-        except RuntimeError:  # a table grew meanwhile: another thread reads than the one that runs the cycles
+        except RuntimeError:  # a table grew meanwhile: this thread is not the one that runs the cycles
             continue
     return []
 

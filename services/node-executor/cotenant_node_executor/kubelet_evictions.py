@@ -1,8 +1,8 @@
-"""Asks the gateway to evict pods that strategies evict, on a node whose pods kubelet runs, as only kubelet may end them.
+"""Requests evictions from the gateway on a node whose pods kubelet runs, as only kubelet may end them.
 
-In: the evictions that are ordered. Out: requests to the gateway, repeated with a growing pause while they stand
+In: the ordered evictions. Out: requests to the gateway, repeated with a growing pause while the orders hold
 (`cotenant.runtime.requests`): a budget that has no disruption left now may have one later. The gateway deletes the pod, kubelet
-ends it, and the report says so (`core.kubelet_pods`).
+ends it, and the report follows (`core.kubelet_pods`).
 
 Bound: the pods of the node; as many requests in progress as `cotenant.runtime.requests` allows.
 """
@@ -31,7 +31,7 @@ class KubeletEvictions:
         self._node, self._machine = node, machine
 
     def requests(self, now: datetime) -> list[Request]:
-        """Return a request for each eviction that stands."""
+        """Return a request for each eviction that is still ordered."""
         del now
         subject = node_evict_subject(self._node)
         return [
@@ -52,7 +52,7 @@ class KubeletEvictions:
         ]
 
     async def run(self, host: Host) -> None:
-        """Ask until the process is stopped."""
+        """Send requests until the process is stopped."""
         requests = Requests(host, self)
         try:
             while not host.stopping.is_set():

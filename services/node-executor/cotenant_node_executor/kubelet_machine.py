@@ -1,8 +1,8 @@
 """`node.Machine` for a host whose pods kubelet runs: its groups are found, sampled, written, restored; nothing is started.
 
 In: kubelet's tree, a group of the executor's own (probed, and locked against a second executor). Out: observations, writes. A
-file that no strategy desires a value for any more gets what it held before, and all do when the executor ends. After a start
-strategies have RESTORE_AFTER to take up again what a killed executor left; then the rest is restored.
+file that no strategy desires a value for any more gets its former value, and all do when the executor ends. After a start
+strategies have RESTORE_AFTER to desire values for what a killed executor left; then the rest is restored.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class KubeletMachine(KernelMachine):
         return self._pods
 
     def _raise_family(self) -> None:
-        """Nothing: the group around kubelet's is not the executor's."""
+        """No effect: the group around kubelet's is not the executor's."""
 
     @property
     def wishes(self) -> Mapping[str, AskEviction]:
-        """Evictions that the API shall be asked for, by uid."""
+        """Evictions to request from the API, by uid."""
         return self._pods.wishes
 
     def existing_pods(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class KubeletMachine(KernelMachine):
         return msgspec.structs.replace(seen, strangers=self._strangers(now_ns))
 
     def _find(self, now_ns: int) -> None:
-        """Bind kubelet's directories to the pods, where one of both changed."""
+        """Match kubelet's directories with the pods, if either changed."""
         found = self._kubepods.look(now_ns)
         layout = self._kubepods.layout
         if layout is not None:
@@ -190,7 +190,7 @@ class KubeletMachine(KernelMachine):
         return {**self._values, **due} if due else self._values
 
     def restore(self) -> None:
-        """Give every file back what it held before. LOG is not reached any more by then: the log of the process says it."""
+        """Restore every file's former value. LOG is no longer connected by then, so the process logs it."""
         restored = 0
         for _ in range(RESTORE_TRIES):
             due = self._kubelet.due(())
@@ -218,7 +218,7 @@ class KubeletMachine(KernelMachine):
 
 
 def kubelet_pods(pods: Iterable[PodToRun]) -> dict[str, KubeletPod]:
-    """The pods in the form that directories are bound to."""
+    """The pods in the form that directories are matched with."""
     return {
         pod.uid: KubeletPod(
             pod.uid,
@@ -233,7 +233,7 @@ def kubelet_pods(pods: Iterable[PodToRun]) -> dict[str, KubeletPod]:
 
 
 def in_kubelets_tree(capabilities: Capabilities, driver: KubeletDriver) -> Capabilities:
-    """The capabilities as far as kubelet's groups have the files; those that are not there yet are taken to have them."""
+    """The capabilities, limited to files of kubelet's groups; groups that do not exist yet are assumed to have them."""
     knobs = dict(capabilities.knobs)
     knobs[THREADS] = KnobSupport(False, "the threads of kubelet's pods are left where its CPU manager puts them")
     if driver.exists(""):

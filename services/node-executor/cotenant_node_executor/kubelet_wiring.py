@@ -84,7 +84,7 @@ def kubelet_node(
 
 
 def add_options(made: argparse.ArgumentParser) -> None:
-    """The flags about who runs the pods."""
+    """The flags about what runs the pods."""
     made.add_argument(
         "--pods",
         choices=(PODS_BY_EXECUTOR, PODS_BY_KUBELET),

@@ -1,8 +1,8 @@
 """Usage messages and execution events on their way to the server.
 
 In: what a cycle publishes on USAGE and EXECUTION. Out: the same on the log, in the order in which it was made. Usage is stored
-by itself, as its reference is a cause of later events; what was executed is gathered for GATHER_SECONDS and sent together:
-nobody waits for it.
+by itself, as its reference is a cause of later events; execution events are gathered for GATHER_SECONDS and sent together:
+they are not urgent.
 
 Bounds: MAX_OUTBOX events wait, MAX_TOGETHER are sent at a time, each is tried PUBLISH_TRIES times; beyond that the oldest are
 dropped and counted.
@@ -46,11 +46,11 @@ class Outbox:
         self.dropped_of = {USAGE: 0, EXECUTION: 0}
         """Events that were given up, by stream."""
         self._events: deque[tuple[Event, int, int]] = deque()
-        """Events, and when the cycle that they are about began and ended (ns since the epoch)."""
+        """Events, and when their cycle began and ended (ns since the epoch)."""
         self._sending = 0
-        """So many events are being sent."""
+        """The number of events being sent."""
         self._sending_since_ns: int | None = None
-        """When the event was made that is being published."""
+        """Creation time of the event that is being published."""
         self._wake = asyncio.Event()
 
     @property
@@ -71,7 +71,7 @@ class Outbox:
         return self._events[0][2] if self._events else None
 
     def post(self, events: Sequence[Event], began_ns: int) -> None:
-        """Add what a cycle published that began then."""
+        """Add the events of a cycle that began then."""
         for event in events:
             if len(self._events) >= MAX_OUTBOX:
                 self.dropped_of[self._events.popleft()[0].stream] += 1
@@ -79,7 +79,7 @@ class Outbox:
             self._wake.set()
 
     async def send(self) -> None:
-        """Send what is posted, until cancelled."""
+        """Send posted events until cancelled."""
         while True:
             while not self._events:
                 self._wake.clear()
@@ -118,7 +118,7 @@ class Outbox:
                 self._tracing.published(stored, began_ns, ended_ns)
 
     def _traced(self, event: Event) -> Event:
-        """Return the event with the trace that it begins, where it continues none: others continue it."""
+        """Return the event, with a new trace if it continues none."""
         if event.traceparent or event.causes:
             return event
         trace = self._tracing.root(event) if self._tracing is not None else traceparent_of((), event.id)

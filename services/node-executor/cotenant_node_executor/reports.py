@@ -1,6 +1,6 @@
-"""Stores a node's reports on LOG, in rounds: what is decided while one is in progress waits for the next.
+"""Stores a node's reports on LOG, in rounds: reports decided while one is in progress wait for the next.
 
-In: the reports of a cycle. Out: what was stored is folded by the node at once; of a refused report it takes over the sequence
+In: the reports of a cycle. Out: stored reports are folded by the node at once; for a refused one it takes over the sequence
 that LOG has, and the next cycle decides again. However many pods start and end, a node has one round at the server, so that
 it does not delay others; the slower the server, the larger the rounds.
 
@@ -40,7 +40,7 @@ class Reports:
     def __init__(
         self, log: Log, cell: str, wake: Callable[[], None], on_stored: Callable[[Event, int], None] | None = None
     ) -> None:
-        """`wake` has the next cycle run now: it decides what had to wait. `on_stored` is called with each report that is
+        """`wake` runs the next cycle now, for reports that had to wait. `on_stored` is called with each report that is
         stored, and when it was sent (ns since the epoch)."""
         self._log = log
         self._cell = cell
@@ -55,11 +55,11 @@ class Reports:
 
     @property
     def under_way(self) -> bool:
-        """Whether a round is."""
+        """Whether a round is in progress."""
         return self._round is not None and not self._round.done()
 
     def post(self, node: ExecutorNode, reports: Sequence[Event]) -> None:
-        """Begin a round with what a cycle has decided; where one is in progress, the cycle behind it decides again."""
+        """Begin a round with a cycle's reports; if one is in progress, the next cycle decides again."""
         now = asyncio.get_running_loop().time()
         reports = self._without_young_ends(reports, now)
         if not reports or self._room_pause.waits(now):
@@ -85,7 +85,7 @@ class Reports:
         return due
 
     async def close(self) -> None:
-        """Give up what is in progress."""
+        """Cancel the round in progress."""
         if self._round is not None:
             self._round.cancel()
             await asyncio.gather(self._round, return_exceptions=True)
@@ -99,11 +99,11 @@ class Reports:
             outcome = await self._append(events, node)
             if not (isinstance(outcome, Refused) and not outcome.no_space):
                 return
-        # Few, or one of them is refused: each by itself.
+        # Few, or one of them was refused: one by one.
         await asyncio.gather(*(self._store_one(event, node) for event in events))
 
     async def _append(self, events: Sequence[Event], node: ExecutorNode) -> Stored | Refused | NoAnswer:
-        """Store some reports together, and fold what was stored."""
+        """Store some reports together, and fold them."""
         writes = [Write(event=event, expected=node.core.last_sequence(event.subject)) for event in events]
         sent_ns = time.time_ns()
         try:

@@ -50,7 +50,7 @@ MAX_PAUSE_SECONDS = 2.0
 FOLLOW_UP_SECONDS = 0.1
 """Most programs end within it when they are asked to."""
 MARKER_SECONDS = 5.0
-"""Between two tries of a start marker for which LOG has no room."""
+"""Between two attempts to store a start marker for which LOG has no room."""
 NOTE_SECONDS = 5.0
 """How often the node notes how far it has followed LOG."""
 
@@ -142,14 +142,14 @@ class ExecutorShell:
         return _Incarnation(self)
 
     async def prepare(self) -> None:
-        """Find out whether LOG is the one that this node followed before. Where no pods run, any LOG will do."""
+        """Find out whether LOG is the one that this node followed before. If no pods run, any LOG is accepted."""
         if not isinstance(self._log, Identified):
             return
         self._found = await self._log.identity(executor_subject(self.node.name), self._known_log.last)
         why = self._known_log.why_unknown(self._found)
         self._newest = 0
         if why and not self._adopting:
-            logger.error("node %s: %s: pods without a placement run on until LOG is adopted", self.node.name, why)
+            logger.error("node %s: %s: pods without a placement keep running until LOG is adopted", self.node.name, why)
         else:
             why, self._adopting = "", False
             self._known_log.remember(self._found)
@@ -221,11 +221,11 @@ class ExecutorShell:
         return max(0.0, min(until_sample, self._follow_up))
 
     def without_marker(self) -> None:
-        """See `runtime.incarnations.Roomless`: suppression and the pods' supervision wait for no room on a disk."""
+        """See `runtime.incarnations.Roomless`: suppression and the pods' supervision do not wait for room on a disk."""
         self._marker_at = asyncio.get_running_loop().time() + MARKER_SECONDS
 
     def _go_on_without_marker(self, reading: Reading, now: float) -> None:
-        """Take the load for over when it is read to its end; store the marker when there is room."""
+        """Treat the load as complete when it is read to its end; store the marker when there is room."""
         core = self.node.core
         assert self._marker_at is not None
         core.loaded = core.loaded or reading.snapshot_over

@@ -1,10 +1,10 @@
 """The spans of one node: usage published, resources seen, pods from the placement's arrival to each report, values written.
 
-In: what was folded, stored and published, and when. Out: spans by `runtime.tracing`; one is made only where spans are sent.
+In: folded, stored and published events with their times. Out: spans by `runtime.tracing`, only if spans are sent.
 A pod's reports and the values of its groups continue the trace of its placement, a suppression that of the usage before it.
-What a cycle did has the cycle's times.
+A cycle's events have the cycle's times.
 
-Bound: the arrival of MAX_SEEN placements that no report followed yet; beyond it the oldest is forgotten.
+Bound: the arrival of MAX_SEEN placements without a report yet; beyond it the oldest is dropped.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class NodeTracing:
         """When a placement arrived, by its reference."""
 
     def root(self, event: Event) -> str:
-        """Return the traceparent of an event that follows from nothing."""
+        """Return the traceparent of an event without causes."""
         return self._tracing.root(event.id, event.data.TYPE)
 
     def folded(self, events: Sequence[Event]) -> None:
-        """Take what arrived."""
+        """Take delivered events."""
         now_ns = time.time_ns()
         for event in events:
             if isinstance(event.data, Placement):
@@ -63,7 +63,7 @@ class NodeTracing:
         self._send(report, name, began_ns, time.time_ns())
 
     def published(self, event: Event, began_ns: int, ended_ns: int) -> None:
-        """Take what was published on USAGE or EXECUTION about a cycle with these times."""
+        """Take events on USAGE or EXECUTION of a cycle with these times."""
         data = event.data
         if not isinstance(data, Execution):
             self._send(event, data.TYPE, began_ns, ended_ns)

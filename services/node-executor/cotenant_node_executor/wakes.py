@@ -1,8 +1,8 @@
-"""What of the machine wakes the cycles between samples: a container ended, a look found something urgent.
+"""The machine's events that wake the cycles between samples: a container ended, a check found something urgent.
 
 In: the machine's descriptors. Each is watched by the event loop until it is readable once, and again after the cycle that saw
-why (`arm`): a cycle that does not come, as while the node is loaded again, makes no busy loop. A look runs no cycle unless it
-found something, and says itself when it wants to look again; where it does not, the next cycle looks.
+why (`arm`): so there is no busy loop while no cycle runs, as during a reload of the node. A look runs no cycle unless it
+found something, and returns when to look again; if it does not, the next cycle looks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cotenant_node_executor.core.node import Machine
 
 
 class Wakes:
-    """`wake` has the next cycle run now. Bound: the machine's descriptors, one look that is due."""
+    """`wake` runs the next cycle now. Bound: the machine's descriptors, one look that is due."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -33,7 +33,7 @@ class Wakes:
             self._due.cancel()
 
     def arm(self, machine: Machine) -> None:
-        """Wake when something happens next."""
+        """Wake at the next event."""
         for descriptor in machine.wakes:
             if descriptor not in self._armed:
                 self._armed.add(descriptor)

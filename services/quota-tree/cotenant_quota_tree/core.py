@@ -3,12 +3,12 @@
 Folds ElasticQuota, ElasticQuotaProfile, Node and Pod objects, executors' reports, readiness and resources of nodes,
 placements, runs, the gateway's answers to evictions, and its own `quotas.>`. Decides one QuotaRuntime per quota, and one for
 the root, default and system quota while any quota is declared; each is published when it differs from its last event. A
-change of requests or usage alone is published once the quota's last event is `settle` old. Nobody waits for these events: the
+change of requests or usage alone is published once the quota's last event is `settle` old. These events are not urgent: the
 scheduler computes runtimes itself, by the same rules (`cotenant.domain.quota.trees`). Causes: the quota's own object, then,
 where newer than its last event, the newest quota object, node event and pod event of the tree.
 
-Decides one ProfiledQuota per profile (`profiles`). While over-use is taken back, QuotaRuntime carries its streak and the pods
-to evict, for which the gateway is asked (`revocation`, `revoking`). When an event is due: `publishing`.
+Decides one ProfiledQuota per profile (`profiles`). While over-use is revoked, QuotaRuntime carries its streak and the pods
+to evict, by requests to the gateway (`revocation`, `revoking`). When an event is due: `publishing`.
 
 A quota is identified by its name alone; of several with one name the smallest namespace is used, and the event carries a
 reason. An unreadable object (a malformed quantity) counts as absent and is listed in `refused` with the reason.
@@ -92,14 +92,14 @@ class QuotaTreeCore:
         self._newest_pod = 0
         self._views: dict[str, ElasticQuotaView] = {}
         self._duplicated: set[str] = set()
-        """As of the last decision: the quotas, and names that several of them have."""
+        """As of the last decision: the quotas, and duplicate names."""
         self._desired: dict[str, QuotaRuntime] = {}
         """Desired events by subject, as they follow from quotas, nodes and pods alone."""
         self._profiled: dict[str, ProfiledQuota] = {}
         self._profiled_for = 0
         """The version of the profiles from which this was computed."""
         self._charged_at: dict[tuple[str, str], int] = {}
-        """By namespace and name, the version of the object into which admission wrote what its pods request."""
+        """By namespace and name, the version of the object into which admission wrote its pods' requests."""
         self._solved_for = -1
         """The version of the demands from which this was computed."""
         self._agenda = Agenda()
@@ -266,7 +266,7 @@ class QuotaTreeCore:
         return tuple(self._desired.values())
 
     def requests(self, _: datetime) -> Sequence[Request]:
-        """Return the evictions that are asked for and not answered."""
+        """Return the requested evictions without an answer."""
         return list(self._revoking.requests(self._pods)) if self.revocation.enabled else ()
 
     def _wanted(self, subject: str, published: Published | None, now: datetime) -> Desired | None:
@@ -318,7 +318,7 @@ class QuotaTreeCore:
                 self._agenda.mark(subject)
 
     def _read_quotas(self) -> None:
-        """Begin with other trees: what is desired of each quota follows again."""
+        """Begin with other trees: the desired events of all quotas are recomputed."""
         quotas = self._declared.quotas()
         self._views, self._duplicated = {**quotas, **with_built_in(quotas)}, self._declared.duplicated()
         self._pods.demands.declare(quotas)

@@ -15,7 +15,7 @@ from cotenant_quota_tree.revocation import Revocation
 
 CORE_VERSION = "3"
 PACE = timedelta(seconds=1)
-"""No more than a batch in this time: the scheduler computes runtimes itself, and users can wait so long."""
+"""At most one batch in this time: the scheduler computes runtimes itself, and for users this is soon enough."""
 
 
 class QuotaTreeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,8 +1,8 @@
-"""What the nodes offer: the fold over node objects, executors' reports and overcommitted resources.
+"""The nodes' allocatable: the fold over node objects, executors' reports and overcommitted resources.
 
 In: Node objects, ExecutorStatus, NodeResources and NodeCondition. Out: the cluster's total by resource
-(`cotenant.domain.quota.trees.node_totals`), and what each node offers to quota profiles. For a profile a node is schedulable
-if it is not cordoned and ready: as the Ready condition in its object says, else as its condition event does, else it is.
+(`cotenant.domain.quota.trees.node_totals`), and each node's amounts for quota profiles. For a profile a node is schedulable
+if it is not cordoned and ready: by the Ready condition in its object, else by its condition event, else it counts as ready.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REPORTED = msgspec.json.Decoder(_Reported)
 
 
 def declared_ready(document: bytes | msgspec.Raw) -> bool | None:
-    """Return what the Ready condition in a stored Node says; None where it has none. Raises msgspec.DecodeError."""
+    """Return the Ready condition of a stored Node; None if it has none. Raises msgspec.DecodeError."""
     conditions = _REPORTED.decode(document).status.conditions
     return next((condition.status == "True" for condition in conditions if condition.type == "Ready"), None)
 
@@ -51,16 +51,16 @@ class NodeOffers:
     def __init__(self) -> None:
         self._nodes: dict[str, NodeSources] = {}
         self._ready: dict[str, bool] = {}
-        """Nodes whose object says whether they are ready."""
+        """Nodes with a Ready condition in their object."""
         self._totals = NodeTotals()
 
     @property
     def total(self) -> dict[str, int]:
-        """What all nodes offer; a new dictionary on every change."""
+        """The allocatable of all nodes; a new dictionary on every change."""
         return self._totals.total
 
     def declare(self, name: str, node: Node | None, ready: bool | None = None) -> None:
-        """Fold the node's object; None once it is deleted or terminating. `ready`: what its object says. Raises QuantityError,
+        """Fold the node's object; None once it is deleted or terminating. `ready`: its Ready condition. Raises QuantityError,
         as all folds do, for a node that cannot be read: it does not count."""
         if ready is None:
             self._ready.pop(name, None)
@@ -81,7 +81,7 @@ class NodeOffers:
         self._change(name, msgspec.structs.replace(self._sources(name), condition=condition))
 
     def offer(self, name: str) -> NodeOffer | None:
-        """Return what a node offers to profiles; None if it does not count."""
+        """Return a node's amounts for profiles; None if it does not count."""
         sources = self._sources(name)
         if sources.node is None:
             return None
@@ -91,7 +91,7 @@ class NodeOffers:
         return NodeOffer(sources.labels(), self._totals.counted.get(name, {}), ready and not sources.unschedulable())
 
     def offers(self) -> Iterator[tuple[str, NodeOffer]]:
-        """Walk what all nodes offer."""
+        """Walk the amounts of all nodes."""
         for name in self._nodes:
             offer = self.offer(name)
             if offer is not None:

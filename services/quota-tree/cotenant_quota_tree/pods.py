@@ -1,6 +1,6 @@
 """Requests and usage of pods by quota: the fold over pod objects, placements and runs.
 
-In: those events. Out: what pods request and hold by quota, and the pods of each. A pod counts while its object exists
+In: those events. Out: requests and usage of pods by quota, and the pods of each. A pod counts while its object exists
 and its processes have not ended for good; it is assigned while a placement with its uid exists (bound or terminating), or
 its object names a node. A placement or run of another uid under the same name is ignored. A pod's request is reduced to the
 dimensions of its quota's max: a quota does not limit a resource that it does not list.
@@ -61,7 +61,7 @@ class _Pod:
         """States by the subject of their placement or run."""
         self.asked: Kind | None = None
         self.held: Kind | None = None
-        """As what it is counted as request and as used."""
+        """The kinds as which it is counted as request and as used."""
 
 
 class PodDemands:
@@ -137,7 +137,7 @@ class PodDemands:
     # -- sums ----------------------------------------------------------------------------------------------------
 
     def expire(self, now: datetime) -> None:
-        """Stop counting terminating pods whose time is over by now."""
+        """Stop counting terminating pods whose time is over."""
         self._now = max(self._now, now)
         while self._expiring and self._expiring[0][0] < self._now:
             _, key = heappop(self._expiring)
@@ -199,7 +199,7 @@ class PodDemands:
         if asked == kind and held == holds:
             return
         known.asked, known.held = kind, holds
-        # First what it counts as now, so that a kind of one pod need not be looked up again.
+        # Add before removing, so that a kind of one pod need not be created again.
         for now, before, as_request in ((kind, asked, 1), (holds, held, 0)):
             if now != before and now is not None:
                 self.demands.count(now, as_request, 1 - as_request)

@@ -22,7 +22,7 @@ ProfileKey = tuple[str, str]
 
 
 class NodeOffer(msgspec.Struct, frozen=True):
-    """What a node offers: its labels, its amounts, and whether pods may be placed on it now."""
+    """A node for profiles: its labels, its amounts, and whether pods may be placed on it now."""
 
     labels: Mapping[str, str]
     amounts: dict[str, int]
@@ -30,7 +30,7 @@ class NodeOffer(msgspec.Struct, frozen=True):
 
 
 class _Selected:
-    """A profile with what it selects."""
+    """A profile with its selected nodes."""
 
     def __init__(self, view: ProfileView, sequence: int) -> None:
         self.view = view
@@ -54,7 +54,7 @@ class QuotaProfiles:
     """A mutable fold."""
 
     def __init__(self, every_node: Callable[[], Iterable[tuple[str, NodeOffer]]]) -> None:
-        """`every_node` returns what all nodes offer now; they are counted only while there is a profile."""
+        """`every_node` returns all nodes' present amounts; they are counted only while there is a profile."""
         self._every_node = every_node
         self._profiles: dict[ProfileKey, _Selected] = {}
         self._nodes: dict[str, NodeOffer] = {}
@@ -62,7 +62,7 @@ class QuotaProfiles:
         """Increases whenever a result may have changed."""
 
     def declare(self, key: ProfileKey, view: ProfileView | None, sequence: int) -> None:
-        """Fold a profile's object; None once it is gone or makes no quota."""
+        """Fold a profile's object; None once it is gone or defines no quota."""
         self.version += 1
         if view is None:
             self._profiles.pop(key, None)
@@ -79,7 +79,7 @@ class QuotaProfiles:
         return bool(self._profiles)
 
     def offer(self, name: str, node: NodeOffer | None) -> None:
-        """Fold what a node offers, while there is a profile; None once it does not count."""
+        """Fold a node's amounts, while there is a profile; None once it does not count."""
         before = self._nodes.get(name)
         if node == before:
             return

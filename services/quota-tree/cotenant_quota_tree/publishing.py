@@ -1,8 +1,8 @@
-"""When a quota's event is stored again, and what is asked of it.
+"""When a quota's event is stored again.
 
-In: what is desired, the last event of its subject. Out: the earliest time of the next event. Limits are published at once
-(the service stores a batch a second, `definition.PACE`); what only describes the load on a quota once its last event is
-`settle` old; the figures of a profile's nodes once that is PROFILE_SETTLE old (Koordinator's profile controller looks every
+In: the desired event, the last event of its subject. Out: the earliest time of the next event. Limits are published at once
+(the service stores a batch a second, `definition.PACE`); figures that only describe the load on a quota once its last event is
+`settle` old; the figures of a profile's nodes once that is PROFILE_SETTLE old (Koordinator's profile controller runs every
 10 s).
 """
 
@@ -55,7 +55,7 @@ def _limits(quota: Desired) -> tuple[object, ...]:
 
 
 def refs(sequences: Sequence[int]) -> tuple[str, ...]:
-    """Return how events name these messages as their causes, each once; 0 is none."""
+    """Return the references of these messages as causes, each once; 0 is none."""
     return tuple(f"LOG:{sequence}" for sequence in dict.fromkeys(sequences) if sequence)
 
 

@@ -1,4 +1,4 @@
-"""Quotas in published form: one QuotaRuntime for what is known of a quota.
+"""Quotas in published form: one QuotaRuntime per quota.
 
 In: a solved quota with its tree and its object. Out: the event.
 """
@@ -13,7 +13,7 @@ DUPLICATE_NAME = "DuplicateName"
 
 
 def runtime_event(tree: str, view: ElasticQuotaView | None, duplicated: bool, quota: SolvedQuota) -> QuotaRuntime:
-    """Return what is published of a quota. `view`: None for the root; `duplicated`: several quotas have its name."""
+    """Return the event of a quota. `view`: None for the root; `duplicated`: several quotas have its name."""
     return QuotaRuntime(
         tree=tree,
         quota=quota.name,

@@ -1,17 +1,17 @@
-"""Over-use taken back: which pods of a quota end when it has used more than its runtime for too long.
+"""Revocation of over-use: which pods of a quota are evicted when it has used more than its runtime for too long.
 
-In: a quota as it is desired now, its last event, its pods, the time. Out: the quota with its streak: since when it is over its
+In: a quota's desired event, its last event, its pods, the time. Out: the quota with its streak: since when it is over its
 runtime, and the pods of its last wave of evictions. The rule:
 
-    streak   begins with the decision that first sees used above runtime in some resource, ends when there is none
+    streak   begins with the first decision with used above runtime in some resource, ends when there is none
     wave     when the streak is longer than the delay; the streak then starts again, so there is one wave a delay at most
     victims  the quota's own assigned pods, least important first (lower priority, then bound later, then by name), until used
              fits the runtime; non-preemptible pods never. Then, from the last one taken on, each that fits beside the others
-             stays. Where all of them are not enough all are taken
+             stays. If all of them are not enough all are taken
     counted  pods that are ending already count as gone
 
-The root and the system quota are not watched. At most MAX_VICTIMS pods a wave. Source: Koordinator's overuse revoke controller.
-There a pod without some resource makes over-use in that resource forgotten; here it is not.
+The root and the system quota are exempt. At most MAX_VICTIMS pods a wave. Source: Koordinator's overuse revoke controller.
+There a pod without some resource hides over-use in that resource; here it does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cotenant.model.amounts import Amounts, exceeding, minus, plus
 from cotenant.model.times import EPOCH, NEVER
 
 MAX_VICTIMS = 500
-"""Pods of one wave: the event names them. The next wave takes the rest."""
+"""Pods of one wave, which the event names. The next wave takes the rest."""
 
 
 class HeldPod(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,13 +44,13 @@ class HeldPod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Revocation(msgspec.Struct, frozen=True):
-    """Whether over-use is taken back, and after how long."""
+    """Whether over-use is revoked, and after how long."""
 
     enabled: bool = False
     delay: timedelta = timedelta(seconds=120)
 
     def watches(self, quota: QuotaRuntime) -> bool:
-        """Return whether the quota is over its runtime, and that matters."""
+        """Return whether the quota is over its runtime, and is not exempt."""
         return self.enabled and bool(quota.overused) and quota.quota not in (ROOT, SYSTEM)
 
     def due_at(self, quota: QuotaRuntime, before: QuotaRuntime | None) -> datetime:

@@ -1,7 +1,7 @@
 """The evictions of over-use as requests to the gateway: each pod of a wave is requested once.
 
 In: the quotas' last events, the pods, the gateway's answers. Out: one request per pod of a wave that still runs and has no
-answer since that event; the next event of the quota does not name those any more. The gateway asks the disruption budgets; a
+answer since that event; the next event of the quota no longer names those. The gateway checks disruption budgets; a
 pod that it refuses stays until the next wave, which is a delay later. Source: Koordinator's overuse revoke controller (policy
 Eviction API; refusals are skipped).
 
@@ -65,7 +65,7 @@ class Revoking:
         return pods.is_live(key, pod.uid) and not (uid == pod.uid and answered > sequence)
 
     def requests(self, pods: PodDemands) -> Iterator[Request]:
-        """Walk what is outstanding, by quota and in the order of its wave."""
+        """Walk the outstanding requests, by quota and in the order of its wave."""
         for subject in sorted(self._waves):
             quota, _ = self._waves[subject]
             for pod in self.outstanding(subject, pods):

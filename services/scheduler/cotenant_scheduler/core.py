@@ -3,16 +3,16 @@
 Folds the subjects of FILTERS (`cycle.folding`). Decides, in this order:
 
 1. bound: pods of the queue, in queue order (`cycle.placing`);
-2. what follows from changed pods (`cycle.endings`): placements terminating, gone, stored again with a new manifest, pods
+2. consequences of changed pods (`cycle.endings`): placements terminating, gone, stored again with a new manifest, pods
    whose node the user has named, waiting events that are over;
 3. the status of PodGroups (`cycle.pod_groups`);
 4. waiting: why the others are not placed (`cycle.waiting`).
 
-What a decision changes in the state before it is stored is assumed (`cycle.assumed`). Results kept per shape are caches: rows
+A decision's changes of the state before it is stored are assumed (`cycle.assumed`). Results kept per shape are caches: rows
 that changed are computed again. Bounds: at most MAX_EVENTS_PER_DECISION events a call, of which ENDINGS_SHARE are kept for
 endings while pods are queued.
 
-Over 300 lines: which part holds which reads top to bottom in one place.
+Over 300 lines: the wiring of all parts reads top to bottom in one place.
 """
 
 from __future__ import annotations
@@ -238,11 +238,11 @@ class SchedulerCore:
         self._assumed.fold(events, self._state)
 
     def confirm(self, first: int) -> None:
-        """They are stored, at `first` and behind it."""
+        """They are stored, from sequence `first` on."""
         self._assumed.stored(first)
 
     def withdraw(self) -> None:
-        """They are not stored, and neither is the batch decided behind them."""
+        """They are not stored, nor is the batch decided after them."""
         self._assumed.refused(self._state)
 
     # -- deciding ------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class SchedulerCore:
         self.nodes.settle()
 
     def decide(self, now: datetime) -> Sequence[Event]:
-        """Return what follows from the state at a moment."""
+        """Return the events that follow from the state at a moment."""
         self.settle()
         self._demands.expire(now)
         self.take_back()
@@ -294,7 +294,7 @@ class SchedulerCore:
         return {Membership(name, tree): forest.runtime(name) for name, tree in sorted(forest.tree_ids.items())}
 
     def take_back(self) -> None:
-        """Undo what the last decision assumed and that was not stored since."""
+        """Undo the last decision's assumptions that were not stored since."""
         self._assumed.rollback()
 
     def _states(self) -> States:

@@ -1,6 +1,6 @@
 """Sessions with a gateway: HTTPS with its own CA, and a bearer token.
 
-In: credentials, and what aiohttp's sessions take. Out: a session.
+In: credentials, and arguments of aiohttp's sessions. Out: a session.
 """
 
 from __future__ import annotations

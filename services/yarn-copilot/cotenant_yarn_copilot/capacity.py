@@ -2,7 +2,7 @@
 
 In: batch CPU in milli-CPUs and batch memory in bytes. Out: YARN's vcores and MB: one vcore per CPU, 2^20 bytes per MB.
 
-    exact        vcores = floor(milli / 1000)   MB = floor(bytes / 2^20)   never more than the node offers
+    exact        vcores = floor(milli / 1000)   MB = floor(bytes / 2^20)   never more than the node's offer
     compatible   vcores = ceil(milli / 1000)    MB = ceil(bytes / 10^6)    as Koordinator's operator sends: up to 4.9 % too much
 
 In both modes YARN's usage converts back to vcores * 1000 milli-CPUs and MB * 2^20 bytes.

@@ -47,7 +47,7 @@ class YarnCopilot:
         self._published: dict[str, Event] = {}
         self._sequences = LastSequences()
         self._corrected: dict[str, int] = {}
-        """The sequences that LOG has instead, by subject, after a refused write."""
+        """LOG's actual sequences, by subject, after a refused write."""
 
     # -- folding -------------------------------------------------------------------------------------------------
 
@@ -136,6 +136,6 @@ class YarnCopilot:
         return corrected if corrected is not None else self._sequences.of(subject)
 
     def correct_head(self, subject: str, sequence: int) -> None:
-        """Replace the expectation after a refused write: a tombstone has expired, or is not known any more. Holds until the
+        """Replace the expectation after a refused write: a tombstone has expired, or is no longer known. Holds until the
         next message of the subject is folded."""
         self._corrected[subject] = sequence

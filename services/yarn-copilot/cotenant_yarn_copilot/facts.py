@@ -95,7 +95,7 @@ def _fact_of_node(
 
 
 def _used(manager: RmNode | None, last: YarnNode | None, now: datetime) -> Usage:
-    """Return YARN's usage. For a lost or unlisted NodeManager the last usage counts for HOLD_LOST: containers may run on."""
+    """Return YARN's usage. For a lost or unlisted NodeManager the last usage counts for HOLD_LOST: containers may still run."""
     if manager is not None and manager.state != LOST:
         return _usage(manager.used)
     recent = last is not None and last.update_time is not None and now - last.update_time <= HOLD_LOST

@@ -1,1 +1,1 @@
-"""The Kubernetes-shaped API, as far as more than one package needs it: kinds, objects, validation, edits of documents."""
+"""The Kubernetes-shaped API, shared by several packages: kinds, objects, validation, edits of documents."""

@@ -1,4 +1,4 @@
-"""What `kubectl get` prints of an object: the columns of its kind, and the cells of its row.
+"""The table of `kubectl get`: the columns of a kind, and the cells of an object's row.
 
 In: a composed object and the time. Out: one cell a column. Columns with priority 1 are shown with `-o wide` only.
 """

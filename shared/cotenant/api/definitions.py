@@ -2,7 +2,7 @@
 kinds.
 
 A kind is one file of `cotenant.kinds` that ends with its `Definition`. The registry finds definitions by (group, plural), so
-that two groups may use one plural, and by (apiVersion, kind). Rules that look at other objects than the one that is written
+that two groups may use one plural, and by (apiVersion, kind). Rules that depend on other objects than the written one
 are the gateway's (`admission/chain.py`), keyed by kind as well.
 """
 
@@ -22,7 +22,7 @@ from cotenant.events.envelope import Event
 from cotenant.model.subjects import tokens
 
 PartKey = Callable[[Event], tuple[str, str] | None]
-"""Namespace and name of the object that a fact is a part of; None where it is of none."""
+"""Namespace and name of the object that a fact belongs to; None if it belongs to none."""
 
 FIELD_LABELS = frozenset({"metadata.name", "metadata.namespace"})
 """Fields that a field selector may name for every kind."""
@@ -65,22 +65,22 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     decode: Callable[[msgspec.Raw], Headed] = msgspec.json.Decoder(AnyObject).decode
     """The schema: the typed view of a document. Raises msgspec.ValidationError with the field's path."""
     decode_when_folded: bool = False
-    """Decode the whole document when it arrives, not its metadata alone: for kinds whose every reader needs the view."""
+    """Decode the whole document when it arrives, not its metadata alone: for kinds whose view every reader needs."""
     default: Callable[[msgspec.Raw], msgspec.Raw] = _as_given
     """Default members of a new object. Runs before admission. Must return the same Raw where
     nothing is added."""
     errors: Callable[[Any, Callable[[], Any]], list[FieldError]] = _no_errors
-    """Validation of the view by itself; the function that it gets returns the view as stored, None for a creation."""
+    """Validation of the view by itself; its argument returns the stored view, None for a creation."""
     compose: Composer | None = None
-    """What the facts of other services add."""
+    """Members that other services' facts add."""
     compose_document_alone: bool = False
     """Compose objects without such facts too."""
     parts: Mapping[type, PartKey] = {}
-    """The payloads of those facts, and whose part each is."""
+    """The payloads of those facts, and the object of each."""
     made_by: frozenset[type] = frozenset()
     """Of a composed kind: the payloads that create an object without a document; empty: any of its parts."""
     parts_carry_uid: bool = False
-    """The facts name the incarnation that they are about: those of another uid are left out."""
+    """The facts name the uid of their object: those of another uid are left out."""
     stable_uid: bool = False
     """The uid follows from the name, so a recreated object is the same one to watches."""
     layout: Layout = PLAIN
@@ -92,14 +92,14 @@ class Definition(msgspec.Struct, frozen=True, eq=False):
     created_with_status: bool = False
     """A new object may bring a status; else only the subresource writes it."""
     read_only: bool = False
-    """Made of other services' facts alone: no verb writes it."""
+    """Derived from other services' facts alone: read-only."""
     declarable: bool = False
-    """Made of other services' facts; a write gives it a document, whose members are shown together with the facts,
+    """Derived from other services' facts; a write gives it a document, whose members are shown together with the facts,
     which win."""
     ends_with_node: bool = False
     """Its document has the name of a node, and ends with the node."""
     create_only: bool = False
-    """A review that is answered at once: it cannot be read, listed or changed."""
+    """A review that is answered at its creation: it cannot be read, listed or changed."""
     categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Edits of `metadata` that the gateway itself makes; every other byte of the document is unchanged."""
+"""The gateway's own edits of `metadata`; every other byte of the document is unchanged."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ def _same_types(left: object, right: object) -> bool:
 
 
 def spec_of(document: msgspec.Raw) -> bytes:
-    """Return the part of which `generation` counts changes: everything but metadata and status."""
+    """Return the part whose changes `generation` counts: everything but metadata and status."""
     top: Members = members(document)
     return msgspec.json.encode({name: value for name, value in top.items() if name not in ("metadata", "status")})

@@ -17,7 +17,7 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     namespaced: bool
     short_names: tuple[str, ...] = ()
     composed: bool = False
-    """True where the object may exist without a document of its own, made of other services' facts."""
+    """True if the object may exist without a document, derived from other services' facts."""
     label_names: bool = False
     """True where a name is a DNS label, not a subdomain."""
 

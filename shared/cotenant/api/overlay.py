@@ -1,7 +1,7 @@
-"""What other services' facts add to an object's document, and how it is overlaid and removed again.
+"""Additions of other services' facts to an object's document: overlaid for reading, removed from writes.
 
 In: the document and an `Overlay`. Out: the composed JSON with its resourceVersion; or, for a write by someone who
-read the composed object, the document without what the overlay had added (so that a `get`, edit, `replace` does not
+read the composed object, the document without the overlay's additions (so that a `get`, edit, `replace` does not
 store other services' facts as if the user had declared them).
 """
 
@@ -134,7 +134,7 @@ def _taint_identity(taint: Members) -> tuple[str, str]:
 
 
 def without_overlay(written: msgspec.Raw, stored: msgspec.Raw, overlay: Overlay) -> msgspec.Raw:
-    """Return what the writer declares: `written` without the values that `overlay` shows and `stored` does not hold.
+    """Return the writer's own document: `written` without the values that `overlay` shows and `stored` does not hold.
 
     `status` is taken from `stored`: it is changed through the status subresource only.
     """

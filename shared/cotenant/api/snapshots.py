@@ -24,7 +24,7 @@ _HEAD = msgspec.json.Decoder(AnyObject)
 
 
 class Address(msgspec.Struct, frozen=True, gc=False):
-    """Where an API object is found."""
+    """The address of an API object."""
 
     kind: Kind
     namespace: str
@@ -32,7 +32,7 @@ class Address(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
-    """The object's own document as the log holds it, with its metadata decoded; for kinds that say so the typed view."""
+    """The object's own document as the log holds it, with its metadata decoded; for some kinds also the typed view."""
 
     raw: msgspec.Raw
     meta: ObjectMeta
@@ -56,7 +56,7 @@ Composer = Callable[["Snapshot"], Overlay]
 
 
 class Snapshot(msgspec.Struct, eq=False, gc=False):
-    """One API object: its document (absent for kinds that are made of facts alone) and the parts that belong to it.
+    """One API object: its document (absent for kinds that are derived from facts alone) and the parts that belong to it.
 
     `version` is the resourceVersion: the highest sequence among document and parts. `composer` returns what the parts
     add; None where there are none.
@@ -74,7 +74,7 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
 
     @property
     def overlay(self) -> Overlay:
-        """What the parts add to the document."""
+        """The parts' additions to the document."""
         if self._overlay is None:
             self._overlay = self.composer(self) if self.composer is not None else NOTHING
         return self._overlay

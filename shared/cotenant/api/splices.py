@@ -25,7 +25,7 @@ EMPTY_OBJECT = msgspec.Raw(b"{}")
 
 
 class DocumentError(ValueError):
-    """The bytes are not the JSON that was expected; the message says what and where."""
+    """The bytes are not the expected JSON; the message states what and where."""
 
 
 def members(document: bytes | msgspec.Raw) -> Members:

@@ -32,7 +32,7 @@ def parse_rfc3339(text: str | None) -> datetime | None:
 
 
 def whole_seconds(text: str) -> int | None:
-    """Return the seconds that a text states; None for what is not a whole number from 0 to MOST_SECONDS."""
+    """Return the seconds in a text; None if it is not a whole number from 0 to MOST_SECONDS."""
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(MOST_SECONDS)):
         return None
     seconds = int(text)

@@ -1,4 +1,4 @@
-"""What a pod was given of a node beyond amounts: individual CPUs, NUMA nodes and devices, a reservation, its gang.
+"""A pod's allocation on a node beyond amounts: individual CPUs, NUMA nodes and devices, a reservation, its gang.
 
 A placement carries one `Allocation`; a new part of it is a field here, which all stores, views and copies of
 placements include.
@@ -38,7 +38,7 @@ class ReservationUsed(Part, frozen=True, kw_only=True):
 
 
 class VolumeGiven(Part, frozen=True, kw_only=True):
-    """The volume that a claim of the pod, which nobody has bound yet, is to be bound to; empty: one that is to be made on the
+    """The volume to which an unbound claim of the pod is to be bound; empty: one that is to be provisioned on the
     pod's node. `claim` is a name in the pod's namespace."""
 
     claim: str
@@ -46,7 +46,7 @@ class VolumeGiven(Part, frozen=True, kw_only=True):
 
 
 class Allocation(Part, frozen=True, kw_only=True):
-    """Parts are empty where nothing was given. `cpus`: numbers of the CPUs that the pod runs on alone, ascending; `gang`:
+    """Parts are empty if nothing was allocated. `cpus`: numbers of the CPUs that the pod runs on alone, ascending; `gang`:
     `namespace/name` of the gang that it was placed with."""
 
     cpus: tuple[Int32, ...] = ()

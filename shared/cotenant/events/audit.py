@@ -27,7 +27,7 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     code: int = 0
     """HTTP status of the answer."""
     address: str = ""
-    """Where the client is; empty on a unix socket."""
+    """The client's address; empty on a unix socket."""
     user_agent: str = ""
 
 

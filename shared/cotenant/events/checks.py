@@ -31,7 +31,7 @@ def check_of(cls: type[msgspec.Struct], subject: str) -> Check:
     pattern = subject.split(".")
     tokens = [(at, name) for at, token in enumerate(pattern) if (name := token.strip("{}")) != token and name in fields]
     words, first = len(pattern), pattern[0]
-    # Nearly every subject is its pattern filled in, and that is seen quickly where the payload has all the fields.
+    # Nearly every subject is its pattern filled in, which is quick to check if the payload has all the fields.
     template = ".".join("%s" if "{" in token else token for token in pattern)
     values = attrgetter(*(name for _, name in tokens)) if 1 < len(tokens) == template.count("%s") else None
 

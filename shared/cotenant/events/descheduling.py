@@ -9,7 +9,7 @@ from cotenant.model.bounds import Count
 
 
 class PluginCycle(Part, frozen=True, kw_only=True):
-    """What one plugin did in a cycle."""
+    """One plugin's results in a cycle."""
 
     plugin: str
     evicted: Count = 0

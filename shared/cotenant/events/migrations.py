@@ -143,7 +143,7 @@ class Migration(Payload, frozen=True, kw_only=True):
     reservation: str = ""
     """Name of the Reservation for the pod's replacement, in mode ReservationFirst."""
     reservation_given: bool = False
-    """The job's object names it (reservationRef): it is not this job's to delete."""
+    """The job's object names it (reservationRef): this job must not delete it."""
     reservation_uid: str = ""
     """Of the Reservation, once its object was folded."""
     reservation_node: str = ""
@@ -165,7 +165,7 @@ class EvictionRequest(Part, frozen=True, kw_only=True):
 
     Idempotent by uid: a pod that is terminating already is answered as allowed. `ignore_budgets` is for pods of lost nodes.
     `policy`: Eviction; Delete, which bypasses budgets; SoftEviction, which only writes the annotation
-    `scheduling.koordinator.sh/soft-eviction` on the pod and leaves its end to the reader of that.
+    `scheduling.koordinator.sh/soft-eviction` on the pod, whose reader ends the pod.
     """
 
     namespace: str
@@ -185,7 +185,7 @@ class ReservationRequest(Part, frozen=True, kw_only=True):
     """Body of a request to `RESERVE_ENDPOINT`: create the Reservation `name` for this pod's replacement; or, with
     `release`, delete it.
 
-    Idempotent: a Reservation of this name that was made for this job is there already, or is gone already. The object is made
+    Idempotent: a Reservation of this name for this job may exist already, or be gone already. The object is created
     from the pod's, and from the template in the job's object if there is one.
     """
 
@@ -273,7 +273,7 @@ class NodeLoadJudged(Payload, frozen=True, kw_only=True):
     node_streak: AnomalyStreak = AnomalyStreak()
     prod_streak: AnomalyStreak = AnomalyStreak()
     abnormal_at: datetime | None = None
-    """The last time that the node was seen hot."""
+    """The last time that the node was hot."""
     figures: tuple[Figure, ...] = ()
     moved: tuple[str, ...] = ()
     """Jobs that this cycle created for the node."""

@@ -1,4 +1,4 @@
-"""What users declare: objects, byte for byte as given plus what admission changed. Written by gateway and kubernetes-bridge."""
+"""Declared objects, byte for byte as given plus admission's changes. Written by gateway and kubernetes-bridge."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ class ObjectDeleted(Payload, frozen=True, kw_only=True):
 
     uid: str = ""
     reason: str = ""
-    """Why, where nobody asked for it: a finished pod that was collected."""
+    """Why, if no user requested it: a finished pod that was collected."""
     object: msgspec.Raw = msgspec.field(default_factory=null_document)
-    """The last document, where the writer gives it. The gateway does not: tombstones are small, HISTORY has what was before."""
+    """The last document, if the writer gives it. The gateway does not: tombstones are small, HISTORY has earlier documents."""

@@ -24,14 +24,14 @@ class PlacementPhase(StrEnum):
 
 
 class Figure(Part, frozen=True, kw_only=True):
-    """A named integer that the decision rests on, for example `score.load-aware` 83 or `node.cpu.usage-percent` 41."""
+    """A named integer on which the decision is based, for example `score.load-aware` 83 or `node.cpu.usage-percent` 41."""
 
     name: str
     value: int
 
 
 class UsedBy(Part, frozen=True, kw_only=True):
-    """The pod that uses what another one, which acts as a reservation, holds."""
+    """The pod that uses another one, which acts as a reservation."""
 
     namespace: str
     name: str
@@ -42,10 +42,10 @@ class Placement(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.placement.<namespace>.<pod>`: the pod as it shall run on this node.
 
     `pod` is the manifest (null once gone), taken from the object's message `object_sequence`; it is stored again when
-    the object changes. `requests` is what the pod counts for (cpu in milli-cores, others in units). `terminating_at`
-    is when its end was first decided, and `reason` why. `figures`: the score, its parts by plugin (left
-    out at 0), the node's figures that they rest on. `allocation`: the very units that it was given, if any. `used_by`: of a pod
-    that acts as a reservation, who uses it.
+    the object changes. `requests`: the pod's counted amounts (cpu in milli-cores, others in units). `terminating_at`
+    is when its end was first decided, and `reason` why. `figures`: the score, its parts by plugin (left out at 0), the
+    node's figures that they are based on. `allocation`: its individual units, if any. `used_by`: of a pod that acts as
+    a reservation, its user.
     """
 
     TYPE = "cotenant.placement.v1"
@@ -87,7 +87,7 @@ class WaitingReason(Part, frozen=True, kw_only=True):
 class Victim(Part, frozen=True, kw_only=True):
     """A pod of lower priority that shall end so that a nominated pod has room.
 
-    `violates_budget`: no choice spares its disruption budget, so its eviction does not ask the budget.
+    `violates_budget`: every choice violates its disruption budget, so its eviction ignores the budget.
     """
 
     namespace: str
@@ -98,9 +98,9 @@ class Victim(Part, frozen=True, kw_only=True):
 
 
 class Nomination(Part, frozen=True, kw_only=True):
-    """The node that a waiting pod gets room on by preemption.
+    """The node on which a waiting pod gets room by preemption.
 
-    It counts as occupied by the pod, for pods of the same or a lower priority. `victims` were on the node at `at`, when the
+    The room counts as occupied, for pods of the same or a lower priority. `victims` were on the node at `at`, when the
     node was chosen; `attempts` counts the choices in a row: another one is made once all victims have had their time, which
     doubles from 1 s to 10 s.
     """
@@ -112,9 +112,9 @@ class Nomination(Part, frozen=True, kw_only=True):
 
 
 class Hold(Part, frozen=True, kw_only=True):
-    """The node on which a job at the head of the queue is kept room: pods behind it are placed there only beside that room.
+    """The node with room reserved for a job at the queue's head: pods behind it are placed there only beside that room.
 
-    The node was chosen at `at`. Nobody is preempted: the room comes as pods end that do so by themselves.
+    The node was chosen at `at`. No pod is preempted: the room becomes free as pods end by themselves.
     """
 
     node: str
@@ -126,7 +126,7 @@ class Waiting(Payload, frozen=True, kw_only=True):
 
     `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
     answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. `priority` is the
-    pod's; `nomination` the node that other pods make room on; `hold` the node on which it is kept room as the queue's head.
+    pod's; `nomination` the node where victims make room; `hold` the node with room reserved for it as the queue's head.
     Stored again when the nomination or `hold` changes, when the set of (code, resource) changes, at most once a second, or when
     figures changed and 30 s have passed.
     """
@@ -152,7 +152,7 @@ class Waiting(Payload, frozen=True, kw_only=True):
 
 
 def waiting_line(waiting: Waiting) -> str:
-    """Return the one line that says why a pod waits: `0/4 nodes: 3 batch-cpu short by 1500m, 1 cpu usage 71% > 65%`."""
+    """Return one line on why a pod waits: `0/4 nodes: 3 batch-cpu short by 1500m, 1 cpu usage 71% > 65%`."""
     of_pod = [reason.detail or reason.code for reason in waiting.reasons if not reason.count]
     of_nodes = [
         " ".join(part for part in (str(reason.count), reason.resource.rpartition("/")[2], reason.detail or reason.code) if part)
@@ -170,17 +170,17 @@ def waiting_line(waiting: Waiting) -> str:
 
 
 def hold_line(hold: Hold) -> str:
-    """Return where a pod is kept room."""
+    """Return where room is reserved for a pod."""
     return f"room is kept on {hold.node}, as it is first in the queue"
 
 
 def condition_message(waiting: Waiting) -> str:
-    """Return the text of the pod's PodScheduled condition: kube-scheduler's words, and where it is kept room."""
+    """Return the text of the pod's PodScheduled condition: kube-scheduler's words, and where room is reserved for it."""
     return waiting.message if waiting.hold is None else f"{waiting.message} In the queue: {hold_line(waiting.hold)}."
 
 
 def nomination_line(nomination: Nomination) -> str:
-    """Return where a pod gets room and who makes it: `nominated to n3, which pods of lower priority leave: default/a`."""
+    """Return where a pod gets room and which pods make it: `nominated to n3, which pods of lower priority leave: default/a`."""
     victims = nomination.victims
     if not victims:
         return f"nominated to {nomination.node}, where pods are ending"

@@ -1,4 +1,4 @@
-"""Runtime quota, written by quota-tree on `quotas.<tree>.<quota>`, and what a profile makes of its tree's root quota."""
+"""Runtime quota, written by quota-tree on `quotas.<tree>.<quota>`, and the root quota of a tree as its profile defines it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cotenant.model.bounds import Count, Int32
 
 
 class RevokedPod(Part, frozen=True, kw_only=True):
-    """A pod that shall end because its quota uses more than its runtime."""
+    """A pod to evict because its quota uses more than its runtime."""
 
     namespace: str
     name: str
@@ -23,8 +23,8 @@ class QuotaRuntime(Payload, frozen=True, kw_only=True):
     max/runtime.
 
     `runtime` is what the quota may use now, in every dimension of its max. `request` counts pending and placed pods,
-    children limited by their max; `used` the placed ones, of the whole sub-tree. `parent` is where the quota stands,
-    and `reason` says why that is not where its object says: ParentNotFound, ParentInAnotherTree, ParentIsBuiltIn,
+    children limited by their max; `used` the placed ones, of the whole sub-tree. `parent` is the quota's effective parent,
+    and `reason` why that is not the one in its object: ParentNotFound, ParentInAnotherTree, ParentIsBuiltIn,
     ParentCycle; or DuplicateName where a quota of the same name in another namespace is not used.
     """
 
@@ -58,19 +58,19 @@ class QuotaRuntime(Payload, frozen=True, kw_only=True):
     """On the root only: what the tree distributes, without what the default and the system quota use."""
     reason: str = ""
     charged_at: Count = 0
-    """The version of the quota's object that admission wrote what pods request into, and that is counted in `child_request`."""
+    """The version of the quota's object into which admission wrote pods' requests, counted in `child_request`."""
 
     overused_since: datetime | None = None
     """Where over-use is revoked: since when the quota uses more than its runtime, or since its last wave of evictions."""
     revoked_at: datetime | None = None
     """When `revoke` was chosen."""
     revoke: tuple[RevokedPod, ...] = ()
-    """The last wave: pods whose evictions the gateway is asked for, once each."""
+    """The last wave: pods whose evictions are requested from the gateway, once each."""
 
 
 class ProfiledQuota(Payload, frozen=True, kw_only=True):
-    """Subject `quotas.<tree>.<quota>.profile`: what an ElasticQuotaProfile makes of its tree's root quota. The gateway
-    keeps the quota's object so.
+    """Subject `quotas.<tree>.<quota>.profile`: the root quota of a tree as its ElasticQuotaProfile defines it. The gateway
+    keeps the quota's object accordingly.
 
     `namespace` is that of the profile and of the quota. `total` is what the tree may distribute, `unschedulable` the part of it
     on nodes that are cordoned or not ready; both after the profile's ratio. `labels` are added to those that the object has.

@@ -1,4 +1,4 @@
-"""Requests between services that are no facts: asked over NATS, answered once, kept nowhere.
+"""Requests between services that are no facts: sent over NATS, answered once, not stored.
 
 Reading a container's log: the node's executor serves `cotenant.node.<node>.logs`. The request is the JSON of `LogsRequest`,
 the answer the text itself (UTF-8, at most MAX_LOG_ANSWER_BYTES, the end of the log). A refusal carries the NATS service
@@ -24,11 +24,11 @@ MAX_LOG_ANSWER_BYTES = 512 * 1024
 
 
 class LogsRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The end of a container's log, as `pods/log` asks for it.
+    """The end of a container's log, as `pods/log` requests it.
 
     `uid` empty: whichever pod has this name here. `container` empty: the pod's only one. `tail_lines`: at most that many lines;
     `limit_bytes`: at most that much. `previous`: of the attempt before the newest one. Lines carry no times, so a log cannot be
-    asked for since a time.
+    requested since a time.
     """
 
     namespace: str
@@ -41,7 +41,7 @@ class LogsRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 def logs_subject(node: str) -> str:
-    """Where a node's executor answers `LogsRequest`."""
+    """The subject on which a node's executor answers `LogsRequest`."""
     return f"cotenant.node.{encode_token(node)}.logs"
 
 
@@ -49,8 +49,8 @@ CONFIG_DRY_RUN = "cotenant.batch-resource-calculator.dry-run"
 
 
 class ConfigEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a node configuration would change. `nodes`: so many would offer something else. `changes`: by resource (`batch-cpu`,
-    `mid-memory`, ...) the change of the sum over all nodes, in percent. `error`: why it cannot be said; empty where it can."""
+    """What a node configuration would change. `nodes`: how many would have another offer. `changes`: by resource (`batch-cpu`,
+    `mid-memory`, ...) the change of the sum over all nodes, in percent. `error`: why it is unknown; empty if known."""
 
     nodes: Count = 0
     changes: dict[str, float] = {}
@@ -79,8 +79,8 @@ class SchedulerAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What an executor did when it was asked to take LOG for its own. `was_unknown`: false where it knew LOG already. `pods`:
-    so many pods ran without a placement; they are stopped next."""
+    """An executor's answer to a request to adopt LOG. `was_unknown`: false if it knew LOG already. `pods`:
+    how many pods ran without a placement; they are stopped next."""
 
     node: str
     was_unknown: bool
@@ -88,5 +88,5 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def adopt_subject(node: str) -> str:
-    """Where a node's executor answers a request to adopt LOG."""
+    """The subject on which a node's executor answers a request to adopt LOG."""
     return f"cotenant.node.{encode_token(node)}.adopt"

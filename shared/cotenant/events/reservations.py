@@ -51,9 +51,9 @@ class ReservationCondition(Part, frozen=True, kw_only=True):
 class ReservationShare(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.reservation.<name>`: the room that an available reservation holds on this node.
 
-    `allocatable` is what it holds in all, `allocated` what the `owners` have taken of it (a sum over placements whose
+    `allocatable` is its total, `allocated` the part taken by the `owners` (a sum over placements whose
     allocation names the reservation; as a figure here it follows within a second), both in milli-cores of cpu and in units.
-    What nobody else may use is max(0, allocatable - allocated). `pod` is the reserve pod: the manifest by which ports, labels
+    Reserved from all others is max(0, allocatable - allocated). `pod` is the reserve pod: the manifest by which ports, labels
     and affinity of the reservation count on the node. `owners` are sorted by uid, at most 500 of `owner_count`. It ends (a
     tombstone) when the reservation has succeeded, failed or been deleted; owners stay where they are.
     """
@@ -82,9 +82,9 @@ class ReservationShare(Payload, frozen=True, kw_only=True):
 class ReservationStatus(Payload, frozen=True, kw_only=True):
     """Subject `reservations.<name>`: a reservation without a share of a node.
 
-    `phase` Pending: `reasons`, `nodes`, `wakes_on` and `message` say why no node takes it and what would change that, as for a
-    pod that waits (`waiting.<namespace>.<pod>`), and `nomination` where room is being made. Succeeded or Failed: `node`,
-    `allocatable`, `allocated` and `owners` are what the share was when it ended. `reason`: Unschedulable, Succeeded, Expired.
+    `phase` Pending: `reasons`, `nodes`, `wakes_on` and `message` give the reason and what would change it, as for a
+    waiting pod (`waiting.<namespace>.<pod>`), and `nomination` where room is being made. Succeeded or Failed: `node`,
+    `allocatable`, `allocated` and `owners` are those of the share at its end. `reason`: Unschedulable, Succeeded, Expired.
     """
 
     TYPE = "cotenant.reservationstatus.v1"

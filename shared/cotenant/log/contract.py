@@ -3,7 +3,7 @@
 Two implementations hold these semantics: `nats` (JetStream) and `memory` (in one process, for the simulator and tests).
 One test-suite runs against both.
 
-Over 300 lines: half of it says what each method promises.
+Over 300 lines: half of it documents the methods' guarantees.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Head(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, event: Event) -> Head:
-        """Return the head that a stored event is."""
+        """Return the head of a stored event."""
         return cls(event.sequence, event.id, event.tombstone, event.replaces)
 
 
@@ -156,10 +156,10 @@ class Reader(Protocol):
         """
 
     def loaded(self) -> None:
-        """Tell the reader that its load is over. Until then a broken consumer raises Behind; afterwards it is resumed."""
+        """Notify the reader that its load is over. Until then a broken consumer raises Behind; afterwards it is resumed."""
 
     async def close(self) -> None:
-        """Give the consumer back."""
+        """Release the consumer."""
 
 
 @runtime_checkable
@@ -167,8 +167,8 @@ class Gathering(Protocol):
     """A reader that can batch deliveries of messages that follow one another closely."""
 
     def gather(self, seconds: float, hurried: Sequence[str] = ()) -> None:
-        """Once the load is over, take what is there at most once in so many seconds; what comes after a pause of that length
-        still comes at once, and so does everything while somebody writes to a subject that a filter in `hurried` selects."""
+        """After the load, take available messages at most once in this many seconds; those after a pause of that length
+        are still delivered at once, and so are all while there are writes to a subject that a filter in `hurried` selects."""
 
 
 @runtime_checkable

@@ -1,7 +1,7 @@
 """Stores plans on the log: writes that arrive together share one atomic batch.
 
 A batch holds at most one write per subject. If it is refused, its plans are repeated one by one, so that one stale
-client harms nobody. While a batch is being stored the next one gathers. The answer to a plan comes once the read
+client affects no other. While a batch is being stored the next one gathers. The answer to a plan comes once the read
 model has folded it, so a client reads what it has written. What a request writes continues the request's trace; other writes
 continue that of their first cause.
 
@@ -81,11 +81,11 @@ class PlanWriter:
         """Called with each event that was stored, the traceparent that it continues, and when it was sent (ns of the epoch)."""
         self._pending: deque[_Pending] = deque()
         self._open: set[_Pending] = set()
-        """What has no answer yet."""
+        """Plans without an answer yet."""
         self._wake = asyncio.Event()
         self._count = 0
         self._last: OrderedDict[str, tuple[int, bool]] = OrderedDict()
-        """By subject, the sequence of what was stored last, and whether that was a tombstone."""
+        """By subject, the sequence of its last stored message, and whether that was a tombstone."""
         self._settling: set[asyncio.Task[None]] = set()
         self.held_bytes = 0
         """Of plans that wait, are being stored, or are not folded yet."""
@@ -120,7 +120,7 @@ class PlanWriter:
         return min((pending.since for pending in tuple(self._open)), default=None)
 
     def give_up(self, waited_seconds: float) -> None:
-        """Answer all plans that have waited so long already: the log will not answer in time."""
+        """Answer all plans that have waited this long already: the log will not answer in time."""
         before = asyncio.get_running_loop().time() - waited_seconds
         for pending in [pending for pending in self._open if pending.since <= before]:
             self._give_up(pending, waited_seconds)
@@ -133,7 +133,7 @@ class PlanWriter:
             self._fail(pending, Overloaded(f"earlier writes have waited {waited_seconds:.0f} s for the log"))
 
     def forget(self) -> None:
-        """Forget which sequences were stored: LOG is loaded again, and may be another one."""
+        """Drop the stored sequences: LOG is loaded again, and may be another one."""
         self._last.clear()
 
     async def run(self) -> None:

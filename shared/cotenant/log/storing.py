@@ -38,7 +38,7 @@ async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stor
 
 
 async def _why_refused(log: Log, writes: Sequence[Write], refused: Refused) -> Stored | Refused | NoAnswer:
-    """Tell a refusal of what was stored before from one of what never was."""
+    """Distinguish the refusal of a batch that was stored before from one that never was."""
     event, expected = writes[0].event, writes[0].expected
     try:
         head = await (log.head(event.subject) if expected is None else log.next_head(event.subject, expected))
@@ -58,7 +58,7 @@ async def _why_refused(log: Log, writes: Sequence[Write], refused: Refused) -> S
 
 
 async def _is_there(log: Log, sequence: int, write: Write) -> bool:
-    """Return whether a stored message is this write, and not what another replica decided after the same commit. All replicas
+    """Return whether a stored message is this write, and not another replica's decision after the same commit. All replicas
     of a service give the events that follow one commit the same ids; the commit record names the replica."""
     stored = await log.get(LOG, sequence)
     return stored is not None and stored.data == write.event.data

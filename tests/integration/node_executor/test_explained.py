@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import msgspec
 import pytest
 
 from cotenant.events.node.execution import Execution
-from tests.integration.gateway.gateway_process import PODS, GatewayProcess, with_kubectl
+from tests.integration.gateway.gateway_process import PODS, WAIT_SECONDS, GatewayProcess, with_kubectl
 from tests.integration.node_executor.executor_harness import NODE, Harness
 from tests.integration.node_executor.test_enforcement import batch_pod
 from tests.nats_server import NatsServer
@@ -78,4 +81,42 @@ async def test_an_eviction_is_in_the_nodes_events_and_its_causes_go_back_to_the_
         assert "trigger by koordlet feature BEMemoryEvict: node memory" in explained
         assert "USAGE:" in explained, "the sample that it was decided from"
     finally:
+        gateway.close()
+
+
+async def test_what_a_strategy_does_is_printed_as_it_happens_with_its_figures_and_as_it_is_put_back(
+    harness: Harness, nats_server: NatsServer
+) -> None:
+    gateway = GatewayProcess(nats_server.url)
+    following: asyncio.subprocess.Process | None = None
+    try:
+        await gateway.ready()
+        harness.start()
+        await harness.place(batch_pod("job", SLEEP))
+        await harness.running("job")
+        command = ("events", "--for", f"node/{NODE}", "-f")
+        following = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "cotenant_console", *command, "--kubeconfig", str(gateway.kubeconfig)),
+            stdout=subprocess.PIPE,
+        )
+        output = following.stdout
+        assert output is not None
+
+        async def printed(*words: str) -> str:
+            async with asyncio.timeout(WAIT_SECONDS):
+                async for line in output:
+                    if all(word in line.decode() for word in words):
+                        return line.decode()
+            raise AssertionError(f"the command ended without {words}")
+
+        await printed("default/job", "running")
+        quota = {"enable": True, "cpu_suppress_policy": "cfsQuota", "cpu_suppress_threshold_percent": 50}
+        await harness.node_slo(**quota, reserved_cpu_milli=1000 * (os.cpu_count() or 1))
+        await printed("EXECUTION:", ": besteffort cpu.cfs_quota_us: -1 -> ", "best-effort may use")
+        await harness.node_slo(enable=False)
+        await printed("EXECUTION:", ": besteffort cpu.cfs_quota_us: ", " -> -1")
+    finally:
+        if following is not None and following.returncode is None:
+            following.kill()
+            await following.wait()
         gateway.close()

@@ -32,6 +32,13 @@ async def refused(harness: Harness, node: str, **wanted: object) -> str:
     return (reply.headers or {}).get("Nats-Service-Error", "")
 
 
+async def explained(gateway: GatewayProcess) -> str:
+    """What `cotenant explain pod` says of the batch pod."""
+    async with gateway.session() as session, session.get(f"/apis/cotenant.io/v1/explain/pod/{NAMESPACE}/batch") as answer:
+        assert answer.status == 200, await answer.text()
+        return await answer.text()
+
+
 async def test_an_evicted_pod_is_deleted_by_the_gateway_and_ended_by_kubelet(
     harness: Harness, nats_server: NatsServer, tmp_path: Path
 ) -> None:
@@ -76,7 +83,11 @@ async def test_an_evicted_pod_is_deleted_by_the_gateway_and_ended_by_kubelet(
                 if "deletionTimestamp" in metadata:
                     break
                 await asyncio.sleep(0.2)
-        assert harness.executions("cpu-evict")
+        await harness.wait("the eviction is published", lambda: harness.executions("cpu-evict"))
+        assert await harness.wait("the report says so", lambda: harness.runs["batch"].eviction)
+        found = await explained(gateway)
+        assert "evicted: BECPUEvict: best-effort uses" in found
+        assert "USAGE:" in found, "the sample that it was decided from"
         assert tree.alive(), "the executor ends no process of kubelet's"
 
         # kubelet sees the deletion; the scheduler marks the placement.
@@ -84,6 +95,7 @@ async def test_an_evicted_pod_is_deleted_by_the_gateway_and_ended_by_kubelet(
         tree.remove(pod)
         await harness.end("batch")
         await harness.wait("it is stopped", lambda: harness.runs["batch"].phase is RunPhase.STOPPED)
+        assert "USAGE:" in await explained(gateway), "the sample that it was decided from"
     finally:
         if harness._process is not None and harness._process.poll() is None:
             harness.kill()

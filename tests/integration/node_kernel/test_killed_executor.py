@@ -1,13 +1,15 @@
 """SIGKILL in the middle of what a strategy does, and what the next executor leaves of it when nobody asks for it any more.
 
 A real executor on a real server, on this kernel. It is killed as soon as the first of its files has changed; the next one is
-told nothing of the strategy, and every file of the subtree has to hold again what it held before.
+told nothing of the strategy, and every file of the subtree has to hold again what it held before. Killed in the middle of an
+eviction, the next one finishes it, and evicts nobody else before the cool-down is over.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ import pytest
 from msgspec import Struct
 
 from cotenant.events.node.resources import CpuIdentity, NodeResources
+from cotenant.events.node.runs import RunPhase
 from cotenant.model.subjects import resources_subject
+from cotenant_node_executor.strategies.memory.evict import COOL_DOWN_SECONDS
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
 from cotenant_node_executor.targets.interface import CgroupVersion
 from cotenant_node_executor.targets.other.storage import read_storage
 from tests.integration.kubelet_tree import FILES
-from tests.integration.node_executor.executor_harness import NODE, Harness, pod_manifest
+from tests.integration.node_executor.executor_harness import NODE, Harness, alive, pod_manifest
 from tests.integration.node_kernel.waiting import GUEST_DISK
 from tests.nats_server import NatsServer
 
@@ -36,6 +40,7 @@ GATES = "--feature-gates=BEMemoryEvict=true"
 DISKS = ("blkio.throttle.read_bps_device", "io.max", "io.weight", "blkio.bfq.weight", "blkio.weight")
 BATCH = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "64Mi"}
 SLEEP = "import signal; signal.pause()"
+DEAF = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)"
 IDENTITIES = {
     "ls_identity": CpuIdentity(enable=True, group_identity=2),
     "be_identity": CpuIdentity(enable=True, group_identity=-1),
@@ -72,6 +77,10 @@ LADDER = {
     "enable": True, "memoryStopPlacingPercent": 1, "memoryReclaimPercent": 1,
     "memoryEvictThresholdPercent": 100, "memoryEvictLowerPercent": 99,
 }
+FULL = Case(sections={"resourceUsedThresholdWithBE": {
+    "enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0
+}})
+"""Whoever may be evicted is."""
 CASES = {
     "suppress-quota": Case(suppression("cfsQuota")),
     "idle-and-spread": Case(IDENTITIES),
@@ -154,6 +163,30 @@ async def test_a_killed_executor_leaves_nothing_that_the_next_one_does_not_put_b
         await asked(harness, None)
         harness.start(GATES)
         await harness.wait(f"what {name} set is put back", lambda: states(harness) == before)
+    assert harness.stop() == 0
+
+
+async def test_an_eviction_outlives_the_executor_and_so_does_its_cool_down(harness: Harness) -> None:
+    harness.start(GATES)
+    await asked(harness, None)
+    batch = {"labels": {"koordinator.sh/qosClass": "BE"}, "container": {"resources": {"requests": BATCH, "limits": BATCH}}}
+    await harness.place(pod_manifest("first", DEAF, terminationGracePeriodSeconds=3, **batch))
+    pid = (await harness.running("first")).pid
+    await asked(harness, FULL)
+    begun = await harness.wait("first is told to end", lambda: harness.runs["first"].eviction)
+    assert harness.runs["first"].phase is RunPhase.RUNNING
+    harness.kill()
+    await harness.place(pod_manifest("second", SLEEP, terminationGracePeriodSeconds=3, **batch))
+    harness.start(GATES)
+
+    ended = await harness.ended("first")
+    assert (ended.phase, ended.reason, ended.eviction) == (RunPhase.FAILED, "Evicted", begun)
+    assert ended.message.startswith("trigger by koordlet feature BEMemoryEvict: node memory")
+    assert not alive(pid)
+    next_one = (await harness.ended("second")).eviction
+    assert next_one is not None
+    assert next_one.strategy == begun.strategy == "memory-evict"
+    assert next_one.at - begun.at >= timedelta(seconds=COOL_DOWN_SECONDS)
     assert harness.stop() == 0
 
 

@@ -101,6 +101,22 @@ def test_the_files_get_the_limit_within_the_containers_memory_and_are_put_back(a
     assert anolis.steps_until(lambda: texts(anolis, CONTAINER) == texts(anolis, POD) == ("0", "0", "0"))
 
 
+def test_the_next_executor_switches_off_what_one_that_was_killed_had_limited(anolis: Bench, tmp_path: Path) -> None:
+    limit(anolis, 64)
+    job = pod_manifest("job", SLEEP, amounts=LARGE)
+    anolis.place(job)
+    assert anolis.steps_until(lambda: texts(anolis, CONTAINER) == texts(anolis, POD) == (str(64 * MIB), "1", "1"))
+    assert anolis.steps_until(lambda: anolis.runs_now("job"))
+
+    driver = AnolisTree(tmp_path / "tree", "node-1", version=CgroupVersion.V1)
+    following = Bench(driver, probe(driver), tmp_path / "pods")
+    assert texts(following, CONTAINER) == (str(64 * MIB), "1", "1")
+    following.place(job)
+    following.sections()
+    assert following.steps_until(lambda: texts(following, CONTAINER) == texts(following, POD) == ("0", "0", "0"))
+    assert following.runs_now("job")
+
+
 def test_a_dry_run_of_the_files_says_what_it_would_write_and_writes_nothing(anolis: Bench) -> None:
     limit(anolis, 64, dry=True)
     anolis.place(pod_manifest("job", SLEEP, amounts=LARGE))

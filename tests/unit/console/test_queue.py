@@ -72,7 +72,7 @@ def test_the_table_says_who_waits_how_long_and_for_what() -> None:
     assert table.headings == HEADINGS
     assert table.rows == [
         ("1", "default/g", "1/3", "team", "100", "5m", "in 4m", "g0 does not fit"),
-        ("2", "default/alone", "1", "<none>", "0", "5m", "unknown", "alone does not fit (room is held on n1)"),
+        ("2", "default/alone", "1", "<none>", "0", "5m", "unknown", "alone does not fit (room is reserved on n1)"),
         ("3", "default/new", "1", "<none>", "0", "10s", "now", "its turn"),
     ]
 

@@ -235,10 +235,13 @@ def test_a_damaged_state_is_as_none_and_leaves_no_models(damage: bytes) -> None:
 
 
 def message(cpu: tuple[int, ...], pods: tuple[tuple[str, tuple[int, ...]], ...] = ()) -> UsageSample:
+    """Regular where all pods have as many samples as the node."""
+    nothing = (0,) * len(cpu)
     return UsageSample(
         node="n1",
         offsets_ms=tuple(range(-1000 * (len(cpu) - 1), 1, 1000)),
         node_usage=Series(cpu_milli=cpu, memory_bytes=cpu),
+        system_usage=Series(cpu_milli=nothing, memory_bytes=nothing),
         pods=tuple(
             PodUsage(
                 namespace="d",

@@ -58,6 +58,19 @@ def test_on_the_first_day_the_forecast_is_what_it_lately_had() -> None:
     assert forecast(profiles, MONDAY + 62 * 60) == within_a_bucket(2.0)
 
 
+def test_a_day_of_which_nothing_can_be_compared_is_as_busy_as_usual() -> None:
+    profiles = SeasonalProfiles(CPU_BUCKETS, 2)
+    nine = MONDAY + 9 * HOUR
+    profiles.add(ONE, np.array([8.0]), nine)
+    # The day before nothing was known of the quarter hours from eight on.
+    profiles.add(ONE, np.array([2.0]), nine + DAY - 300)
+    assert profiles.level(np.array([0, 1])).tolist() == [1.0, 1.0]
+    assert forecast(profiles, nine + DAY - 60) == within_a_bucket(8.0)
+    recent = profiles.recent()
+    assert recent[0] == within_a_bucket(2.0)
+    assert math.isnan(recent[1])
+
+
 def test_a_rush_at_nine_is_expected_within_the_horizon_before_nine() -> None:
     profiles = profile_of(4, {9: 10.0})
     night = MONDAY + 4 * DAY
@@ -166,7 +179,12 @@ def test_a_damaged_checkpoint_is_refused_and_changes_nothing(peaks: bytes) -> No
 
 def test_buckets_that_do_not_fit_a_byte_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit a byte"):
-        SeasonalProfiles(Buckets(300.0, 1.0))
+        SeasonalProfiles(Buckets(255.0, 1.0))
+    profiles = SeasonalProfiles(Buckets(254.0, 1.0), 1)
+    profiles.add(ONE, np.array([999.0]), MONDAY)
+    assert max(profiles.checkpoint(0).peaks) == 255
+    profiles.clear(0)
+    assert profiles.checkpoint(0) == SeasonalCheckpoint(-1, bytes(QUARTERS_A_WEEK))
 
 
 def test_slots_are_quarter_hours_from_monday() -> None:

@@ -180,6 +180,16 @@ class Bench:
         self.store(executor_subject(NODE), ExecutorStatus(node=NODE, boot="boot"))
         return self
 
+    def restarted(self) -> Bench:
+        """The next executor on the same machine and the same log, which gives the last message of each subject."""
+        core = self.core
+        self.core = ExecutorCore(
+            core.facts, core.capabilities, "boot", plain_processes=True, strategies=(*core.strategies.values(),)
+        )
+        for event in self.last.values():
+            self.core.apply(event)
+        return self.load()
+
     def place(self, entry: Pod, phase: PlacementPhase = PlacementPhase.BOUND, *, grace: int = 30, **fields: Any) -> Event:
         """Place a pod, or change its placement."""
         metadata = entry.metadata

@@ -61,6 +61,38 @@ def until_ended(shim: subprocess.Popen[bytes]) -> None:
     os.waitid(os.P_PID, shim.pid, os.WEXITED | os.WNOWAIT)
 
 
+class StartsMeanwhile(AttemptFiles, frozen=True):
+    """The program starts right after the first look at its pid file, whichever that is."""
+
+    def number(self, ending: str) -> int | None:
+        found = super().number(ending)
+        self._start(ending)
+        return found
+
+    def changed_at(self, ending: str) -> datetime | None:
+        found = super().changed_at(ending)
+        self._start(ending)
+        return found
+
+    def _start(self, ending: str) -> None:
+        if ending == "pid" and not self.file("pid").exists():
+            self.file("pid").write_text("77\n")
+
+
+def test_a_program_that_starts_while_it_is_looked_at_has_a_start_once_it_has_a_pid(
+    observed: ObservedContainers, tmp_path: Path, shims: Callable[[], subprocess.Popen[bytes]]
+) -> None:
+    """A container with a pid is not read again while it runs: without its start the pod would be pending for as long."""
+    files = StartsMeanwhile(tmp_path / "main/0", 0)
+    files.stem.parent.mkdir()
+    observed.add("u", "main", files, shims())
+    first = state(observed)
+    assert bool(first.pid) is (first.started_at is not None)
+    second = state(observed)
+    assert second.pid == 77
+    assert second.started_at is not None
+
+
 def test_a_running_container_is_not_read_again_before_its_shim_ends(
     observed: ObservedContainers, tmp_path: Path, shims: Callable[[], subprocess.Popen[bytes]]
 ) -> None:

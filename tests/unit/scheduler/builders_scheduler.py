@@ -311,6 +311,14 @@ class Story:
             if isinstance(event.data, Waiting) and not event.tombstone and event.data.nomination is not None
         }
 
+    def kept(self) -> dict[str, tuple[str, datetime]]:
+        """Every pod that room is kept for as the queue's head, with the node and since when."""
+        return {
+            event.data.name: (event.data.hold.node, event.data.hold.at)
+            for event in self.last.values()
+            if isinstance(event.data, Waiting) and not event.tombstone and event.data.hold is not None
+        }
+
     def placement_event(self, node_name: str, name: str, namespace: str = "default") -> Event:
         return self.last[placement_subject(node_name, namespace, name)]
 

@@ -71,6 +71,13 @@ def test_free_room_is_taken_first_unless_pods_are_required() -> None:
     assert (share.node, story.used("web-0")) == (story.node_of("web-0"), "required")
 
 
+def test_free_room_beside_such_a_pod_is_taken_first() -> None:
+    story = story_with(pod("web-0", cpu="4", labels=WEB))
+    story.reservation(taking())
+    story.settle()
+    assert (story.phase("r"), story.used("web-0"), story.requested("n1")) == ("Available", "", 8000)
+
+
 def test_one_that_must_take_a_pod_waits_until_there_is_one() -> None:
     story = story_with()
     story.reservation(taking(labels=ONLY))
@@ -159,3 +166,70 @@ def test_a_restart_finds_the_same() -> None:
     story.core = story.reloaded(sorted(story.last, reverse=True))
     assert story.settle() == []
     assert story.requested("n1") == 8000
+
+
+def small(name: str, cpu: str, memory: str = "1Mi") -> dict[str, Any]:
+    return pod(name, cpu=cpu, memory=memory, labels=WEB)
+
+
+@pytest.mark.parametrize(("count", "phase"), [(16, "Available"), (17, "Pending")])
+def test_it_takes_sixteen_pods_at_most(count: int, phase: str) -> None:
+    size = f"{count * 250}m"
+    story = story_with(*(small(f"web-{index:02}", "250m") for index in range(count)), cpu=size)
+    story.reservation(taking(cpu=size, many=True))
+    story.settle()
+    assert story.phase("r") == phase
+    assert sum(story.used(f"web-{index:02}") == "r" for index in range(count)) == (16 if phase == "Available" else 0)
+
+
+def test_the_largest_by_any_resource_are_taken_first_and_those_that_no_longer_fit_are_left_out() -> None:
+    story = ReservedStory()
+    story.node(node("n1", cpu="8", memory="8Gi"))
+    story.pods(small("web-a", "2", "1Gi"), small("web-b", "1", "6Gi"), pod("other", cpu="1", memory="1Gi"))
+    story.settle()
+    story.reservation(taking(many=True, requests={"cpu": "4", "memory": "6Gi"}))
+    story.settle()
+    assert (story.used("web-a"), story.used("web-b")) == ("", "r"), "three quarters of memory, half of CPU"
+    story = story_with(small("web-1", "1"), small("web-2", "2"), small("web-3", "3"), cpu="6")
+    story.reservation(taking(many=True))
+    story.settle()
+    assert [story.used(f"web-{cpu}") for cpu in (1, 2, 3)] == ["r", "", "r"], "3 and 2 are more than 4"
+
+
+def test_of_nodes_where_as_many_are_taken_the_first_by_name_is_chosen_and_nodes_without_such_pods_are_passed_by() -> None:
+    story = ReservedStory()
+    for name in ("n0", "n2", "n1"):
+        story.node(node(name, cpu="4", memory="64Gi"))
+    for where in ("n2", "n1"):
+        for index in range(2):
+            document = small(f"web-{where}-{index}", "2")
+            document["spec"]["nodeName"] = where
+            story.pod(document)
+    story.pod(pod("other", cpu="4", memory="1Mi", nodeName="n0"))
+    story.settle()
+    story.reservation(taking(many=True))
+    story.settle()
+    share = story.share("r")
+    assert share is not None
+    assert share.node == "n1"
+    assert [story.used(f"web-{where}-0") for where in ("n1", "n2")] == ["r", ""]
+
+
+def test_pods_that_use_a_reservation_or_are_one_are_not_taken() -> None:
+    story = story_with(cpu="4")
+    story.reservation(reservation("first", cpu="4", memory="8Gi", allocateOnce=False))
+    story.settle()
+    story.pod(small("web-0", "4"))
+    story.settle()
+    assert story.used("web-0") == "first"
+    story.reservation(taking())
+    story.settle()
+    assert story.phase("r") == "Pending"
+
+
+@pytest.mark.parametrize("changed", [{"allocatePolicy": "Aligned"}, {"preAllocation": False}])
+def test_one_that_is_not_restricted_or_does_not_ask_for_it_takes_no_pods(changed: dict[str, Any]) -> None:
+    story = story_with(small("web-0", "4"), cpu="4")
+    story.reservation(taking(**changed))
+    story.settle()
+    assert (story.phase("r"), story.used("web-0")) == ("Pending", "")

@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import PlacementPhase
-from tests.unit.scheduler import reference_reservations as reference
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation
 from tests.unit.scheduler.builders_scheduler import node, pod
+from tests.unit.scheduler.reference import reservations as reference
 
 NODES = ("n1", "n2", "n3")
 APPS = ("a", "b", "c")

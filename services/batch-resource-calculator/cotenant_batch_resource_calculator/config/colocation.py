@@ -71,7 +71,7 @@ class ColocationStrategy(msgspec.Struct, frozen=True, kw_only=True, rename=camel
     batch_cpu_threshold_percent: int | None = None
     batch_memory_threshold_percent: int | None = None
     extensions: dict[str, msgspec.Raw] | None = None
-    """By name; `riskBudget` is read here (`config.risk`), others are for other parts of the system."""
+    """By name; `riskBudget` is read here (`config.risk`), others by other services."""
 
 
 class NodeEntry(ColocationStrategy, frozen=True, kw_only=True, rename=camel_name, omit_defaults=True):

@@ -12,11 +12,11 @@ term of the formula. Source: Koordinator batch resource plugin, the rule of its 
 
 CPU supports the policies usage and maxUsageRequest, memory all three; any other value means usage.
 
-With a forecast of the peak of services and the system (CPU, the strategy's choice; not Koordinator's) what is known to be used
-counts at least as much as that, and what it does not know beside it. Without one, or where it is lower, nothing changes:
+With a forecast of the peak of services and the system (CPU, the strategy's choice; not Koordinator's) the known usage
+counts at least as much as that, plus usage outside of the forecast. Without one, or if it is lower, nothing changes:
 
-    expected        = max(0, forecast - host applications of tiers batch and free) + beside it
-    beside it       = requests of pods without a metric + usage of mid pods + what LSE pods request and do not use
+    expected        = max(0, forecast - host applications of tiers batch and free) + others
+    others          = requests of pods without a metric + usage of mid pods + unused requests of LSE pods
     HP used         = max(HP used, expected - S)                                   HP max(used, request) likewise
 
 HP used is the sum of: the usage of pods with a metric (an LSE pod counts with its CPU request, which is exclusive); the
@@ -161,8 +161,8 @@ def host_application_usage(applications: Sequence[MeasuredUsage]) -> Amounts:
 
 
 def expected_cpu(forecast: int | None, host_applications: Iterable[MeasuredUsage], need: HighPriorityNeed) -> int:
-    """Return the CPU that services and the system will need at most; 0 without a forecast. `forecast`: of the peak of what the
-    node uses beside mid, batch and free pods."""
+    """Return the CPU that services and the system will need at most; 0 without a forecast. `forecast`: of the peak of the
+    node's usage without mid, batch and free pods."""
     if forecast is None:
         return 0
     reclaimed = sum(max(app.usage.cpu, 0) for app in host_applications if is_reclaimed(app.priority))
@@ -216,7 +216,7 @@ def calculate_batch(
     strategy: BatchStrategy,
     forecast: int | None = None,
 ) -> BatchTerms:
-    """Return the node's batch amounts with every term. `forecast`: as for `expected_cpu`; None: it does not count."""
+    """Return the node's batch amounts with every term. `forecast`: as for `expected_cpu`; None: none."""
     hosts = host_application_usage(host_applications)
     system_used = system_usage + hosts
     margin = margin_of(capacity, strategy.cpu_reclaim_percent, strategy.memory_reclaim_percent)

@@ -8,8 +8,8 @@ device resource plugins, newest rule.
     rdma   100 for each healthy RDMA device
     none healthy, or no object: the node offers none of them (Koordinator: reset)
 
-gpu.shared is how many pods' shares a node's cards can hold: pods that spread over several cards ask for it, so it is always
-there (Koordinator's gate EnableSyncGPUSharedResource). Deprecated names (`kubernetes.io/gpu-core`) count as the new ones. A
+gpu.shared is how many pods' shares a node's cards can hold: pods that spread over several cards request it, so it is always
+present (Koordinator's gate EnableSyncGPUSharedResource). Deprecated names (`kubernetes.io/gpu-core`) count as the new ones. A
 device without `health` is not healthy.
 """
 

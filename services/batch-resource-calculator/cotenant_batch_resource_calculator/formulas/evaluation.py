@@ -9,7 +9,7 @@ resource controller:
     else batch and mid by their formulas
 
 Missing parts of a metric are replaced by rule: a pod without usage counts with its request; a node without total usage has
-no mid resources; without a prediction batch goes by what is used, whatever forecast the strategy asks for.
+no mid resources; without a prediction batch depends on usage, whatever forecast the strategy selects.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def calculate(
 
 
 def _of_zones(terms: BatchTerms, strategy: BatchStrategy) -> Amounts:
-    """What all zones leave to the system: with what a forecast leaves to services above their use, which is no zone's own."""
+    """The part that all zones leave to the system, with a forecast's excess over services' usage, which is no zone's."""
     if not terms.expected_cpu:
         return terms.system_used
     taken = terms.system_used.larger(terms.node_reserved)

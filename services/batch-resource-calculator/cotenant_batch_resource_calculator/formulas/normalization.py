@@ -7,9 +7,9 @@ decimals), or a RatioError. Source: Koordinator CPU normalisation plugin, newest
     model known:  hyper-threading and turbo on -> hyperThreadTurboEnabledRatio   hyper-threading -> hyperThreadEnabledRatio
                   turbo -> turboEnabledRatio                                     neither         -> baseRatio
     model or that ratio not listed: defaultRatio, else an error
-    a ratio outside of 1.0 .. 5.0 is an error, and so are CPUs of which nothing is known
+    a ratio outside of 1.0 .. 5.0 is an error, and so are unknown CPUs
 
-The ratio that stands before an error stays in force: the annotation and the scaling of batch-cpu go together.
+After an error the previous ratio stays in force: the annotation and the scaling of batch-cpu go together.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def normalization(labels: Mapping[str, str], strategy: NormalizationStrategy, in
     if not (strategy.enable is True if asked is None else asked):
         return DISABLED
     if info is None:
-        raise RatioError("the node's CPUs are unknown: neither its executor nor a NodeResourceTopology says their model")
+        raise RatioError("the node's CPUs are unknown: neither its executor nor a NodeResourceTopology states their model")
     ratio = ratio_from_model(info, strategy)
     if not LOWEST_RATIO <= ratio <= HIGHEST_RATIO:
         bounds = f"must be between {LOWEST_RATIO} and {HIGHEST_RATIO}"

@@ -1,28 +1,28 @@
 """The reclaim threshold from a risk budget: which share of node-hours may break, instead of a bare percentage.
 
-In: for each node, report by report, what the published loan assumed that services and the system use and what they really
-used at most; the budget. Out: the node's cpuReclaimThresholdPercent, with the figures that it follows from. Everything is an
-integer and nothing is remembered here: a `RiskHistory` is what an event carries from one decision to the next.
+In: for each node, report by report, the usage of services and the system that the published offer assumed, and their actual
+peak; the budget. Out: the node's cpuReclaimThresholdPercent, with the figures that it follows from. Everything is an
+integer and there is no state here: an event carries the `RiskHistory` from one decision to the next.
 
-A node-hour breaks when real use exceeds at any moment what the loan left. That is when the margin was smaller than
+A node-hour breaks when real use exceeds at any moment the rest beside the offer. That is when the margin was smaller than
 
     needed    = real use - assumed use                       of one report, in steps of 1/50 of the unit, rounded up
     unit      = requests of the node's services, at least 5 % of its capacity
     worst     = the largest needed margin of a node-hour     (0: the assumption was enough by itself)
 
-A margin in terms of what services request fits full and empty nodes alike, where one in terms of capacity is wrong for one of
-them. Node-hours of all nodes under one strategy are counted together (`pooled`): an hour of one node says little.
+A margin relative to services' requests fits full and empty nodes alike, while one relative to capacity is wrong for one of
+them. Node-hours of all nodes under one strategy are counted together (`pooled`), as one node has few.
 
     margin    = the smallest one for which (node-hours above it + 1) / (node-hours + 1) <= budget
                 no such one: the worst ever counted and a quarter of it
     threshold = 100 - ceil(100 * margin * unit / capacity)   within the bounds
-                before `least_hours` hours were seen by one node: `start_percent`, within the bounds
+                before one node has `least_hours` hours: `start_percent`, within the bounds
 
-The + 1 is the rule of succession: what has not been seen yet may come next. It also means that a small fleet starts with its
+The + 1 is the rule of succession: an hour worse than all before may come next. It also means that a small fleet starts with its
 worst hour. Nodes that serve the same users break in the same hours, so a budget holds over days rather than in each hour.
 
-Bounds: a history has 52 numbers; when a node has seen 1,024 hours (six weeks) all its counts are halved, rounded up, so that
-what is rare is not forgotten first. A clock that is put back goes on in the hour it was put to.
+Bounds: a history has 52 numbers; after 1,024 hours of a node (six weeks) all its counts are halved, rounded up, so that
+rare values are not lost first. A clock that is set back continues in the hour it was set to.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class RiskHistory(msgspec.Struct, frozen=True):
 
 
 class RiskPool(msgspec.Struct, frozen=True):
-    """Hours of many nodes. `hours`: of the node that has seen most."""
+    """Hours of many nodes. `hours`: of the node with most."""
 
     counts: tuple[int, ...] = (0,) * STEPS
     hours: int = 0
 
 
 class RiskMargin(msgspec.Struct, frozen=True):
-    """A margin and what it follows from. `permille` of the unit, NO_MARGIN: not enough hours yet, BEYOND or more: more than the
+    """A margin and its inputs. `permille` of the unit, NO_MARGIN: not enough hours yet, BEYOND or more: more than the
     unit; `above`: how many of `node_hours` needed more."""
 
     permille: int
@@ -80,7 +80,7 @@ def step_of(needed_milli: int, unit_milli: int) -> int:
 
 
 def observed(history: RiskHistory, at_seconds: int, needed_milli: int, unit_milli: int) -> RiskHistory:
-    """Return the history after a report: real use was above what was assumed by `needed_milli` at most."""
+    """Return the history after a report: real use exceeded the assumed by `needed_milli` at most."""
     hour, step = at_seconds // HOUR_SECONDS, step_of(needed_milli, unit_milli)
     if history.hour < 0:
         return RiskHistory(hour, step, history.counts)
@@ -94,7 +94,7 @@ def observed(history: RiskHistory, at_seconds: int, needed_milli: int, unit_mill
 
 
 def pooled(histories: Iterable[RiskHistory]) -> RiskPool:
-    """Return the sum of what nodes have seen; of any other length than STEPS counts nothing."""
+    """Return the sum of nodes' histories; those of another length than STEPS are ignored."""
     total, hours = [0] * STEPS, 0
     for history in histories:
         if len(history.counts) == STEPS:

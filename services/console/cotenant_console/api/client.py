@@ -118,7 +118,7 @@ class Client:
         self._timeout = timeout_seconds
         self._connection: http.client.HTTPSConnection | None = None
         self.warn: Callable[[str], None] = lambda _: None
-        """Called with the server's warnings about an answer (the header `Warning`, as kubectl prints it)."""
+        """Called with the server's warnings in an answer (the header `Warning`, as kubectl prints it)."""
 
     def __enter__(self) -> Client:
         return self

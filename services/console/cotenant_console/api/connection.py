@@ -1,4 +1,4 @@
-"""What every command that talks to the gateway shares: `--server`, `--kubeconfig`, `--data`, `-n`, and how errors are shown.
+"""The shared options of commands that call the gateway: `--server`, `--kubeconfig`, `--data`, `-n`, and how errors are shown.
 
 A refusal of the server is printed as kubectl prints it and ends the command with exit status 1; so does a server
 that does not answer, with what to do about it.

@@ -25,7 +25,7 @@ class Target:
 
 
 def resolve_kind(client: Client, typed: str) -> Kind:
-    """The kind a user means. Raises a click error that says how to list what there is."""
+    """The kind a user means. Raises a click error that explains how to list all kinds."""
     found = REGISTRY.find(typed) or next((kind for kind in discover(client) if kind.is_named(typed)), None)
     if found is None:
         raise click.ClickException(f'the server doesn\'t have a resource type "{typed}"')

@@ -67,7 +67,7 @@ def ordered(manifests: Sequence[Manifest]) -> list[Manifest]:
 
 
 def apply_one(client: Client, manifest: Manifest, namespace: str | None) -> str:
-    """Apply one document and return what kubectl would print of it."""
+    """Apply one document and return kubectl's line about it."""
     api_version, kind_name = text_at(manifest.document, "apiVersion"), text_at(manifest.document, "kind")
     kind = resolve_type(client, api_version, kind_name)
     if kind is None:

@@ -1,7 +1,7 @@
 """`cotenant get deadletters`: messages that a service could not decode, fold or decide on.
 
 In: the gateway's list. Out: one row a letter, the oldest first; as JSON, YAML or names. `STATE` says whether it still matters:
-`Held` until its subject has a newer message. With `-w`, what comes is printed as it comes.
+`Held` until its subject has a newer message. With `-w`, new ones are printed as they arrive.
 """
 
 from __future__ import annotations

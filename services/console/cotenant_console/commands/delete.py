@@ -22,7 +22,7 @@ POLL_SECONDS = 0.2
 
 @click.command("delete")
 @click.argument("arguments", nargs=-1, metavar="KIND NAME... | KIND/NAME...")
-@click.option("-f", "--filename", "sources", multiple=True, metavar="FILE|DIR|-", help="Delete what these manifests name.")
+@click.option("-f", "--filename", "sources", multiple=True, metavar="FILE|DIR|-", help="Delete the objects in these manifests.")
 @with_namespace
 @click.option("-l", "--selector", default="", help="Delete the objects with these labels.")
 @click.option("--all", "every", is_flag=True, help="Delete all objects of the kind in the namespace.")
@@ -70,7 +70,7 @@ def command(
 
 
 def _from_manifests(client: Client, sources: tuple[str, ...], namespace: str) -> list[tuple[Kind, str, str]]:
-    """What the manifests name, in reverse order, so that what others refer to is deleted last."""
+    """The objects of the manifests in reverse order, so that objects that others refer to are deleted last."""
     victims = []
     try:
         manifests = [manifest for source in sources for manifest in read_manifests(source)]
@@ -106,7 +106,7 @@ def _from_arguments(
 
 
 def _wait_until_gone(client: Client, leaving: list[tuple[Kind, str, str, str]], timeout: float) -> bool:
-    """Wait for each object to be gone, or to be another one under the same name. False if the time ran out."""
+    """Wait for each object to be gone, or replaced by another of its name. False after the timeout."""
     deadline = time.monotonic() + timeout
     for kind, scope, name, uid in leaving:
         while _is_there(client, kind, scope, name, uid):

@@ -84,7 +84,7 @@ def described(document: Document, events: list[Json], now: datetime) -> list[str
 
 
 def pod_heading(pod: Document) -> Iterator[str]:
-    """Where a pod is, in which state, and what it is waiting for."""
+    """A pod's node, its state, and why it waits."""
     yield labelled("Node", text_at(pod, "spec", "nodeName", default="<none>"))
     ending = text_at(pod, "metadata", "deletionTimestamp")
     yield labelled("Status", f"Terminating (since {ending})" if ending else text_at(pod, "status", "phase"))

@@ -1,8 +1,8 @@
 """`cotenant events`: what happened, in words, with its position on the log.
 
 In: the gateway's lines (stream, sequence, time, sentence, causes, trace id). Out: one line an event, or the lines as JSON.
-Without `-f` the last events of LOG; with `-f` also what executors do (EXECUTION), as it happens. Commit records and metrics are
-left out unless `--all` is given: they are many and are about no object.
+Without `-f` the last events of LOG; with `-f` also executors' actions (EXECUTION) as they happen. Commits and metrics are
+left out unless `--all` is given: they are many and concern no object.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN = 100
 
 @click.command("events")
 @click.option("-f", "--follow", is_flag=True, help="Print new events as they happen, until interrupted.")
-@click.option("--for", "about", default="", metavar="KIND/NAME", help="Only what concerns this object.")
+@click.option("--for", "about", default="", metavar="KIND/NAME", help="Only events about this object.")
 @click.option("-n", "--namespace", default="", help="Only objects of this namespace (with --for).")
 @click.option("--since", type=click.IntRange(0), default=None, metavar="SEQ", help="From this sequence of LOG on.")
 @click.option("--all", "everything", is_flag=True, help="Commit records and metrics too.")

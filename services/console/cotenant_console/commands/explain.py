@@ -1,6 +1,6 @@
 """`cotenant explain pod|node|quota|reservation NAME`: from a decision back to the samples and objects behind it.
 
-In: the gateway's chain of causes. Out: the answer in one line, the trace of what it rests on, then the chain as an indented
+In: the gateway's chain of causes. Out: the answer in one line, the trace id of its basis, then the chain as an indented
 tree: stream:sequence, time, sentence, and the figures below it. Causes already shown are not repeated; events that are no
 longer kept are reported.
 """

@@ -1,7 +1,7 @@
 """`cotenant get`: objects as kubectl shows them.
 
 In: kinds, names, selectors. Out: the server's table (`-o wide` for all its columns), or the documents as JSON, YAML
-or names. `-w` follows: it lists, then prints what changes from that version on; a watch that the server ends is
+or names. `-w` follows: it lists, then prints changes from that version on; a watch that the server ends is
 resumed where it stopped, and one that is too old (410) starts with a new list.
 """
 
@@ -38,7 +38,7 @@ from cotenant_console.rendering import rendered
 from cotenant_console.tables import row_from, shown_columns, table_from
 
 _SEEN_AHEAD = (POD_GROUPS, ELASTIC_QUOTAS, PRIORITY_CLASSES)
-"""What a run ahead takes into account beside pods and nodes."""
+"""Kinds that a simulation ahead uses beside pods and nodes."""
 
 
 @click.command("get")
@@ -119,7 +119,7 @@ def _print_queue(client: Client, scope: str, selector: str, headings: bool, orde
 
 
 def _starts(client: Client, now: datetime, order: str) -> dict[tuple[str, str], datetime]:
-    """When pods that wait are placed, by a run of the scheduler ahead over the whole cluster; nothing is known where the caller
+    """When waiting pods are placed, by simulating the scheduler ahead over the whole cluster; nothing is known if the caller
     may not see all of it, or it is too large."""
     try:
         runs = importlib.import_module("cotenant_verification.simulate.queue_starts")

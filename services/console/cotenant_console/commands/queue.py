@@ -3,9 +3,9 @@
 In: pods without a node and PodGroups as the API shows them. Out: a table. A job is a gang group, or a pod that is in no gang;
 its tenant is the quota of its first pod. Jobs stand in the order of their first pods, which is that of the scheduler's
 configuration (`queue.order`): by priority, creation time, namespace and name; without the priority (fifo); or fair between
-tenants: the next job is that of the tenant with the smallest dominant share, used / runtime of its quota's max, in which the
-jobs before it count as placed. Those behind a job that does not fit are tried too, so a position is a turn, not a barrier. When
-a job starts is found out by running the scheduler ahead (`cotenant_verification.simulate.queue_starts`).
+tenants: the next job is that of the tenant with the smallest dominant share, used / runtime of its quota's max, where the
+jobs before it count as placed. Jobs behind one that does not fit are tried too: a position does not block later ones. The
+start of a job is found by simulating the scheduler ahead (`cotenant_verification.simulate.queue_starts`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Order = tuple[int, str, str, str]
 
 @dataclass
 class Job:
-    """Pods that are placed together. `spec`: what their gang requires, None for a pod in no gang."""
+    """Pods that are placed together. `spec`: their gang's requirements, None for a pod in no gang."""
 
     name: str
     spec: GangSpec | None
@@ -61,7 +61,7 @@ class Job:
 
 
 def waits(pod: Document) -> bool:
-    """Whether a pod waits for the scheduler: it has no node, and is neither over nor ending, nor held by a gate."""
+    """Whether a pod waits for the scheduler: it has no node, and is neither finished nor ending, nor gated."""
     return (
         not text_at(pod, "spec", "nodeName")
         and not list_at(pod, "spec", "schedulingGates")
@@ -125,7 +125,7 @@ def _share(quota: Drawn | None, used: Amounts) -> int:
 
 
 def _requests(pod: Document) -> Amounts:
-    """What a pod requests; nothing where it cannot be read."""
+    """A pod's requests; empty if they cannot be read."""
     try:
         return pod_requests(msgspec.convert(pod, Pod, strict=False))
     except (msgspec.ValidationError, QuantityError):
@@ -168,7 +168,7 @@ def _start(job: Job, starts: Mapping[tuple[str, str], datetime], now: datetime) 
     wait = min(moments) - now
     if wait > timedelta(seconds=1):
         return f"in {human_duration(wait.total_seconds())}"
-    # Refused though it fits: something holds it back that the run ahead does not know, such as measured load.
+    # Refused though it fits: for a reason that the simulation does not know, such as measured load.
     return UNKNOWN if any(_is_refused(pod) for _, pod in job.pods) else "now"
 
 
@@ -183,7 +183,7 @@ def _reason(pod: Document) -> str:
     """Why a pod waits, in the scheduler's words."""
     nominated = text_at(pod, "status", "nominatedNodeName")
     for message in _messages(pod):
-        return f"{message} (room is held on {nominated})" if nominated else message
+        return f"{message} (room is reserved on {nominated})" if nominated else message
     return "its turn"
 
 

@@ -1,6 +1,6 @@
 """`cotenant replay --verify`: rebuild the state that each recorded decision was made on, decide again, and compare.
 
-In: HISTORY of a running stack, or of a data folder. Out: how many decisions are equal, what could not be
+In: HISTORY of a running stack, or of a data folder. Out: how many decisions are equal, which could not be
 compared and why, and both sides of the first difference. Exit status 0 only if something was compared and
 nothing differed.
 """

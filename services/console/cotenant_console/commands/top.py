@@ -32,7 +32,7 @@ UNKNOWN = "<unknown>"
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
 @with_client
 def command(client: Client, what: str, name: str | None, namespace: str, all_namespaces: bool) -> None:
-    """Show what nodes or pods use."""
+    """Show usage of nodes or pods."""
     metrics = _items(client, NODE_METRICS)
     if what.startswith("node"):
         nodes = [node for node in _items(client, NODES) if not name or text_at(node, "metadata", "name") == name]
@@ -40,7 +40,7 @@ def command(client: Client, what: str, name: str | None, namespace: str, all_nam
     else:
         table = pods_table(metrics, "" if all_namespaces else namespace, name or "")
     if not table.rows:
-        raise click.ClickException("no metrics yet: the first ones come some fifteen seconds after a node has started")
+        raise click.ClickException("no metrics yet: the first ones arrive some fifteen seconds after a node has started")
     click.echo("\n".join(table.lines()))
 
 

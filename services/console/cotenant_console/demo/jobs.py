@@ -65,7 +65,7 @@ class Jobs:
         return self.done * self._cpu_seconds
 
     def step(self, most_open: int) -> None:
-        """Look, count, clear, and submit at most one."""
+        """Read the jobs, count outcomes, delete finished ones, and submit at most one."""
         listed = self._client.get(PODS.path(NAMESPACE), {"labelSelector": f"{APP_LABEL}={JOB_APP}"})
         pods = list_at(listed, "items")
         ended = {text_at(pod, "metadata", "uid"): text_at(pod, "status", "phase") for pod in pods if is_finished(pod)}

@@ -2,9 +2,9 @@
 
 In: the service's address, the day's curve, a control port. Out: requests at random moments (exponential gaps of a
 stated seed) at the curve's rate, each timed from the moment it was due; `GET /` on the control port returns the rate,
-what was answered, and the percentiles of the quiet and the loaded part of the day; `PUT /rate` with a number fixes
-the rate, with `null` gives it back to the curve. At most 256 requests are in progress: what is due beyond that is
-counted as dropped. Nothing is sent before the service has answered once, for a minute at most: its pod has yet to be placed.
+the answered requests, and the percentiles of the idle and the loaded part of the day; `PUT /rate` with a number fixes
+the rate, with `null` returns it to the curve. At most 256 requests are in progress: further due ones are
+counted as dropped. The load starts once the service has answered, after a minute at most: its pod has yet to be placed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The demonstration's latency-sensitive service: a real HTTP server that burns real CPU for every request.
 
 In: `--port`, `--work` (rounds of PBKDF2 per request; about 0.4 ms of CPU per thousand). Out: `GET /` answers after
-that work; `GET /stats` says how many requests were answered, the CPU seconds used so far, and the p50 and p99 of
+that work; `GET /stats` returns the number of answered requests, the CPU seconds used so far, and the p50 and p99 of
 the last ten seconds, measured from the moment a connection's request line was read. Standard library only and one
 file, so that any Python 3.8 can run it as any user.
 """

@@ -1,7 +1,7 @@
-"""What `apply` sends: the three-way merge of kubectl's client-side apply, as a JSON merge patch.
+"""The patch of `apply`: the three-way merge of kubectl's client-side apply, as a JSON merge patch.
 
 In: the document applied last (from its annotation), the document given now, the document stored. Out: the patch
-that adds and changes what the given one says and removes what it no longer says, leaving alone what others wrote.
+that adds and changes members of the given one and removes members that it no longer has, without changing those of others.
 Lists of objects that are keyed (containers by `name`, ports by `containerPort`, tolerations by `key`) are merged
 item by item as strategic merge does; other lists are replaced whole. (Source: Kubernetes declarative configuration,
 "merge changes to map and list fields".)
@@ -46,7 +46,7 @@ def without_annotation(document: Document) -> Document:
 
 
 def last_applied(stored: Document) -> Document:
-    """What was applied last according to the stored object; empty if it was never applied or the annotation is damaged."""
+    """The document applied last, from the stored object; empty if it was never applied or the annotation is damaged."""
     text = text_at(stored, "metadata", "annotations", LAST_APPLIED)
     try:
         document = json.loads(text) if text else {}

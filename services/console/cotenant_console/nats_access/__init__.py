@@ -1,1 +1,1 @@
-"""Who may do what on NATS: roles, keys, credentials, and the servers' part of it."""
+"""Access control on NATS: roles, keys, credentials, and the servers' part of it."""

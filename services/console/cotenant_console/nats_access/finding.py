@@ -1,4 +1,4 @@
-"""With which credentials the console goes to NATS.
+"""The console's credentials for NATS.
 
 Those that the environment names (COTENANT_NATS_CREDS, COTENANT_NATS_CA), else those of the data folder, where `cotenant up` or
 `cotenant admin nats-credentials` made them; else none.
@@ -23,7 +23,7 @@ def keys_folder(folder: Path) -> Path:
 
 
 def access_of(folder: Path, user: str, url: str = "") -> Access:
-    """Return what a user of the cell comes with to the servers at these addresses."""
+    """Return a user's credentials for the servers at these addresses."""
     credentials, ca = os.environ.get("COTENANT_NATS_CREDS"), os.environ.get("COTENANT_NATS_CA")
     own, own_ca = keys_folder(folder) / f"{user}{SUFFIX}", folder / PKI_FOLDER / CA_FILE
     return Access(

@@ -8,7 +8,7 @@ servers at once; one that is revoked, when they have read `accounts.conf` again.
     operator.nk, system.nk, cell.nk, nodes.nk    keys of the operator and the accounts; operator.jwt: its token
     roles/<role>.nk                              signs the users of a role
     issued.json, revoked.json                    public keys of users, by name; when they were revoked
-    <user>.creds, node-<node>.creds              what a process comes with
+    <user>.creds, node-<node>.creds              a process' credentials
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ T = TypeVar("T")
 ACCOUNTS_FILE = "accounts.conf"
 SUFFIX = ".creds"
 OF_EVERY_CELL = (*(role.name for role in SERVICES), READER, ADMINISTRATOR, SIMULATED_NODES, SYSTEM)
-"""Users that are made without being asked for."""
+"""Users that are always created."""
 
 
 class NatsKeysError(Exception):
-    """The folder of NATS' keys cannot be used; the text says what and what to do."""
+    """The folder of NATS' keys cannot be used; the text states why and what to do."""
 
 
 class NatsKeys:
@@ -84,7 +84,7 @@ class NatsKeys:
         return self.folder / f"{user}{SUFFIX}"
 
     def write_accounts(self) -> None:
-        """Write what the servers include, with the permissions of this version and what is revoked."""
+        """Write the servers' include file, with the permissions of this version and the revoked users."""
         public = {name: key.public for name, key in self._accounts.items()}
         of_cell = {self._signers[name].public: role for name, role in ROLES.items() if role.account == CELL}
         of_nodes = {self._signers[role.name].public: role for role in OF_NODES}
@@ -147,7 +147,7 @@ class NatsKeys:
         return path
 
     def revoke(self, user: str) -> int:
-        """Make void all credentials that were issued under a name (a service's, or a node's), and remove its file; returns how
+        """Revoke all credentials that were issued under a name (a service's, or a node's), and remove its file; returns how
         many there were. Servers refuse them once they have read `accounts.conf` again. Raises NatsKeysError."""
         file = user if user in self._issued else f"{NODE}-{encode_token(user)}"
         keys = self._issued.pop(file, [])
@@ -162,7 +162,7 @@ class NatsKeys:
         return len(keys)
 
     def _operator_token(self, system_account: str) -> str:
-        """Return the operator's token: always the same one, as a running server takes no other."""
+        """Return the operator's token: always the same one, as a running server accepts no other."""
         path = self.folder / "operator.jwt"
         if not path.exists():
             write_private(path, operator_token(self._operator, system_account) + "\n")

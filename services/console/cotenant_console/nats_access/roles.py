@@ -6,8 +6,8 @@ acknowledgement, a stored message) to whatever reply subject a request names, an
 is stored where that subject belongs to a stream. What arrives in `nodes` is never imported back into `cell`.
 
 A role is a scoped signing key of its account: its permissions are in the account's claims, so all credentials of a role have
-what this table says, also those that were given out before it changed. `{{name()}}` stands for the user's name; a node's user
-is called as its token in subjects is (`cotenant.model.subjects.encode_token`).
+the permissions of this table, also those issued before it changed. `{{name()}}` stands for the user's name; a node's user
+is named like its token in subjects (`cotenant.model.subjects.encode_token`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ANSWERS = ("_INBOX.>",)
 
 @dataclass(frozen=True)
 class Role:
-    """What users of one kind may do."""
+    """Permissions of one kind of user."""
 
     name: str
     account: str
@@ -175,7 +175,7 @@ ROLES: dict[str, Role] = {role.name: role for role in (*SERVICES, *READERS, *OF_
 
 @dataclass(frozen=True)
 class Shared:
-    """What one account gives to another. `local`: its subject there, where it is another one."""
+    """What one account exports to another. `local`: its subject there, if it differs."""
 
     subject: str
     kind: str

@@ -1,6 +1,6 @@
 """NATS' tokens (JWT version 2): claims of operators, accounts and users, signed with their issuer's key (Ed25519, nkeys).
 
-In: keys and what is claimed. Out: the token's text, and `.creds` files. Source: nats-io/jwt, v2. The package nats-jwt would do
+In: keys and claims. Out: the token's text, and `.creds` files. Source: nats-io/jwt, v2. The package nats-jwt would do
 this too, but its authors call it untested, and it brings four further packages.
 """
 
@@ -80,8 +80,8 @@ def account_token(
     revoked: Mapping[str, int] = {},
     jetstream: bool = False,
 ) -> str:
-    """Return an account's token. `roles`: by the public key that signs their users. `imports`: by the account that gives them.
-    `revoked`: until when users' tokens are void, by their public keys."""
+    """Return an account's token. `roles`: by the public key that signs their users. `imports`: by the exporting account.
+    `revoked`: until when users' tokens are invalid, by their public keys."""
     claims: dict[str, Any] = {
         "type": "account",
         "limits": {**_ACCOUNT_LIMITS, **(_JETSTREAM if jetstream else {})},
@@ -114,7 +114,7 @@ def _import(shared: Shared, giver: str) -> dict[str, Any]:
 
 
 def user_token(signer: Key, account: str, user: str, name: str, tags: Sequence[str], *, scoped: bool = True) -> str:
-    """Return a user's token. With `scoped` the user may do what the role of the signing key says, else everything."""
+    """Return a user's token. With `scoped` the user has the permissions of the signing key's role, else all."""
     claims: dict[str, Any] = {"type": "user", "issuer_account": account, "tags": list(tags), "pub": {}, "sub": {}}
     if not scoped:
         del claims["issuer_account"]
@@ -123,7 +123,7 @@ def user_token(signer: Key, account: str, user: str, name: str, tags: Sequence[s
 
 
 def credentials_text(user_jwt: str, user: Key) -> str:
-    """Return what a `.creds` file holds."""
+    """Return the contents of a `.creds` file."""
     return (
         f"-----BEGIN NATS USER JWT-----\n{user_jwt}\n------END NATS USER JWT------\n\n"
         "Whoever has this file is this user: keep it to its owner.\n\n"

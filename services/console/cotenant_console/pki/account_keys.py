@@ -1,8 +1,8 @@
 """The key that signs tokens of service accounts, and those whose tokens are accepted.
 
 In: the folder `pki`. Out: `service-account.key` (0600), made where it is missing, and `service-account.pub`, which holds its
-public half behind those of the keys before it. So a key is replaced by removing it and starting the gateway again: tokens
-that the old one signed stay valid until its public half is taken out of the second file.
+public half after those of previous keys. So a key is replaced by removing it and restarting the gateway: tokens
+that the old one signed stay valid until its public half is removed from the second file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AccountKeyFiles:
     verifying: Path
 
     def gateway_flags(self) -> tuple[str, ...]:
-        """What the gateway is started with."""
+        """The gateway's flags."""
         return (
             *("--service-account-signing-key-file", str(self.signing)),
             *("--service-account-key-file", str(self.verifying)),

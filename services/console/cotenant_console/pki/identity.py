@@ -28,10 +28,10 @@ PKI_FOLDER = "pki"
 ADMINISTRATOR = "cotenant-admin"
 MASTERS = "system:masters"
 GATEWAY_NAMES = ("localhost", "127.0.0.1", "::1")
-"""Names and addresses that every certificate of a server has, beside those that are asked for."""
+"""Names and addresses that every certificate of a server has, beside the requested ones."""
 CA_DAYS = 3650
 SERVER_DAYS = 397
-"""As long as clients take a server's certificate."""
+"""The longest validity that clients accept in a server's certificate."""
 RENEW_BEFORE = timedelta(days=30)
 TOKEN_BYTES = 32
 SKEW = timedelta(minutes=5)
@@ -43,7 +43,7 @@ class IdentityError(Exception):
 
 @dataclass(frozen=True)
 class Given:
-    """Files of the user, in the place of those that `up` makes."""
+    """Files of the user, instead of those that `up` creates."""
 
     certificate: Path | None = None
     key: Path | None = None
@@ -90,7 +90,7 @@ class Identity:
         write_private(path, kubeconfig_text(url, self.ca_text, ADMINISTRATOR, self.token))
 
     def gateway_flags(self) -> tuple[str, ...]:
-        """What the gateway is started with."""
+        """The gateway's flags."""
         return (
             *("--tls-cert-file", str(self.certificate), "--tls-private-key-file", str(self.key)),
             *("--token-auth-file", str(self.tokens), "--client-ca-file", str(self.ca)),
@@ -129,7 +129,7 @@ def prepared(folder: Path, names: Sequence[str], given: Given = MADE_HERE, now: 
 
 
 def nats_certificate(folder: Path, names: Sequence[str], now: datetime | None = None) -> Certificate:
-    """Return the certificate that the NATS servers of a data folder serve with, and come to one another with; it and its CA are
+    """Return the certificate of the NATS servers of a data folder, for clients and for one another; it and its CA are
     made where they are missing. Raises IdentityError."""
     now = now or datetime.now(UTC)
     pki = folder / PKI_FOLDER
@@ -240,7 +240,7 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 def _serves(certificate: Path, key: Path, ca: Path, names: Sequence[str], now: datetime) -> bool:
-    """Whether a server's certificate is there, of this CA, for these names, and lasts."""
+    """Whether a server's certificate exists, of this CA, for these names, and is valid long enough."""
     if not (certificate.exists() and key.exists()):
         return False
     held = x509.load_pem_x509_certificate(certificate.read_bytes())

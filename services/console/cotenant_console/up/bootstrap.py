@@ -1,7 +1,7 @@
-"""What `cotenant up` declares once the gateway answers: the cell's base objects.
+"""The cell's base objects, which `cotenant up` declares once the gateway answers.
 
-In: a client. Out: objects created where they are missing. What is there already stays as it is, so a second `up` on
-the same data folder keeps what a user has changed. Nodes are not among them: executors register themselves.
+In: a client. Out: missing objects are created. Existing ones are not changed, so a second `up` on
+the same data folder keeps a user's changes. Nodes are not among them: executors register themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cotenant_console.manifests.three_way import annotated
 
 
 def base_objects(client: Client) -> int:
-    """Create the base objects that are missing. Returns how many there were to create."""
+    """Create the missing base objects. Returns how many were missing."""
     raw = files("cotenant_console.up").joinpath("base.yaml").read_bytes()
     return sum(create_if_absent(client, manifest.document) for manifest in parse_manifests(raw, "base.yaml"))
 

@@ -1,6 +1,6 @@
 """Names and ports that one `cotenant up` holds against all others on this host.
 
-In: what is wanted. Out: that, or the next free one: two stacks on two data folders are two nodes
+In: the preferred name or port. Out: that, or the next free one: two stacks on two data folders are two nodes
 (two executors of one name would manage the same control groups) with two sets of ports. A claim is a socket
 name of the kernel's abstract namespace: it is released when the process ends in any way, and leaves no file.
 """

@@ -1,9 +1,9 @@
 """The streams of a running stack: declared at its start, and again after a server lost its disk.
 
-In: the servers' addresses, an administrator's credentials, what is wanted of each stream. Out: the streams. Services wait for
-them; they have no right to make them.
+In: the servers' addresses, an administrator's credentials, the declaration of each stream. Out: the streams. Services wait for
+them; they have no permission to create them.
 
-Bounds: a look every LOOK_SECONDS.
+Bounds: a check every LOOK_SECONDS.
 """
 
 from __future__ import annotations

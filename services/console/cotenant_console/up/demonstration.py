@@ -80,7 +80,7 @@ class Demonstration:
         )
 
     def _open_node(self) -> None:
-        """Let batch work fill this node: high CPU usage is intended here, and batch resources are what limits batch work."""
+        """Let batch work fill this node: high CPU usage is intended here, and batch resources limit batch work."""
         thresholds = json.dumps({"usageThresholds": {"cpu": 0, "memory": 95}})
         patch: Document = {"metadata": {"annotations": {USAGE_THRESHOLDS: thresholds}}}
         self._client.merge_patch(NODES.path("", self._node), patch)

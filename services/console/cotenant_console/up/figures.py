@@ -1,7 +1,7 @@
-"""What the screen of `cotenant up` shows, from reports of the gateway, the kernel and the demonstration.
+"""The figures on the screen of `cotenant up`, from reports of the gateway, the kernel and the demonstration.
 
-In: documents of the API and readings of /proc/stat. Out: `Figures`, plain numbers with their units in their names. Nothing here
-does I/O, so a screen can be tested from documents alone.
+In: documents of the API and readings of /proc/stat. Out: `Figures`, plain numbers with their units in their names. This module
+does no I/O, so a screen can be tested from documents alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class NodeFigures:
-    """One node's batch resources: what batch pods may request, and what they have requested."""
+    """One node's batch resources: allocatable and requested."""
 
     name: str
     batch_cpu_milli: int
@@ -88,7 +88,7 @@ def _node_figures(node: Json, pods: Sequence[Json]) -> NodeFigures:
 
 
 def requested(pod: Json, resource: str) -> int:
-    """The sum of what a pod's containers request."""
+    """The sum of the requests of a pod's containers."""
     containers = list_at(pod, "spec", "containers")
     return sum(amount(container, "resources", "requests", resource) for container in containers)
 

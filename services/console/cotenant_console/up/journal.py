@@ -1,8 +1,8 @@
-"""The events of this run, as they are stored: the last of them in words, what suppression does now, and counts for the
+"""The events of this run, as they are stored: the last of them in words, the present suppression, and counts for the
 summary.
 
-In: events of LOG and EXECUTION, in any interleaving. Out: `Journal`, bounded. What was stored before the run began
-does not count.
+In: events of LOG and EXECUTION, in any interleaving. Out: `Journal`, bounded. Events before the run
+do not count.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Journal:
     _placed_uids: deque[str] = field(default_factory=lambda: deque(maxlen=PODS_KEPT))
 
     def add(self, event: Event) -> None:
-        """Take in an event; one that was seen before, by its sequence, changes nothing."""
+        """Take an event; a duplicate, by its sequence, changes nothing."""
         if event.sequence <= self._seen.get(event.stream, 0):
             return
         self._seen[event.stream] = event.sequence

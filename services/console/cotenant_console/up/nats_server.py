@@ -2,7 +2,7 @@
 
 In: the data folder and a port for each server. Out: configuration files with every limit stated, and the processes to run. They
 admit only the users of the cell (`nats_access`). JetStream stores under the data folder and is synced before each
-acknowledgement; only loopback listens. One server has its home in `nats`; three are a cluster, with homes `nats-1` to `nats-3`.
+acknowledgement; they listen on loopback only. The home of one server is `nats`; of a cluster of three, `nats-1` to `nats-3`.
 A folder keeps the number that it was created with: the streams of one server are not those of a cluster.
 """
 
@@ -74,7 +74,7 @@ class DiskTooSmallError(Exception):
 
 
 class ReplicasDifferError(Exception):
-    """The data folder was begun with another number of servers."""
+    """The data folder was created with another number of servers."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,12 @@ def members(ports: Sequence[int], promised: Collection[int] | None = None) -> tu
 
 
 def replicas_in(folder: Path, asked: int = 0) -> int:
-    """How many servers the data folder was begun with; where it is new, as many as are asked for, else one. Raises
+    """How many servers the data folder was created with; if it is new, the requested number, else one. Raises
     ReplicasDifferError."""
     found = 1 if (folder / "nats" / "store").is_dir() else len(list(folder.glob("nats-[0-9]/store")))
     if found and asked not in (0, found):
         raise ReplicasDifferError(
-            f"the data folder {folder} holds the log of {found} server{'s' if found > 1 else ''}, not of {asked}: go on "
+            f"the data folder {folder} holds the log of {found} server{'s' if found > 1 else ''}, not of {asked}: start it "
             "without --replicas, name another folder (--data), or move the log (docs/operations.md, Three servers)"
         )
     return found or asked or 1
@@ -140,8 +140,8 @@ class Secured:
 
 
 def file_store_bytes(folder: Path, servers: int = 1) -> int:
-    """What JetStream of each server may take on disk: together a quarter of what is free and of what they have, within stated
-    bounds; where that is less than the least, half. Raises DiskTooSmallError."""
+    """JetStream's disk limit of each server: together a quarter of their free and used bytes, within stated
+    bounds; if that is less than the minimum, half. Raises DiskTooSmallError."""
     used = sum(file.stat().st_size for file in folder.glob("nats*/**/*") if file.is_file())
     room = (shutil.disk_usage(folder).free + used) // servers
     if room // 2 < MIN_FILE_STORE_BYTES:
@@ -154,7 +154,7 @@ def file_store_bytes(folder: Path, servers: int = 1) -> int:
 
 def configuration(member: Member, store: Path, store_bytes: int, secured: Secured | None = None) -> str:
     """The text of a server's configuration. A server without a monitoring port cannot be asked for its health; one that is not
-    `secured` lets everybody in."""
+    `secured` accepts every client."""
     monitor = f'http: "{LOOPBACK}:{member.monitor_port}"\n' if member.monitor_port else ""
     return f"""\
 server_name: {member.name if member.cluster_port else "cotenant"}
@@ -241,11 +241,11 @@ def nats_processes(
 
 
 class OlderStreamsError(Exception):
-    """The data folder holds streams from before servers had accounts, which cannot be taken over as they are."""
+    """The data folder holds streams from before servers had accounts, which cannot be converted."""
 
 
 def take_over_streams(folder: Path, servers: Sequence[Member], account: str) -> None:
-    """Give an account the streams that a server without accounts has made: its files lie under the account's name. Where the
+    """Move the streams of a server without accounts to an account: their files are then under the account's name. If the
     account has streams already nothing is done. Raises OlderStreamsError for three servers, whose own log names accounts."""
     for server in servers:
         streams = store_folder(folder, server.name) / "jetstream"

@@ -1,7 +1,7 @@
 """Follows the log for the screen.
 
 In: the server's address. Out: a journal that grows as events are stored. A reader that is too far behind starts a
-new load; the journal leaves out what it has seen before.
+new load; the journal ignores duplicates.
 """
 
 from __future__ import annotations

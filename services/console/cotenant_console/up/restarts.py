@@ -1,8 +1,8 @@
 """When a process that ended is started again.
 
 In: how long it ran. Out: seconds to wait. The pause doubles from a quarter of a second to at most ten, and starts
-again from the beginning once a process has stayed up for twenty seconds: a service that is killed comes back at
-once, one that cannot start does not burn the machine.
+again from the beginning once a process has stayed up for twenty seconds: a killed service is restarted at
+once, one that cannot start does not use up the CPU.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ HEALTHY_AFTER_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Backoff:
-    """How often a process ended in a row without having been healthy."""
+    """How often in a row a process ended without having been healthy."""
 
     failures: int = 0
 
     def after_exit(self, ran_seconds: float) -> Backoff:
-        """The state after one more exit of a process that ran for so long."""
+        """The state after one more exit of a process that ran for this long."""
         return Backoff(1 if ran_seconds >= HEALTHY_AFTER_SECONDS else self.failures + 1)
 
     @property

@@ -46,7 +46,7 @@ class ServerFault:
 
 
 def server_fault(address: str, port: int) -> str:
-    """Return what the server says is wrong with it and a restart would cure. Empty where nothing is, or it does not answer."""
+    """Return the server's reported fault that a restart would cure. Empty if there is none, or it does not answer."""
     connection = http.client.HTTPConnection(address, port, timeout=ANSWER_SECONDS)
     try:
         connection.request("GET", "/healthz")
@@ -61,7 +61,7 @@ def server_fault(address: str, port: int) -> str:
 
 
 def verdict(address: str, port: int, store: Path) -> ServerFault:
-    """Judge the server whose monitoring port this is and which stores in this folder."""
+    """Return the verdict on the server with this monitoring port and storage folder."""
     fault = server_fault(address, port)
     if not fault:
         return ServerFault()
@@ -73,7 +73,7 @@ def verdict(address: str, port: int, store: Path) -> ServerFault:
 
 
 async def keep_storing(look: Callable[[], ServerFault], restart: Callable[[ServerFault], Awaitable[None]]) -> None:
-    """Look forever and have the server started again where that is the cure; cancelled at the end."""
+    """Check forever and restart the server if that is the cure; cancelled at the end."""
     not_before = 0.0
     while True:
         await asyncio.sleep(LOOK_SECONDS)

@@ -78,7 +78,7 @@ def service_process(run: Run, name: str, status_port: int) -> ProcessSpec:
 
 
 def user_of(run: Run, name: str) -> str:
-    """The user on NATS that a service is."""
+    """The NATS user of a service."""
     return {"node-executor": f"{NODE}-{encode_token(run.node)}", SIMULATED: SIMULATED_NODES}.get(name, name)
 
 
@@ -88,7 +88,7 @@ def _own_flags(run: Run, name: str) -> tuple[str, ...]:
         store = store_folder(run.folder, "nats-server" if run.servers == 1 else "nats-server-1")
         return ("--store-dir", str(store), *run.gateway_flags, *root_pods)
     if name == "node-executor":
-        # Usage on a small machine changes fast: reports come more often than on a large fleet.
+        # Usage on a small machine changes fast: reports are more frequent than on a large fleet.
         own = ("--node", run.node, "--data", str(run.folder / "node"), "--remove-on-exit", "--report-period", "5")
         return (*own, *root_pods)
     if name == SIMULATED:
@@ -99,5 +99,5 @@ def _own_flags(run: Run, name: str) -> tuple[str, ...]:
 
 
 def environment() -> dict[str, str]:
-    """What services inherit: the user's environment, without buffering, so that logs are whole when a process dies."""
+    """The services' environment: the user's, without buffering, so that logs are complete when a process dies."""
     return {**os.environ, "PYTHONUNBUFFERED": "1"}

@@ -39,7 +39,7 @@ from cotenant_console.up.view import View, Work, summary_lines
 
 REFRESH_SECONDS = 1.0
 UNSEEN_SECONDS = 5.0
-"""How often to look when no screen is shown and no demonstration is running: an idle stack stays idle."""
+"""How often to read when no screen is shown and no demonstration is running: an idle stack stays idle."""
 END_READING_SECONDS = 5.0
 HEALTH_EVERY = 5
 JOBS_EVERY = 1
@@ -70,7 +70,7 @@ class Options:
     api_port: int = 0
     nats_port: int = 0
     replicas: int = 0
-    """Of the log: 0: what the data folder was begun with, else one."""
+    """Of the log; 0: as the data folder was created, else one."""
     given: Given = MADE_HERE
     """Certificates of the user."""
     root_pods: bool = False
@@ -81,7 +81,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the gateway shows."""
+    """The gateway's documents."""
 
     nodes: list[NodeFigures]
     phases: dict[str, int]
@@ -185,7 +185,7 @@ class Session:
             await asyncio.wait([reading], timeout=END_READING_SECONDS)
 
     def _look(self, stack: Stack, demonstration: Demonstration | None, client: Client, step: int) -> None:
-        """Read everything once. A gateway that is away leaves the last figures; the screen says that it is not ready."""
+        """Read everything once. If the gateway does not answer the last figures stay; the screen shows that it is not ready."""
         now = cpu_reading(PROC_STAT.read_text())
         self._percent, self._cpu = cpu_percent(self._cpu, now), now
         if step % HEALTH_EVERY == 0:
@@ -202,7 +202,7 @@ class Session:
             self._journal.note(datetime.now(UTC), str(error))
 
     def _warn(self, warning: str) -> None:
-        """Take note of what the gateway warns of; the beginning and the end of it are news."""
+        """Note the gateway's warning; its beginning and end are reported."""
         if warning and not self._warning:
             self._journal.note(datetime.now(UTC), warning)
         elif self._warning and not warning:

@@ -49,7 +49,7 @@ from cotenant_console.up.supervisor import Supervisor
 READY_SECONDS = 120.0
 POLL_SECONDS = 0.1
 SAME_CRASHES = 3
-"""A process that has ended so often for the same reason without ever being ready will not become ready."""
+"""A process that has ended this often for the same reason without ever being ready will not become ready."""
 PROGRESS_SECONDS = 5.0
 
 
@@ -202,7 +202,7 @@ class Stack:
             except ApiError as error:
                 if error.code != HTTPStatus.INSUFFICIENT_STORAGE:
                     raise
-                # A full log is no reason to stay down: what is there already can be read, and deleted.
+                # A full log is no reason to stay down: existing objects can be read, and deleted.
                 self._progress(f"base objects are not maintained: {error}")
 
     async def _pause(self, deadline: float, name: str) -> None:
@@ -216,7 +216,7 @@ class Stack:
             raise NotReadyError(f"{name} is not ready after {READY_SECONDS:.0f} s{seen}; its log is {process.log}")
         if now > self._next_line:
             self._next_line = now + PROGRESS_SECONDS
-            self._progress(f"waiting for {name}{seen or ': it has not said yet that it is ready'}; its log is {process.log}")
+            self._progress(f"waiting for {name}{seen or ': it has not reported readiness yet'}; its log is {process.log}")
         await asyncio.sleep(POLL_SECONDS)
 
 

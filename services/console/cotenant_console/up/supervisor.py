@@ -1,4 +1,4 @@
-"""The supervisor: starts processes, starts them again when they end, and ends them all at the end.
+"""The supervisor: starts processes, restarts them when they end, and ends them all at the end.
 
 In: `ProcessSpec`s. Out: running processes, their states for the screen, and a list of `Crash`es. Every process gets
 a session of its own, so that Ctrl-C in the terminal reaches only the supervisor, which then ends them in the stated
@@ -99,7 +99,7 @@ class Supervisor:
         self._tasks[spec.name] = asyncio.create_task(self._keep(process), name=f"keep-{spec.name}")
 
     async def stop(self, *stages: Sequence[str]) -> None:
-        """End everything, stage by stage: SIGTERM, its time to end, SIGKILL. What no stage names ends last."""
+        """End everything, stage by stage: SIGTERM, its time to end, SIGKILL. Processes in no stage end last."""
         named = {name for stage in stages for name in stage}
         rest = [name for name in self.processes if name not in named]
         for stage in [*stages, rest]:

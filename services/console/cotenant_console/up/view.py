@@ -1,6 +1,6 @@
 """The screen of `cotenant up` as lines of text, and the summary at its end.
 
-In: a `View`, everything that is known at one moment. Out: lines; nothing here reads a clock or a terminal.
+In: a `View`, the state at one moment. Out: lines; this module reads neither a clock nor a terminal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Work:
 
 @dataclass(frozen=True)
 class View:
-    """What is shown at one moment. Seconds since the start; `until` None means until Ctrl-C."""
+    """The displayed state at one moment. Seconds since the start; `until` None means until Ctrl-C."""
 
     endpoint: Endpoint
     folder: Path
@@ -133,7 +133,7 @@ def address_lines(view: View) -> list[str]:
 
 
 def plain_line(view: View) -> str:
-    """Everything that changes in one line, for output that is no terminal."""
+    """The changing figures in one line, for output that is no terminal."""
     real = next((node for node in view.nodes if not node.simulated), None)
     batch = "" if real is None else f" batch-cpu {real.batch_cpu_used_milli}m/{real.batch_cpu_milli}m"
     demo = ""

@@ -1,14 +1,14 @@
-"""Jobs of taint evictions: made as they may run, ended when their cause is gone.
+"""Jobs of taint evictions: created as they may run, ended when their cause is gone.
 
-In: the pods that go (`taint_eviction`), the jobs, the time. Out: Migration events.
+In: the pods to evict (`taint_eviction`), the jobs, the time. Out: Migration events.
 
-At most `most_outstanding` jobs wait for the gateway's answer: so many as `evictQPS` lets through in a second, or its burst.
-Further pods get their job when one is answered, so a job's cause is never much older than the job. The cause is looked at
-again before the eviction is ordered, and until it is granted; where it is gone the job ends as Aborted, with the reason:
+At most `most_outstanding` jobs wait for the gateway's answer: as many as `evictQPS` allows in a second, or its burst.
+Further pods get their job when one is answered, so a job's cause is never much older than the job. The cause is checked
+again before the eviction is ordered, and until it is granted; if it is gone the job ends as Aborted, with the reason:
 
     NodeReady         the node is ready again
     EvictionsStopped  no node of any zone is ready
-    TaintRemoved      a user took the taint away
+    TaintRemoved      a user removed the taint
     Tolerated         the pod's tolerations changed, or its toleration has not ended yet
     PodEnded          the pod has ended by itself
 
@@ -152,7 +152,7 @@ def begin_jobs(
 
 
 def _overtaken(fold: ClusterFold, known: Known[Migration], due: Due, now: datetime) -> Iterator[Event]:
-    """Yield what becomes of a job that moves the pod already, if its eviction is not granted: a victim of preemption goes at
+    """Yield the change of a job that moves the pod already, if its eviction is not granted: a preemption victim is evicted at
     once, past budgets; any other job ends, paused or not.
     """
     job = known.value

@@ -1,7 +1,7 @@
 """The lifecycle of nodes over one fold: conditions, taints, and the evictions that follow from them.
 
-In: the fold, the nodes that changed, the time. Out: NodeCondition events, then Migration events. Holds what is derived from
-the fold to save work: the zones' counts, the lost nodes, the pods that go. All of it follows from the last messages.
+In: the fold, the nodes that changed, the time. Out: NodeCondition events, then Migration events. Caches derived state of
+the fold to save work: the zones' counts, the lost nodes, the pods to evict. All of it follows from the last messages.
 
 A node's condition is evaluated again after an event of the node; the lost nodes as a whole when one of them or a count of
 zones changed, or when a zone's rate allows the next taint.
@@ -44,7 +44,7 @@ class NodeLifecycle:
         """Of `_version`: no lost node's condition changes."""
 
     def note(self, nodes: Collection[str], pods_on: Collection[str]) -> None:
-        """Take in that nodes, or pods on nodes, have changed."""
+        """Note that nodes, or pods on nodes, have changed."""
         self._due.mark_all(nodes)
         self._evictions.note(nodes)
         self._evictions.note(pods_on)
@@ -67,7 +67,7 @@ class NodeLifecycle:
             self._version += 1
 
     def refresh(self) -> None:
-        """Bring up to date which pods go."""
+        """Update the pods to evict."""
         self._evictions.refresh()
 
     @property
@@ -106,7 +106,7 @@ class NodeLifecycle:
         return held_jobs(self._fold, changing)
 
     def evictions(self, filters: JobFilters, occupied: Occupied, now: datetime) -> Iterator[Event]:
-        """Yield the jobs of pods that go by now."""
+        """Yield the jobs of pods that are due."""
         return begin_jobs(self._fold, self._policy, self._evictions, filters, occupied, now)
 
     def next_look(self, now: datetime) -> datetime:

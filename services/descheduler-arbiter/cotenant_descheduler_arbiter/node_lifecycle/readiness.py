@@ -9,7 +9,7 @@ In: metrics, executors, nodes, the conditions so far. Out: a NodeCondition event
 The NoExecute taint of a lost node follows its zone's rate (`tainting`); here it is only removed from a node that is ready
 again, and changes its key with the status, from when it was set. `since` is when the status changed. NoExecute taints that a
 user or the executor sets are noted with the time of the decision, so that tolerationSeconds do not start again with the next
-change of the node or a restart. A node that was never heard of has no condition; without object and executor it loses it.
+change of the node or a restart. A node that never reported has no condition; without object and executor it loses it.
 
 Source: Kubernetes node lifecycle (taints not-ready and unreachable).
 """

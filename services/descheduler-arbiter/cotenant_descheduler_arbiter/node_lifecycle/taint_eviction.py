@@ -7,7 +7,7 @@ In: a node's condition and taints, its pods. Out: for each pod to evict the time
     a taint's toleration         the first of the pod's that matches; without seconds: forever
     none for not-ready, unreachable   the default, 300 s, as Kubernetes' admission adds
     none for another taint       0 s
-    the pod goes                 when the first toleration ends; from its placement where that is later than the taint
+    the pod is evicted           when the first toleration ends; from its placement if that is later than the taint
 
 Pods of a DaemonSet tolerate not-ready and unreachable, mirror and static pods every NoExecute taint, as if their controller or
 kubelet had added the tolerations. Disruption budgets do not count: a taint evicts without regard to them.
@@ -96,17 +96,17 @@ def eviction_due(pod: PodFacts, bound_at: datetime | None, taints: Iterable[InFo
 
 
 class Evictions:
-    """The pods that go, by node, kept until the node or one of its pods changes. Bound: the pods of tainted nodes."""
+    """The pods to evict, by node, cached until the node or one of its pods changes. Bound: the pods of tainted nodes."""
 
     def __init__(self, fold: ClusterFold, default: timedelta) -> None:
         self._fold = fold
         self._default = default
         self._of: dict[str, list[tuple[datetime, str]]] = {}
-        """Of each tainted node: when its pods go, and their `namespace/name`, in order."""
+        """Of each tainted node: when its pods are evicted, and their `namespace/name`, in order."""
         self._changed: set[str] = set()
 
     def note(self, nodes: Iterable[str]) -> None:
-        """Take in that nodes, or pods on them, have changed."""
+        """Note that nodes, or pods on them, have changed."""
         self._changed.update(nodes)
 
     def refresh(self) -> None:
@@ -140,7 +140,7 @@ class Evictions:
         return bool(self._of)
 
     def due(self, now: datetime) -> Iterator[str]:
-        """Yield the pods that go by now, first those of the node whose first pod is due longest."""
+        """Yield the pods that are due, first those of the node whose first pod is due longest."""
         nodes = sorted((pods[0][0], node) for node, pods in self._of.items() if pods and pods[0][0] <= now)
         for _, node in nodes:
             yield from (key for until, key in self._of[node] if until <= now)

@@ -1,10 +1,10 @@
-"""NoExecute taints of lost nodes: which node gets it now, and which lose it.
+"""NoExecute taints of lost nodes: which node gets one now, and which lose it.
 
 In: the conditions of lost nodes, the zones, when a node of each zone was tainted last. Out: NodeCondition events.
 
     a node of the zone may be tainted (`zones`)  -> the one that is lost longest gets the taint, at the time of the decision
     no node of any zone is ready                 -> every node loses it: tolerationSeconds start again with the next taint
-    the zone's state or rate is another          -> the nodes' conditions say so, at most every REPEAT
+    the zone's state or rate changed             -> the nodes' conditions state it, at most every REPEAT
 
 Source: Kubernetes' node lifecycle controller (NoExecute taints under a rate limiter for each zone, with a burst of one; under
 full disruption of all zones the taints are removed).
@@ -27,7 +27,7 @@ from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_descheduler_arbiter.state.known import Known
 
 REPEAT = timedelta(seconds=10)
-"""Between two changes of what a node's condition says of its zone: a zone may go to and fro around a threshold."""
+"""Between two changes of the zone's state in a node's condition: a zone may alternate around a threshold."""
 
 
 class Tainting:

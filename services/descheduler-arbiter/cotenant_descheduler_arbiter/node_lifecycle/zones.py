@@ -7,7 +7,7 @@ In: each measured node's zone and readiness. Out: for each zone its state and ra
     more than 2 lost, lost / nodes >= unhealthy fraction    -> PartialDisruption, the secondary rate;
                                                                0 in a zone of at most `large_zone_nodes` nodes
     else                                                    -> Normal, the normal rate
-    no node of any zone is ready                            -> every zone: 0. This service is probably cut off
+    no node of any zone is ready                            -> every zone: 0. This service is probably disconnected
 
 A rate holds for the zone as a token bucket of one: the next node may be tainted 1 / rate seconds after the last one was.
 
@@ -28,7 +28,7 @@ LABEL_REGION = "topology.kubernetes.io/region"
 LABEL_ZONE = "topology.kubernetes.io/zone"
 UNNAMED = "(no zone)"
 _FEW = 2
-"""So many lost nodes are no disruption of a zone that has a ready one."""
+"""This many lost nodes are no disruption of a zone that has a ready one."""
 
 
 class ZoneState(StrEnum):
@@ -93,7 +93,7 @@ class Zones:
         self._lost = 0
 
     def set_node(self, node: str, zone: str, lost: bool) -> None:
-        """Count a node. A node that is counted already is counted again."""
+        """Count a node; one that is counted already is replaced."""
         if self._of.get(node) == (zone, lost):
             return
         self.drop_node(node)
@@ -101,7 +101,7 @@ class Zones:
         self._add(zone, 1, int(lost))
 
     def drop_node(self, node: str) -> None:
-        """Count a node no longer."""
+        """Stop counting a node."""
         before = self._of.pop(node, None)
         if before is not None:
             self._add(before[0], -1, -int(before[1]))

@@ -1,1 +1,1 @@
-"""The descheduler's plugins: each chooses pods that should not stay where they are."""
+"""The descheduler's plugins: each chooses pods to evict."""

@@ -1,9 +1,9 @@
-"""The evictor of a cycle: the rules of eviction over one state, the limits of the cycle, and what came of it.
+"""The evictor of a cycle: the rules of eviction over one state, the limits of the cycle, and the results.
 
-In: why a pod may not go (the filter of evictable pods with the budgets), the counts of the cycle, the nodes. Out: the pods that
-go, in order, and those that a plugin chose and that stay, at most MAX_KEPT of them with the reason.
+In: why a pod may not be evicted (the filter of evictable pods, the budgets), the counts of the cycle, the nodes. Out: evicted
+pods, in order, and those that a plugin chose and that stay, at most MAX_KEPT of them with the reason.
 
-With `node_fit` a pod goes only if another node of the list takes it. A cycle evicts at most MAX_EVICTIONS pods: their jobs are
+With `node_fit` a pod is evicted only if another node of the list takes it. A cycle evicts at most MAX_EVICTIONS pods: jobs are
 one batch with the record of the cycle.
 """
 

@@ -11,7 +11,7 @@ In: the pods of all nodes that have not ended. Out: evictions, by owner and node
         fewer than two targets: nothing; else upper = ceil(count / targets)
         a node with more than `upper` of them loses its duplicates from number `upper` on
 
-A pod with two owners counts under both, and goes at most once.
+A pod with two owners counts under both, and is evicted at most once.
 
 Source: kubernetes-sigs descheduler RemoveDuplicates.
 """

@@ -2,7 +2,7 @@
 
 In: pods in phase Failed, with the reasons of the pod and of its containers. Out: evictions.
 
-    goes if its age is at least minPodLifetimeSeconds, no owner is of an excluded kind, and (with `reasons`) one of them is the
+    evicted if its age is at least minPodLifetimeSeconds, no owner is of an excluded kind, and (with `reasons`) one is the
     reason of the pod or of one of its waiting or terminated containers; init containers count if includingInitContainers
 
 Source: kubernetes-sigs descheduler RemoveFailedPods.

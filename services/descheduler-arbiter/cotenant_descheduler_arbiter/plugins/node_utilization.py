@@ -45,7 +45,7 @@ _ALWAYS = (CPU, MEMORY, PODS)
 
 
 class Requested(msgspec.Struct):
-    """A node, what its pods request, and its bounds in amounts. `usage` falls with every pod that goes."""
+    """A node, what its pods request, and its bounds in amounts. `usage` falls with every evicted pod."""
 
     facts: NodeFacts
     usage: dict[str, int]

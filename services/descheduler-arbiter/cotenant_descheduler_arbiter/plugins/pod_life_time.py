@@ -3,7 +3,7 @@
 In: pods of all phases, their creation times, phases and the waiting reasons of their containers. Out: evictions, oldest pod of
 all nodes first, then by `namespace/name`.
 
-    goes if age in whole seconds > maxPodLifeTimeSeconds, and (with `states`) its phase or the reason why one of its containers
+    evicted if age in whole seconds > maxPodLifeTimeSeconds, and (with `states`) its phase or the reason why a container
     waits is among them
 
 Source: kubernetes-sigs descheduler PodLifeTime. There a pod created in the future counts as infinitely old; here as new.

@@ -1,4 +1,4 @@
-"""The order of pods by priority: those that matter least first.
+"""The order of pods by priority: the lowest first.
 
     pods without a priority, then by priority; among equals BestEffort < Burstable < Guaranteed, then `namespace/name`
 

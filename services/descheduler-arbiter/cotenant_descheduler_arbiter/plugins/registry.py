@@ -1,4 +1,4 @@
-"""The plugins by name: where each may be enabled, its arguments, and what runs it.
+"""The plugins by name: extension points, arguments, and function.
 
 Source of names and extension points: kubernetes-sigs descheduler.
 """

@@ -1,4 +1,4 @@
-"""RemovePodsViolatingTopologySpreadConstraint: pods of topology domains that have more than their share.
+"""RemovePodsViolatingTopologySpreadConstraint: pods of topology domains with more than their share.
 
 In: the pods of each namespace with their constraints, the nodes with their labels. Out: evictions, by namespace and name.
 

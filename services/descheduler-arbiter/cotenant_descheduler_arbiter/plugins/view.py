@@ -1,8 +1,8 @@
-"""What a plugin sees and asks: the nodes and pods of a cycle, and whether a pod may go.
+"""The interface of plugins: the nodes and pods of a cycle, and whether a pod may be evicted.
 
 `ClusterView` has the profile's nodes (ready and selected) by name, and the pods of every node by `namespace/name`. `Evictor`
 holds the rules that all plugins share: `why_not` is the filter of evictable pods with the budgets of migrating pods,
-`why_not_elsewhere` whether another node takes the pod (only with `nodeFit`), `evict` the end, within the limits of the cycle.
+`why_not_elsewhere` whether another node takes the pod (only with `nodeFit`), `evict` evicts within the limits of the cycle.
 
 Source: kubernetes-sigs descheduler framework (handle, evictor filter, pre-eviction filter).
 """
@@ -54,7 +54,7 @@ class Evictor(Protocol):
         """Return why the pod stays, or None."""
 
     def why_not_elsewhere(self, pod: PodFacts) -> str | None:
-        """Return why no other node takes the pod, or None; None too if that is not asked for."""
+        """Return why no other node takes the pod, or None; None too without `nodeFit`."""
 
     def evict(self, pod: PodFacts, reason: str) -> bool:
         """Evict the pod. Returns False if it stays."""
@@ -76,7 +76,7 @@ def chosen_by(args: CandidateArgs) -> Chosen:
 
 
 def may_go(evictor: Evictor, pod: PodFacts) -> bool:
-    """Whether both filters let the pod go."""
+    """Whether both filters allow the eviction."""
     return evictor.why_not(pod) is None and evictor.why_not_elsewhere(pod) is None
 
 

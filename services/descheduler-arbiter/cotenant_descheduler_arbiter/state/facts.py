@@ -32,7 +32,7 @@ class ContainerFacts(msgspec.Struct, frozen=True):
 
 
 class PodFacts(msgspec.Struct, frozen=True):
-    """A pod and its node. `phase`: Pending, Running, Succeeded or Failed; empty means not ended. `reason`: why it is in it.
+    """A pod and its node. `phase`: Pending, Running, Succeeded or Failed; empty means not ended. `reason`: of the phase.
 
     `prod`: its priority class (with defaults) is koord-prod.
     """

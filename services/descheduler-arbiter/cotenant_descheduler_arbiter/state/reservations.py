@@ -21,12 +21,12 @@ EXPIRED = "Expired"
 
 
 class ReservationFacts(msgspec.Struct, frozen=True):
-    """A Reservation. `node`: the one that holds its place, empty until there is one; `ended`: it holds no place any more."""
+    """A Reservation. `node`: the one that holds its place, empty until there is one; `ended`: it no longer holds a place."""
 
     name: str
     uid: str
     ref: str = ""
-    """What was read of it last, as STREAM:sequence."""
+    """Its last message, as STREAM:sequence."""
     job: str = ""
     """The migration job that it was made for."""
     phase: str = "Pending"

@@ -50,7 +50,7 @@ def of_resource(
 
 
 def of_fact(method: str, below: str, query: Mapping[str, str]) -> RequestAttributes:
-    """Return the attributes of a request for what the log says: `/events`, `/explain/pod/<namespace>/<name>`, ..., and
+    """Return the attributes of a request about the log: `/events`, `/explain/pod/<namespace>/<name>`, ..., and
     `/nodes/<name>/adopt`."""
     resource, *rest = below.strip("/").split("/")
     verb = "get" if method in ("GET", "HEAD") else _VERBS.get(method, method.lower())

@@ -1,4 +1,4 @@
-"""The audit trail: who asked for what, and what came of it, as events on EXECUTION.
+"""The audit trail: who requested what, and the outcome, as events on EXECUTION.
 
 In: answered requests. Out: `Audited` events, once a second at most FLUSHES of RECORDS_AN_EVENT records. Writes and refused
 requests are recorded, reads are not. A record has names and verbs; bodies, tokens and query strings stay out.
@@ -47,7 +47,7 @@ class Audit:
         self._dropped = 0
         self._events = 0
         self._sending: Event | None = None
-        """Unconfirmed records: sent again unchanged, so that they are stored once."""
+        """Unconfirmed records: resent unchanged, so that they are stored once."""
 
     def note(
         self, user: User | None, by: str, asked: RequestAttributes, code: int, address: str, user_agent: str
@@ -91,7 +91,7 @@ class Audit:
             if self._sending is None:
                 return
             if await self._log.publish(self._sending) is None:
-                logger.warning("audit: the log does not confirm what it is sent; %d records wait", len(self._waiting))
+                logger.warning("audit: the log does not confirm records; %d are waiting", len(self._waiting))
                 return
             self._sending = None
 

@@ -57,7 +57,7 @@ class Authenticator:
         return known if found is None else found
 
     def of_token(self, token: str) -> User:
-        """Return whose token this is. Raises RefusedTokenError."""
+        """Return the token's user. Raises RefusedTokenError."""
         key = digest(token)
         for source in self._tokens:
             known = source.known(key)
@@ -115,7 +115,7 @@ class RefusedTokenError(ApiError):
         self._fetch = fetch
 
     async def may_be_known_now(self) -> bool:
-        """Fetch the keys that were missing, if some were; returns whether to check the token again."""
+        """Fetch missing keys, if any; returns whether to check the token again."""
         return self._fetch is not None and await self._fetch()
 
 

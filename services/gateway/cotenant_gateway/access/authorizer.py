@@ -56,7 +56,7 @@ def authorize(core: GatewayCore, user: User, asked: RequestAttributes) -> Decisi
 
 
 def grants_of(core: GatewayCore, user: User, namespace: str) -> Iterator[Grant]:
-    """Yield what bindings give to a user in a namespace; where that is empty, in the whole cluster."""
+    """Yield the grants of a user in a namespace; if that is empty, in the whole cluster."""
     everywhere = core.derived(CLUSTER_ROLE_BINDINGS, _of_cluster)
     within = core.derived(ROLE_BINDINGS, _of_namespaces) if namespace else {}
     for key in ((_USERS, user.name), *((_GROUPS, group) for group in user.groups)):
@@ -67,7 +67,7 @@ def grants_of(core: GatewayCore, user: User, namespace: str) -> Iterator[Grant]:
 
 
 def rules_of(core: GatewayCore, grant: Grant) -> Sequence[PolicyRule]:
-    """Return the rules of the role that is given; none where there is no such role."""
+    """Return the rules of the granted role; none if there is no such role."""
     if grant.cluster_role:
         return core.derived(CLUSTER_ROLES, cluster_roles).get(grant.role, ())
     return core.derived(ROLES, _roles).get((grant.namespace, grant.role), ())
@@ -123,7 +123,7 @@ def _roles(core: GatewayCore) -> Mapping[tuple[str, str], Sequence[PolicyRule]]:
 
 
 def cluster_roles(core: GatewayCore) -> Mapping[str, Sequence[PolicyRule]]:
-    """Return the rules of each cluster role; an aggregating one has those of the roles that it selects."""
+    """Return the rules of each cluster role; an aggregating one has the rules of the roles that it selects."""
     views = {
         snapshot.address.name: snapshot.stored.view
         for snapshot in core.objects(CLUSTER_ROLES)

@@ -1,9 +1,9 @@
 """The roles that every installation has, and their initial bindings.
 
 Names of Kubernetes where there is one: `cluster-admin`, given to the group `system:masters`; `system:basic-user` and
-`system:discovery`, given to everybody who is authenticated; `system:service-account-issuer-discovery`, given to service
+`system:discovery`, given to all authenticated users; `system:service-account-issuer-discovery`, given to service
 accounts; `system:auth-delegator`, for programs that review tokens. `cotenant-admin` and `cotenant-view` are for
-people, `cotenant-node` is for what runs on a node, `system:cotenant:evictor` for the service that evicts,
+people, `cotenant-node` is for services on a node, `system:cotenant:evictor` for the service that evicts,
 `system:cotenant:quota-revoker` for the one that takes back what quotas use beyond their runtime. The gateway stores those that
 never existed; one that was deleted stays deleted.
 

@@ -1,7 +1,7 @@
-"""Nobody gives rights that they do not have. Source: Kubernetes' policy-based storage of RBAC objects.
+"""A writer cannot grant rights that they do not have. Source: Kubernetes' policy-based storage of RBAC objects.
 
-A role is stored where its writer has every right in it, or may `escalate` it; a binding where its writer has every right of the
-role, or may `bind` it. What a role already says may be stored again by anybody who may write it.
+A role is stored if its writer has every right in it, or may `escalate` it; a binding if its writer has every right of the
+role, or may `bind` it. Rights that a role already has may be stored again by anybody who may write it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Written(Protocol):
 
 
 def refuse_escalation(core: GatewayCore, user: User, written: Written) -> None:
-    """Raise ApiError 403 where an RBAC object gives rights that its writer does not have."""
+    """Raise ApiError 403 if an RBAC object grants rights that its writer does not have."""
     if MASTERS in user.groups:
         return
     address, view = written.address, core.kinds.of(written.address.kind).decode(written.document)
@@ -74,7 +74,7 @@ def refuse_escalation(core: GatewayCore, user: User, written: Written) -> None:
 
 
 def _granted(role: Role | ClusterRole) -> tuple[PolicyRule, ...]:
-    """Return the rules that a role may come to have: an aggregating one any, as roles that come later are selected too."""
+    """Return the rules that a role can have: any for an aggregating one, as it selects later roles too."""
     if isinstance(role, ClusterRole) and role.aggregation_rule is not None:
         return EVERYTHING, EVERY_PATH
     return role.rules or ()

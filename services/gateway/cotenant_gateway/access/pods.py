@@ -1,6 +1,6 @@
-"""Restricted requests of a pod: a priority of its own, and running as root.
+"""Restricted fields of a pod: an explicit priority, and running as root.
 
-A pod's priority is its PriorityClass's. A number of its own is for users who may `use` priority classes altogether: as
+A pod's priority is its PriorityClass's. An explicit number is for users who may `use` all priority classes: as
 in Kubernetes' Priority admission, except for this verb. Benchmarks and simulations set numbers, and tiers follow from them, so
 it needs a permission.
 
@@ -39,14 +39,14 @@ _USE = RequestAttributes("use", PRIORITY_CLASSES.group, PRIORITY_CLASSES.plural)
 
 
 def check_pod(core: GatewayCore, user: User, written: Written, *, root_pods: bool) -> None:
-    """Raise ApiError 403 for a request that the pod's writer, or any writer, may not make."""
+    """Raise ApiError 403 for fields that the pod's writer, or any writer, may not set."""
     if written.was is None and not root_pods and _maybe_root(written.document):
         refuse_root(written)
     refuse_priority(core, user, written)
 
 
 def refuse_root(written: Written) -> None:
-    """Raise ApiError 403 where a pod of the process runtime runs as root."""
+    """Raise ApiError 403 if a pod of the process runtime runs as root."""
     pod = decode_pod(written.document)
     fields = root_fields(pod) if pod.spec.runtime_class_name == RUNTIME_PROCESS else []
     if fields:
@@ -65,7 +65,7 @@ def _maybe_root(document: msgspec.Raw) -> bool:
 
 
 def refuse_priority(core: GatewayCore, user: User, written: Written) -> None:
-    """Raise ApiError 403 where a pod's priority does not follow from its class and its writer may not set it."""
+    """Raise ApiError 403 if a pod's priority differs from its class's and its writer may not set it."""
     if MASTERS in user.groups:
         return
     spec = _POD.decode(written.document).spec

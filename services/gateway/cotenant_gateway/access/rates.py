@@ -1,9 +1,9 @@
-"""How fast one caller may ask: a token bucket for each user, and one for each address that comes with wrong credentials.
+"""Rate limits: a token bucket for each user, and one for each address that sends wrong credentials.
 
-Members of `system:masters` are not limited: who repairs a cell must get in. In: a key and the time. Out: whether it is too
+Members of `system:masters` are not limited, so that a cell can be repaired. In: a key and the time. Out: whether it is too
 fast.
 
-Bounds: MAX_CALLERS buckets, the ones used longest ago are forgotten (a full bucket is what a new caller has anyway).
+Bounds: MAX_CALLERS buckets; the least recently used are evicted (a new caller starts with a full bucket anyway).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 OF_USERS = Rate(200.0, 1000.0)
 OF_STRANGERS = Rate(10.0, 100.0)
-"""Of each address, requests whose credentials are wrong or missing."""
+"""Requests with wrong or missing credentials, by address."""
 
 
 class Buckets:
@@ -37,7 +37,7 @@ class Buckets:
         self.refused = 0
 
     def take(self, key: str, now: float) -> bool:
-        """Take a token; False where there is none. `now` in seconds of a clock that does not go back."""
+        """Take a token; False if there is none. `now` in seconds of a monotonic clock."""
         rate = self.rate
         if not rate.per_second:
             return True

@@ -1,4 +1,4 @@
-"""Which requests a rule allows, and whether rules allow all that another one does. Source: Kubernetes' rbac evaluation helpers
+"""Which requests a rule allows, and whether rules cover another rule. Source: Kubernetes' rbac evaluation helpers
 and its rule ownership check."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _is_path(pattern: str, path: str) -> bool:
 
 
 def uncovered(owned: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return what of the wanted rules the owned ones do not allow, one verb, group, resource and name at a time."""
+    """Return the parts of the wanted rules that the owned ones do not allow, one verb, group, resource and name at a time."""
     return [part for rule in wanted for part in _parts(rule) if not any(_covers(own, part) for own in owned)]
 
 

@@ -1,7 +1,7 @@
 """TokenReview: the user of a token, for the service that received it. Source: Kubernetes' TokenReview and its REST storage.
 
 In: the review's document. Out: the document with `status`: the user, and the audiences that the token and the question share.
-All kinds of tokens are answered for; those that name no audience of their own are tokens for this API. The token is left out
+All kinds of tokens are reviewed; those that name no audience are tokens for this API. The token is left out
 of the answer.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 MASTERS = "system:masters"
-"""Its members may do everything, whatever roles there are: who has locked everybody out still gets in."""
+"""Its members may do everything, whatever the roles: a cell whose roles lock everybody out can still be repaired."""
 AUTHENTICATED = "system:authenticated"
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 _ACCOUNT = "system:serviceaccount:"
@@ -20,7 +20,7 @@ class User(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = {}
-    """Further attributes of its credentials, such as the pod that a token is bound to; roles ignore it."""
+    """Further attributes of its credentials, such as the pod that a token is bound to; authorization ignores them."""
 
 
 def authenticated(
@@ -41,6 +41,6 @@ def account_groups(namespace: str) -> tuple[str, ...]:
 
 
 def account_of(name: str) -> tuple[str, str] | None:
-    """Return namespace and name of the service account that a user name means; None where it means none."""
+    """Return namespace and name of the service account of a user name; None if it is not one's."""
     namespace, _, account = name.removeprefix(_ACCOUNT).partition(":")
     return (namespace, account) if name.startswith(_ACCOUNT) and namespace and account else None

@@ -72,7 +72,7 @@ class Rules(NamedTuple):
 PLAIN = Rules((), (metadata_is_valid, object_is_valid))
 """The rules of a kind that is not listed."""
 OF_NODES = Rules((), (*PLAIN.validators, node_exists), (rendered_members_warnings,))
-"""For what is made of a node's facts."""
+"""For documents derived from a node."""
 
 NEW: Mapping[Kind, Rules] = {
     PODS: Rules(

@@ -8,11 +8,11 @@ from cotenant_gateway.admission.review import ObjectSource, Review
 from cotenant_gateway.statuses import ApiError, forbidden, not_found
 
 LABEL_CONTROL_PLANE = "control-plane"
-"""On a namespace, whatever its value: Koordinator's pod webhooks leave it alone."""
+"""On a namespace, with any value: Koordinator's pod webhooks skip it."""
 
 
 def is_of_control_plane(objects: ObjectSource, name: str) -> bool:
-    """Return whether a namespace has the label `control-plane`: Koordinator's rules of pods do not hold there."""
+    """Return whether a namespace has the label `control-plane`: Koordinator's rules for pods do not apply there."""
     namespace = objects.get(NAMESPACES, "", name)
     return namespace is not None and LABEL_CONTROL_PLANE in namespace.labels
 

@@ -1,9 +1,9 @@
-"""What an admission function gets and returns.
+"""Arguments and results of admission functions.
 
 A mutator takes a `Review` and returns a `Mutation`: the new document, a description of the change, and the facts that it
 follows from; None if it changes nothing. It raises ApiError where it would have to act and cannot. A validator takes a
-`Review` and returns field errors; a warner, asked once there are none, returns texts for the writer. All are pure: what they
-look up is in the read model that the review carries.
+`Review` and returns field errors; a warner, called once there are none, returns texts for the writer. All are pure: the objects
+that they look up are in the review's read model.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _WRONG = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>[^`]*)`)?
 
 
 class ObjectSource(Protocol):
-    """The read model, as admission reads it."""
+    """The part of the read model that admission uses."""
 
     @property
     def quota_gates(self) -> QuotaGates:
-        """Which rules of quotas are on."""
+        """Which rules for quotas are on."""
 
     @property
     def settings(self) -> AdmissionSettings:
-        """Which other rules are other ones than by default."""
+        """Which other rules differ from the default."""
 
     @property
     def stopwatch(self) -> Stopwatch | None:
@@ -105,7 +105,7 @@ class Review(msgspec.Struct):
         return view
 
     def take(self, change: Mutation) -> None:
-        """Take over a mutator's result."""
+        """Apply a mutator's result."""
         if change.document is not self.document:
             self.document = change.document
             self.view = self.definition.decode(change.document)

@@ -1,6 +1,6 @@
 """The HTTP application: from a path to its handler, and every error to a Status.
 
-In: requests. Out: Kubernetes-shaped answers. Who may have which is decided here, once for all (`Access`).
+In: requests. Out: Kubernetes-shaped answers. Access is checked here, for all handlers (`Access`).
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def request_handler(
 
 
 async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.StreamResponse:
-    """Turn whatever goes wrong into a Status; what is not foreseen is logged with its trace and answered with 500."""
+    """Turn errors into a Status; unexpected ones are logged with their trace and answered with 500."""
     try:
         return await dispatch(request)
     except ApiError as error:
@@ -155,7 +155,7 @@ async def answer_errors(request: web.BaseRequest, dispatch: Handler) -> web.Stre
         return refusal(timeout(f"the log did not answer in time{f': {late}' if str(late) else ''}"))
     except Exception as failure:
         if connection_of(request).gone:
-            # Nobody reads the answer, and what failed is that it could not be sent.
+            # The answer could not be sent, and there is no client to read another.
             raise ConnectionResetError("the client is gone") from failure
         logger.exception("%s %s failed", request.method, request.rel_url.path)
         return refusal(internal(f"{type(failure).__name__}: {failure}"))

@@ -1,6 +1,6 @@
-"""Bodies of requests and answers: JSON or protobuf in, JSON out; DeleteOptions and Eviction; whether to store.
+"""Bodies of requests and answers: JSON or protobuf in, JSON out; DeleteOptions and Eviction; dry runs.
 
-In: a request. Out: what it carries, or an ApiError (400, 413, 415).
+In: a request. Out: its body, or an ApiError (400, 413, 415).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _hold(request: web.BaseRequest, size: int) -> None:
 
 
 async def _arriving(request: web.BaseRequest) -> bytes:
-    """Return a body, counted as it arrives: a client that only announces much takes nothing from the others."""
+    """Return a body, counted as it arrives: a large Content-Length alone reserves nothing."""
     seconds = connection_of(request).owner.limits.body_seconds
     pieces: list[bytes] = []
     size = 0
@@ -82,7 +82,7 @@ async def _arriving(request: web.BaseRequest) -> bytes:
                 if size > MAX_BODY_BYTES:
                     break
     except TimeoutError as error:
-        raise request_timeout(f"the body of the request is not here after {seconds:.0f} s") from error
+        raise request_timeout(f"the body of the request did not arrive within {seconds:.0f} s") from error
     except (RequestPayloadError, ContentEncodingError, TransferEncodingError) as error:
         raise bad_request(encodable(f"the body does not match its head: {error}"[:300])) from error
     return b"".join(pieces)
@@ -95,7 +95,7 @@ async def read_body(request: web.BaseRequest) -> bytes:
         raise too_large(MAX_BODY_BYTES)
     content = request.content
     if content.is_eof():
-        # It arrived with its head, as small bodies do: there is nothing to wait for.
+        # It arrived with its head, as small bodies do: no need to wait.
         body = content.read_nowait()
         _hold(request, len(body))
     else:
@@ -111,7 +111,7 @@ async def read_body(request: web.BaseRequest) -> bytes:
 
 
 def check_json(request: web.BaseRequest) -> None:
-    """Refuse a body that is neither JSON nor protobuf (415); what a header does not say is JSON. Raises ApiError."""
+    """Refuse a body that is neither JSON nor protobuf (415); without a header it is JSON. Raises ApiError."""
     if request.headers.get("Content-Type") and request.content_type not in (_JSON, PROTOBUF):
         raise unsupported_media(request.content_type, (_JSON, PROTOBUF))
 

@@ -1,4 +1,4 @@
-"""`/debug`: what the scheduler would do with a pod, and its gangs, for people who look for a fault.
+"""`/debug`: what the scheduler would do with a pod, and its gangs, for debugging.
 
 In: GET requests. Out: what the scheduler answers to `SchedulerQuestion`: tables as Markdown, gangs as JSON.
 
@@ -45,7 +45,7 @@ class SchedulerDebugging:
         try:
             found = msgspec.json.decode(body, type=SchedulerAnswer)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise unavailable(f"the scheduler answers what cannot be read: {error}") from None
+            raise unavailable(f"the scheduler's answer cannot be read: {error}") from None
         if found.error:
             raise ApiError(404, "NotFound", found.error)
         return web.Response(text=found.text, content_type="application/json" if found.json else "text/markdown")

@@ -1,7 +1,7 @@
 """pods/log: the end of a container's log, requested from the node's executor over NATS; followed by polling.
 
 The executor has no stream: following polls every FOLLOW_SECONDS and prints the text after the last one. If more
-was written in between than one answer holds, a separate line reports the gap.
+was written in between than fits into one answer, a separate line reports the gap.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LogReader:
         return response
 
     async def _whole(self, node: str, wanted: LogsRequest, last: bytes) -> bytes:
-        """An executor that restarts or a pod that has just gone does not end a followed log: nothing new came."""
+        """A restarting executor or a pod that has just ended does not end a followed log: it counts as no new text."""
         try:
             return await self._read(node, wanted)
         except ApiError:
@@ -118,18 +118,18 @@ class LogReader:
 
 
 def not_found_log(name: str, refusal: str) -> ApiError:
-    """404 with the executor's words."""
+    """404 with the executor's message."""
     error = not_found(PODS, name)
     return ApiError(404, "NotFound", refusal or str(error), error.status.details)
 
 
 def new_text(last: bytes, now: bytes) -> bytes:
-    """Return what came behind `last`, given the end of the log now. Both are ends of one growing text."""
+    """Return the text after `last`, given the end of the log now. Both are ends of one growing text."""
     if not last or now == last:
         return b"" if now == last else now
     if now.startswith(last):
         return now[len(last) :]
-    # The answer is bounded: it begins later than the last one did. What both share ends the last and stands early in the new.
+    # The answer is bounded: it begins later than the last one did. The overlap is the end of that and near the start of this.
     probe = last[-4096:]
     place = now.rfind(probe)
     if place >= 0:

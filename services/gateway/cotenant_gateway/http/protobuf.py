@@ -1,4 +1,4 @@
-"""Protobuf bodies of the few kinds that `kubectl create <kind>`, `drain` and `auth` send so: made into JSON.
+"""Protobuf bodies of the few kinds that `kubectl create <kind>`, `drain` and `auth` send as such, converted to JSON.
 
 In: `k8s\\0` and a runtime.Unknown that wraps one message. Out: the JSON document. Field numbers are those of Kubernetes'
 generated.proto files. Fields that are not listed here are left out; other kinds are answered with 415.

@@ -15,7 +15,7 @@ from cotenant.api.kinds import Kind
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a path points at. An empty name means the collection; an empty namespace all namespaces (or cluster scope)."""
+    """The target of a path. An empty name means the collection; an empty namespace all namespaces (or cluster scope)."""
 
     kind: Kind
     namespace: str = ""
@@ -24,7 +24,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def target_of(path: str, kinds: Registry) -> Target | None:
-    """Return what an API path means, None where no served resource does."""
+    """Return the target of an API path; None if no resource is served there."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3 and parts[1] == "v1":
         group, rest = "", parts[2:]

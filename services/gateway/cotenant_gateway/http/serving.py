@@ -1,4 +1,4 @@
-"""Where the gateway listens: HTTPS on an address, plain HTTP on a unix socket whose other end the kernel names.
+"""Where the gateway listens: HTTPS on an address, plain HTTP on a unix socket whose peer the kernel identifies.
 
 In: a handler, limits, `Listening`. Out: a runner and its addresses. Certificates are loaded again when their files change: new
 connections get the new one.
@@ -48,12 +48,12 @@ class Listening(msgspec.Struct, frozen=True, kw_only=True):
     certificate: Path | None = None
     key: Path | None = None
     client_ca: Path | None = None
-    """Who signs client certificates; None: they are not asked for."""
+    """CA of client certificates; None: they are not requested."""
     unix_socket: Path | None = None
 
 
 class Certificate:
-    """The server's certificate, as its files have it now."""
+    """The server's certificate, current with its files."""
 
     def __init__(self, listening: Listening) -> None:
         """Load it. Raises ListenError."""
@@ -96,7 +96,7 @@ class Certificate:
 async def made_runner(handler: Handler, limits: Limits) -> tuple[web.ServerRunner, Connections]:
     """Return a server that listens nowhere yet, and its connections.
 
-    aiohttp's server without its application: routing is one function here, and a creation must not pay for two.
+    aiohttp's server without its application: routing is one function here, and aiohttp's would cost each creation time.
     """
     loop = asyncio.get_running_loop()
 
@@ -146,7 +146,7 @@ async def serve(
 
 
 def _make_way(path: Path) -> None:
-    """Remove the socket that a process left behind."""
+    """Remove the socket of a previous process."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise ListenError(f"{path} exists and is not a socket")
@@ -154,7 +154,7 @@ def _make_way(path: Path) -> None:
 
 
 async def _listen_on(path: Path, runner: web.ServerRunner) -> None:
-    """Listen on a unix socket that its owner alone can reach."""
+    """Listen on a unix socket that only its owner can reach."""
     _make_way(path)
     before = os.umask(0o177)
     try:

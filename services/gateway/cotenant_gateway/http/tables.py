@@ -21,7 +21,7 @@ class TableFormat(msgspec.Struct, frozen=True):
 
 
 def wants_table(accept: str) -> bool:
-    """Return whether the client prefers a table of a version that is served."""
+    """Return whether the client prefers a table of a served version."""
     for choice in accept.split(","):
         fields = choice.replace(" ", "").split(";")
         if fields[0] != "application/json":

@@ -1,7 +1,7 @@
-"""The span of an HTTP request, and the trace that belongs to what it writes and logs.
+"""The span of an HTTP request, and the trace of its writes and log lines.
 
-In: a request, its header `traceparent`. Out: the same answer; where spans are sent, one with method, route, status and user.
-A request without a valid traceparent begins a trace. Where no spans are sent, only those that write get one, for their events
+In: a request, its header `traceparent`. Out: the same answer; if spans are sent, one with method, route, status and user.
+A request without a valid traceparent begins a trace. If no spans are sent, only those that write get one, for their events
 and log lines. Routes are those of served resources, so names are few. Attributes are OpenTelemetry's for HTTP servers:
 https://opentelemetry.io/docs/specs/semconv/http/http-spans/.
 """
@@ -84,7 +84,7 @@ def new_trace() -> str:
 
 
 def route_of(path: str, kinds: Registry) -> str:
-    """Return a path with placeholders for names; what is not served has no route of its own."""
+    """Return a path with placeholders for names; paths that are not served have no route of their own."""
     target = target_of(path, kinds)
     if target is None:
         first = path.removeprefix(PREFIX + "/").partition("/")[0] if path.startswith(PREFIX + "/") else ""

@@ -1,7 +1,7 @@
 """Warnings for a writer, beside the object: `Warning` headers, which kubectl prints (RFC 7234, as Kubernetes sends them).
 
 In: an answer and texts, from the unknown fields of a body, from admission and from a dry run. Out: the answer with one header
-a text, at most MAX_WARNINGS of at most MAX_CHARS characters; what is over them is counted in the last.
+a text, at most MAX_WARNINGS of at most MAX_CHARS characters; further ones are counted in the last.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def with_warnings(response: web.Response, of_body: Sequence[str], of_object: Seq
 
 
 def quoted(text: str) -> str:
-    """Return a text as a header's quoted string holds it: printable ASCII, cut to MAX_CHARS before it is quoted."""
+    """Return a text as a header's quoted string: printable ASCII, truncated to MAX_CHARS before it is quoted."""
     ascii_text = text[:MAX_CHARS].encode("ascii", "backslashreplace").decode()
     shown = "".join(char for char in ascii_text if char.isprintable())[:MAX_CHARS]
     return shown.replace("\\", "\\\\").replace('"', '\\"')

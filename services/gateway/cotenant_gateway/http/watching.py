@@ -1,11 +1,11 @@
 """Watches: the changes of a selection as a stream of JSON lines, in order of resourceVersion.
 
-An object that comes into the selection is ADDED, one that leaves it DELETED. A watch that starts below what is held,
-or reads too slowly to stay within it, ends with an ERROR event that carries a 410 Status; the client lists again.
-Bookmarks tell how far the watch has come.
+An object that enters the selection is ADDED, one that leaves it DELETED. A watch that starts below the oldest kept change,
+or reads too slowly and falls behind it, ends with an ERROR event that carries a 410 Status; the client lists again.
+Bookmarks give the position of the watch.
 
 Bounds: the number of watches (`streams`); CHUNK changes or SMALL_BYTES written at once, one change where it is larger; the ring
-of changes; and what the client has yet to take of the first objects and of large changes (`limits`).
+of changes; and unread bytes of the first objects and of large changes (`limits`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def error_line(error: ApiError) -> bytes:
 
 
 def seen_change(change: ObjectChange, kind: Kind, selected: Callable[[Snapshot], bool]) -> tuple[str, Snapshot] | None:
-    """Return what a change means for a selection: the event's type and the object, None if nothing."""
+    """Return a change as seen by a selection: the event's type and the object, None if unaffected."""
     if change.kind is not kind:
         return None
     before = change.before if change.before is not None and selected(change.before) else None

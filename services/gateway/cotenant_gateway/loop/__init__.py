@@ -1,2 +1,2 @@
-"""The gateway without I/O: how it carries out requests, and its duties towards the log. The process and the simulator both run
+"""The gateway without I/O: how it carries out requests, and its duties for the log. The process and the simulator both run
 it."""

@@ -1,9 +1,9 @@
-"""What the gateway stores without a request: endings, registrations, budgets' statuses, built-in objects, service accounts of
-namespaces, root quotas of quota profiles, profiles of pods that wait, finished pods that are to be deleted, and what other
+"""Writes of the gateway without a request: endings, registrations, budgets' statuses, built-in objects, service accounts of
+namespaces, root quotas of quota profiles, profiles of waiting pods, finished pods that are to be deleted, and facts that other
 services left behind.
 
-Level-triggered: each look yields what the read model lacks at that moment. The caller stores the plans of one yield before it
-takes the next, as far as it waits for them; a plan that the log refuses is yielded again after a later fold.
+Level-triggered: each pass yields what the read model lacks at that moment. The caller stores the plans of one yield before it
+takes the next, unless it does not wait for them; a plan that the log refuses is yielded again after a later fold.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COLLECTED_EVERY = timedelta(seconds=1)
 PROFILED_EVERY = timedelta(seconds=1)
 RESERVATIONS_EVERY = timedelta(seconds=60)
 GATHERED_ENDINGS = timedelta(milliseconds=250)
-"""The first thing that ends is stored at once, what ends within this time of it together: a tombstone by itself costs the
+"""The first tombstone is stored at once, those within this time after it together: a tombstone by itself costs the
 server more than one of many."""
 
 
@@ -79,10 +79,10 @@ class Duties:
         self._refused: dict[str, str] = {}
         """By profile, why its quota cannot be stored, as last reported."""
         self.complete = False
-        """Whether a look has found every built-in object."""
+        """Whether a pass has found every built-in object."""
 
     def built_ins(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield the built-in objects that are missing: at every look until there are none, then once a second."""
+        """Yield the built-in objects that are missing: at every pass until there are none, then once a second."""
         seen = self._built_ins_seen
         if self.complete and seen is not None and seen <= now < seen + BUILT_INS_EVERY:
             return
@@ -124,8 +124,8 @@ class Duties:
             yield plans
 
     def due(self, now: datetime) -> Iterator[Sequence[Plan]]:
-        """Yield what the read model makes due: endings, then registrations, then budgets, then once a second pods that wait for
-        profiles, finished pods and what is left of pods."""
+        """Yield the writes that are due: endings, then registrations, then budgets, then once a second pods that wait for
+        profiles, finished pods and leftovers of pods."""
         core = self._core()
         if (core.may_end or core.orphaned or core.pod_ends.left) and self._endings_are_due(now):
             plans = [*endings(core, now), *ended_runs(core)]
@@ -155,7 +155,7 @@ class Duties:
             yield list(leftovers(core, now))
 
     def wait(self, now: datetime) -> timedelta | None:
-        """Return how long ending objects have to wait for the next pass; None where none waits."""
+        """Return how long ending objects have to wait for the next pass; None if none waits."""
         core = self._core()
         if not (core.may_end or core.pod_ends.left) or self._endings_are_due(now) or self._ended is None:
             return None
@@ -171,8 +171,7 @@ class Duties:
         return (self._budgets.after_folds and core.folded != folded) or not seen <= now < seen + self._budgets.every
 
     def _identified(self, plans: Iterable[Plan], now: datetime) -> list[Plan]:
-        """Objects that the gateway makes itself get uid and creation time here: planning uses neither randomness nor a clock.
-        """
+        """The gateway's own objects get uid and creation time here: planning uses neither randomness nor a clock."""
         return [self._with_identity(plan, now) for plan in plans]
 
     def _with_identity(self, plan: Plan, now: datetime) -> Plan:

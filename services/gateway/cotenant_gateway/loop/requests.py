@@ -1,6 +1,6 @@
 """Requests as steps: plan from the read model, store, and plan again if the log refused the plan.
 
-A plan that the log refuses was based on an old state: the request waits for the fold to move on and plans again, at most
+A plan that the log refuses was based on an old state: the request waits until the fold has advanced and plans again, at most
 `attempts` times; if the client stated a resourceVersion the new plan itself returns 409.
 """
 
@@ -29,10 +29,10 @@ from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import MODIFIED, ApiError, conflict, insufficient_storage, unavailable
 
 CHARGE_ATTEMPTS = 100
-"""Of a plan that charges a quota: all that arrive together charge the same object, one after the other."""
+"""For a plan that charges a quota: requests that arrive together charge the same object, one after the other."""
 _OUTCOMES = (Written, Refused, NoAnswer)
 Check = Callable[[Planned], None]
-"""Raises ApiError where its caller may not have this stored."""
+"""Raises ApiError if its caller may not store this."""
 
 
 def no_check(_: Planned) -> None:
@@ -52,7 +52,7 @@ class Carried(msgspec.Struct, frozen=True):
         return plan is not None and plan.writes[0].tombstone
 
     def document(self, core: GatewayCore) -> bytes:
-        """Return the object as the API shows it, as JSON with the parts that it has."""
+        """Return the object as the API shows it, as JSON."""
         planned = self.planned
         was, address = planned.was, planned.address
         overlay = was.overlay if was is not None else NOTHING

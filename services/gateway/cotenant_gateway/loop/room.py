@@ -1,10 +1,10 @@
-"""How much room LOG has, and what follows from it.
+"""How much room LOG has, and what the gateway refuses when it is short.
 
-In: what LOG takes of its bound (its stream refuses beyond it), and the free bytes of the disk that nats-server stores on, where
-they are known. Out: whether creations and updates are refused, and why; how many versions of a subject LOG shall keep.
+In: LOG's size and its bound (its stream refuses beyond it), and the free bytes of the disk that nats-server stores on, if
+known. Out: whether creations and updates are refused, and why; how many versions of a subject LOG shall keep.
 
-A tenth of LOG's bound is the reserve: once no more than that is left, of the bound or of the disk, only what ends something,
-decisions and reports of executors are stored. Where the bound is what is short, LOG gives up older versions of its subjects as
+A tenth of LOG's bound is the reserve: once no more than that is left, of the bound or of the disk, only deletions,
+decisions and reports of executors are stored. If the bound is short, LOG drops older versions of its subjects as
 well: no reader needs them (a load takes the last message of each subject), and HISTORY has them.
 """
 
@@ -21,7 +21,7 @@ LEAST_BYTES = 4 << 20
 LAST_BYTES = 1 << 20
 """With less on the disk no write is tried: one that fails there is the stream's last until nats-server is restarted."""
 FEW_VERSIONS = 4
-"""So many versions of a subject stay as long as half of the reserve is left; beyond that, one."""
+"""Versions of a subject that are kept as long as half of the reserve is left; with less, one."""
 LEAST_RELAXED = 1 << 30
 """A smaller limit of LOG is always enforced."""
 MIB = 1 << 20
@@ -37,12 +37,12 @@ class Room(msgspec.Struct, frozen=True):
 
     @property
     def reserve(self) -> int:
-        """So much of LOG's bound is kept for what ends something, decisions and reports."""
+        """The part of LOG's bound that is kept for deletions, decisions and reports."""
         return self.log.limit // RESERVE_PART
 
     @property
     def disk_reserve(self) -> int:
-        """So much of the disk is kept for them."""
+        """The part of the disk that is kept for them."""
         return max(self.reserve, LEAST_BYTES)
 
     @property
@@ -77,7 +77,7 @@ class Room(msgspec.Struct, frozen=True):
         if left is None:
             return kept
         if self.bound_is_short:
-            # A quarter less at a time: the server removes one message after the other, some 30,000 a second.
+            # A quarter less at a time: the server removes messages one by one, some 30,000 a second.
             return min(kept, max(kept * 3 // 4, 1 if left <= self.reserve // 2 else FEW_VERSIONS))
         return KEEP_PER_SUBJECT if self.log.used <= self.log.limit // 2 else kept
 

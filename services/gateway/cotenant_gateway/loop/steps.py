@@ -1,4 +1,4 @@
-"""The steps of a request: a driver carries them out and replies.
+"""The steps of a request: a driver executes them and replies.
 
 A request is a generator. It yields one step at a time, is sent the reply, and returns its result or raises ApiError. The
 process answers with the writer and the follower, the simulator with the simulated log; the request depends on neither.
@@ -18,19 +18,19 @@ T = TypeVar("T")
 
 
 class Store(msgspec.Struct, frozen=True):
-    """Store a plan, and fold what was stored. Reply: its outcome."""
+    """Store a plan, and fold it. Reply: its outcome."""
 
     plan: Plan
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Wait a while until a sequence is folded. Reply: the sequence, or 0 where it was not reached."""
+    """Wait a bounded time until a sequence is folded. Reply: the sequence, or 0 if it was not reached."""
 
     sequence: int
 
 
 class MoveOn(msgspec.Struct, frozen=True):
-    """Wait a little until the fold is no longer at this sequence. Reply: the sequence that it has reached."""
+    """Wait a short time until the fold has left this sequence. Reply: the sequence that it has reached."""
 
     sequence: int
 

@@ -31,7 +31,7 @@ SETTLED = 20_000
 
 
 class WaitingPods:
-    """One pass after another over the pods, for the profiles as they are."""
+    """Repeated passes over the pods, for the present profiles."""
 
     def __init__(self, core: Callable[[], GatewayCore]) -> None:
         self._core = core
@@ -43,7 +43,7 @@ class WaitingPods:
         self._looked: datetime | None = None
         self._tokens = float(BURST)
         self._settled: dict[tuple[str, str], int] = {}
-        """Pods that these profiles do not change, or that are refused with them, by their sequence."""
+        """Pods that these profiles do not change, or that would be refused with them, by their sequence."""
 
     def due(self, now: datetime) -> list[Plan]:
         """Return the plans of the next pods."""
@@ -86,7 +86,7 @@ class WaitingPods:
                 self._settled.clear()
             self._settled[key] = stored.sequence
             if found is not None:
-                logger.warning("pod %s/%s waits and does not get its profiles: %s", *key, found[:500])
+                logger.warning("waiting pod %s/%s does not get its profiles: %s", *key, found[:500])
         else:
             self._passing = False
         self._tokens -= len(plans)

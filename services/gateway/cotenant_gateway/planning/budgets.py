@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many of the selected pods may end now, and whether this one may.
+"""PodDisruptionBudgets: how many of the selected pods may be disrupted now, and whether this one may.
 
 In: a budget and the pods of its namespace. Out: the figures of the budget's status, the answer to an eviction, and the
 status to store. Rules of Kubernetes' disruption controller and eviction subresource, with one difference: the
@@ -110,7 +110,7 @@ def figures(core: GatewayCore, budget: Snapshot, now: datetime) -> BudgetFigures
     found = known.get(budget)
     if found is None:
         found = _counted(core, budget, now)
-        if not _view(budget).budget.status.disrupted_pods:  # else they change as time passes
+        if not _view(budget).budget.status.disrupted_pods:  # otherwise they change with time
             known[budget] = found
     return found
 
@@ -135,7 +135,7 @@ class _Covered(msgspec.Struct):
 
 
 class Coverage:
-    """The pods of each budget that have not finished, updated with the pods that change. Bound: the budgets, and their pods as
+    """The unfinished pods of each budget, updated as pods change. Bound: the budgets, and their pods as
     of when a budget was first seen."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Objects that every installation holds: namespaces, priority classes, roles. The gateway stores those that never existed."""
+"""Objects that every installation has: namespaces, priority classes, roles. The gateway stores those that never existed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BUILT_IN: tuple[tuple[Kind, str, msgspec.Raw], ...] = tuple(_documents())
 
 
 def missing_built_ins(core: GatewayCore) -> Iterator[Plan]:
-    """Yield what is to be created; an object that was deleted stays deleted."""
+    """Yield the objects to create; an object that was deleted stays deleted."""
     for kind, name, document in BUILT_IN:
         if core.own_sequence(kind, "", name) == 0:
             yield Plan((object_write(Address(kind, "", name), ObjectStored(object=document), 0),), creates=True)

@@ -1,8 +1,8 @@
-"""Writes to objects that are made of other services' facts (`Definition.declarable`).
+"""Writes to objects that are derived from other services' facts (`Definition.declarable`).
 
 In: such an object without a document. Out: it with an empty document, so that a write proceeds as with any object:
-the facts are removed from what is written, the rest becomes the document. Its uid differs from the object's uid
-without: a deletion of the document is visible as its end. And the plans that end the documents of nodes that are gone.
+the facts are removed from the written document, the rest is stored. Its uid differs from the object's uid
+without a document, so that the document's deletion is visible. Also the plans that end the documents of deleted nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cotenant_gateway.read_model.core import GatewayCore
 
 
 def with_document(core: GatewayCore, snapshot: Snapshot) -> Snapshot:
-    """Return a declarable object with an empty document where it has none; any other as it is."""
+    """Return a declarable object with an empty document if it has none; any other as it is."""
     address = snapshot.address
     kind = address.kind
     if snapshot.stored is not None or not core.kinds.of(kind).declarable:

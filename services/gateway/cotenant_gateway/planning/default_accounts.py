@@ -1,6 +1,6 @@
 """The service account `default` of every namespace, as Kubernetes' service account controller keeps it.
 
-In: the read model. Out: a plan for each namespace that lacks it and does not end. Beside the way of requests: neither a
+In: the read model. Out: a plan for each namespace that lacks it and is not ending. Apart from requests: neither a
 namespace nor a pod waits for it.
 """
 
@@ -21,12 +21,12 @@ Seen = tuple[frozenset[str], frozenset[str]]
 
 
 def seen_accounts(core: GatewayCore) -> Seen:
-    """Return what the plans follow from."""
+    """Return the plans' inputs."""
     return core.derived(NAMESPACES, _namespaces), core.derived(SERVICE_ACCOUNTS, _namespaces_with_default)
 
 
 def missing_default_accounts(core: GatewayCore) -> Iterator[Plan]:
-    """Yield what is to be created, in order of the namespaces' names."""
+    """Yield the accounts to create, in order of the namespaces' names."""
     namespaces, with_default = seen_accounts(core)
     for namespace in sorted(namespaces - with_default):
         document = {

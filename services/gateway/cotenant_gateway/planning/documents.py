@@ -34,7 +34,7 @@ HEAD = msgspec.json.Decoder(AnyObject)
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """What to store for a request; `plan` is None where nothing changes. `document` is the object as it will be."""
+    """What to store for a request; `plan` is None if nothing changes. `document` is the resulting object."""
 
     address: Address
     document: msgspec.Raw
@@ -112,7 +112,7 @@ def admitted(core: GatewayCore, address: Address, document: msgspec.Raw, old: Sn
     try:
         errors = admit(review)
     except DocumentError as error:
-        # A member that no view of the kind reads may have another type than a mutator needs.
+        # A member outside the kind's view may have another type than a mutator needs.
         raise bad_request(f"the object provided cannot be read: {error}") from error
     if errors:
         # If a profile changed it, the user gets a warning.
@@ -133,12 +133,12 @@ def check_writable(snapshot: Snapshot) -> None:
     if snapshot.stored is None:
         kind = snapshot.address.kind
         raise method_not_allowed(
-            f"{kind.resource} {snapshot.address.name!r} is made of other services' facts, without a document: it is read only"
+            f"{kind.resource} {snapshot.address.name!r} is derived from other services' facts, without a document: read-only"
         )
 
 
 def check_version(core: GatewayCore, snapshot: Snapshot, wanted: str) -> None:
-    """Compare a client's resourceVersion with the fold. Above what is folded: TooNew, and the shell waits for it."""
+    """Compare a client's resourceVersion with the fold. Above the folded sequence: TooNew, and the shell waits for it."""
     kind, name = snapshot.address.kind, snapshot.address.name
     if not wanted or wanted == "0":
         return

@@ -7,7 +7,7 @@ its executor's reports of itself and of its machine end: nothing else would end 
 expired they would register a machine that is gone. Every intent is fenced by the object's own sequence, so two gateways
 do no harm.
 
-A waiting object is checked again when it changes (`GatewayCore.may_end`), as many may be ending at a time; a namespace, whose
+An ending object is checked again when it changes (`GatewayCore.may_end`), as many may be ending at a time; a namespace, whose
 end depends on other objects, in every pass.
 """
 
@@ -53,7 +53,7 @@ def end(snapshot: Snapshot) -> Plan:
 def _tombstone(snapshot: Snapshot) -> PlannedWrite:
     assert snapshot.stored is not None
     payload = ObjectDeleted(uid=snapshot.stored.meta.uid)
-    # In the order of the log, whatever order a load brought them in.
+    # In the order of the log, whatever the order of the load.
     causes = (f"LOG:{sequence}" for sequence in sorted(part.sequence for part in snapshot.parts.values() if part.tombstone))
     return object_write(
         snapshot.address, payload, snapshot.stored.sequence, tombstone=True, causes=(f"LOG:{snapshot.stored.sequence}", *causes)
@@ -61,7 +61,7 @@ def _tombstone(snapshot: Snapshot) -> PlannedWrite:
 
 
 def grace_of(snapshot: Snapshot, asked: int | None) -> int:
-    """Return the grace period of a pod's deletion: as asked, else the pod's own, else 30 s."""
+    """Return the grace period of a pod's deletion: the requested one, else the pod's own, else 30 s."""
     if asked is not None:
         return saturated_seconds(asked)
     own = snapshot.pod.spec.termination_grace_period_seconds
@@ -69,7 +69,7 @@ def grace_of(snapshot: Snapshot, asked: int | None) -> int:
 
 
 def deletion(snapshot: Snapshot, now: datetime, grace_seconds: int | None) -> Plan | None:
-    """Return what deleting the object stores: its tombstone at once, or the mark for deletion; None if it is marked already."""
+    """Return the plan of a deletion: the tombstone at once, or the mark for deletion; None if it is marked already."""
     stored = snapshot.stored
     assert stored is not None
     is_pod = snapshot.address.kind is PODS
@@ -97,7 +97,7 @@ def endings(core: GatewayCore, now: datetime) -> Iterator[Plan]:
 
 
 def _contents(core: GatewayCore, namespace: str) -> list[Snapshot]:
-    """Return what is in a namespace, at most MAX_PLANS objects: the others follow when these are gone."""
+    """Return the objects in a namespace, at most MAX_PLANS: the others follow when these are gone."""
     return list(islice(core.contents(namespace), MAX_PLANS))
 
 

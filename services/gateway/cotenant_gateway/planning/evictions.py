@@ -47,7 +47,7 @@ class EvictionPlanned(msgspec.Struct, frozen=True):
 
 
 def plan_eviction(core: GatewayCore, request: EvictionRequest, now: datetime) -> EvictionPlanned:
-    """Return the plan and the answer of an eviction request. Raises ApiError where it names no pod."""
+    """Return the plan and the answer of an eviction request. Raises ApiError if it names no pod."""
     if not request.namespace or not request.name:
         raise bad_request("an eviction needs the namespace and the name of a pod")
     if request.policy not in EVICT_POLICIES:
@@ -106,10 +106,8 @@ def _asked_to_go(pod: Snapshot, request: EvictionRequest, causes: tuple[str, ...
     )
     text = msgspec.json.encode(said).decode()
     marked = ObjectStored(object=with_annotation(pod.stored.raw, ANNOTATION_SOFT_EVICTION, text))
-    write = object_write(
-        pod.address, marked, pod.stored.sequence, causes=causes, replaces=replaces(pod.stored.time, now)
-    )
-    asked = _outcome(request, pod.uid, True, "SoftEvicted", f"pod {request.namespace}/{request.name} is asked to go")
+    write = object_write(pod.address, marked, pod.stored.sequence, causes=causes, replaces=replaces(pod.stored.time, now))
+    asked = _outcome(request, pod.uid, True, "SoftEvicted", f"pod {request.namespace}/{request.name} is asked to end")
     asked = msgspec.structs.replace(asked, soft=True)
     return EvictionPlanned(Plan((write, outcome_write(asked, causes))), asked)
 
@@ -121,7 +119,7 @@ def _causes(core: GatewayCore, request: EvictionRequest, pod_version: int) -> tu
 
 
 def _marked(write: PlannedWrite, request: EvictionRequest, causes: tuple[str, ...]) -> PlannedWrite:
-    """The pod with a record of who evicted it, for as long as it exists."""
+    """The pod with a record of its evictor, for as long as it exists."""
     write = msgspec.structs.replace(write, causes=tuple(dict.fromkeys((*causes, *write.causes))))
     by = request.trigger or request.job
     if not by or not isinstance(write.payload, ObjectStored):

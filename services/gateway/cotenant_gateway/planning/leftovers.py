@@ -2,13 +2,13 @@
 
 In: the read model, the time. Out: tombstones:
 
-    evictions.<namespace>.<pod>     KEPT after the answer, once the pod that it was about is gone
+    evictions.<namespace>.<pod>     KEPT after the answer, once its pod is gone
     node.<node>.run.<ns>.<pod>      once its placement has ended (`ended_runs`): the executor would end its report itself a
                                     little later, the gateway does it together with the object's end. Or once the node has no
                                     object, and no placement there: a machine that is gone has no executor. The report of a
                                     finished pod stays for as long as the pod, which would be started again without it
 
-Level-triggered; every plan is fenced by the sequence of what it ends.
+Level-triggered; every plan is fenced by the sequence of the fact that it ends.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _reports(core: GatewayCore) -> Iterator[Plan]:
 
 
 def ended_runs(core: GatewayCore) -> Iterator[Plan]:
-    """Yield the ends of reports whose placement has ended, at most MAX_PLANS plans."""
+    """Yield the tombstones of reports whose placement has ended, at most MAX_PLANS plans."""
     yield from islice(_left(core.pod_ends.left), MAX_PLANS)
 
 

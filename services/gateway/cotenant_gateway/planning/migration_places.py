@@ -25,7 +25,7 @@ from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_gateway.statuses import ApiError, bad_request
 
 REFUSED = "ReservationRefused"
-_NAME_TAKEN = "a Reservation of this name is there already, and was not made for this job"
+_NAME_TAKEN = "a Reservation of this name exists already, and was not made for this job"
 
 
 class _Options(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ def made_for_job(core: GatewayCore, wanted: ReservationRequest) -> Snapshot | No
 
 
 def place_document(core: GatewayCore, wanted: ReservationRequest) -> bytes:
-    """Return the Reservation to create. Raises ApiError where the pod is not there, or its job cannot be read."""
+    """Return the Reservation to create. Raises ApiError if the pod does not exist, or its job cannot be read."""
     pod = core.get(PODS, wanted.namespace, wanted.pod)
     if pod is None or pod.stored is None or pod.uid != wanted.uid:
         raise ApiError(404, "NotFound", f'pods "{wanted.pod}" of uid {wanted.uid} not found')
@@ -66,7 +66,7 @@ def place_document(core: GatewayCore, wanted: ReservationRequest) -> bytes:
     except msgspec.DecodeError as error:
         raise bad_request(f"the template of job {wanted.job} cannot be read: {error}") from error
     if document["metadata"]["name"] != wanted.name:
-        raise bad_request(f"the job names the Reservation {document['metadata']['name']}, and {wanted.name} was asked for")
+        raise bad_request(f"the job names the Reservation {document['metadata']['name']}, but {wanted.name} was requested")
     return msgspec.json.encode(document)
 
 
@@ -79,7 +79,7 @@ def _template(core: GatewayCore, job: str) -> dict[str, Any] | None:
 
 
 def refused_place(core: GatewayCore, wanted: ReservationRequest, error: ApiError) -> Plan:
-    """Return the answer that says why there is no place."""
+    """Return the answer with the reason why there is no place."""
     job = core.get(MIGRATION_JOBS, "", wanted.job)
     outcome = EvictionOutcome(
         namespace=wanted.namespace,

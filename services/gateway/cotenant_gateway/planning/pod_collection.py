@@ -1,14 +1,14 @@
-"""Finished pods that are deleted without anybody asking for it, as kube-controller-manager does.
+"""Garbage collection of finished pods, as kube-controller-manager does.
 
 In: the read model, the time. Out: plans that delete pods, each with the reason that `explain` shows. The rules, by the first
 that holds:
 
     ttl         `cotenant.io/ttl-seconds-after-finished` seconds have passed since it finished
-    orphaned    the node that it ran on has no object any more (Kubernetes' podgc, orphaned pods)
-    threshold   more pods have finished than the threshold allows: the oldest by creation go, then by name
-                (Kubernetes' --terminated-pod-gc-threshold, 12,500; 0: none go)
+    orphaned    the node that it ran on was deleted (Kubernetes' podgc, orphaned pods)
+    threshold   more pods have finished than the threshold allows: the oldest by creation are deleted, then by name
+                (Kubernetes' --terminated-pod-gc-threshold, 12,500; 0: none)
 
-Pods that have not finished are left alone: one whose node was deleted is placed again. Level-triggered; every plan is fenced by
+Pods that have not finished are kept: one whose node was deleted is placed again. Level-triggered; every plan is fenced by
 the pod's own sequence, so two gateways do no harm.
 """
 

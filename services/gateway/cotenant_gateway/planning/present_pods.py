@@ -1,7 +1,7 @@
 """The effect of a ClusterColocationProfile on existing pods, for dry runs (`dryRun`).
 
-In: the profile as it would be stored, and the pods of the read model. Out: a tally, pod after pod, so that the caller may
-pause between them; and the tally in words. A pod counts as changed if the profile alone changes its document. Bound: the first
+In: the profile as it would be stored, and the pods of the read model. Out: a tally, pod by pod, so that the caller may
+pause between them; and the tally as text. A pod counts as changed if the profile alone changes its document. Bound: the first
 TRIED matching pods are computed, the others are counted.
 """
 
@@ -28,7 +28,7 @@ TRIED = 500
 
 
 class Tally(msgspec.Struct):
-    """Pods so far: all, those that the profile selects, and of the first TRIED of these what would become of them."""
+    """Pods so far: all, those that the profile selects, and the outcomes of the first TRIED of these."""
 
     pods: int = 0
     matched: int = 0
@@ -36,9 +36,9 @@ class Tally(msgspec.Struct):
     changed: int = 0
     refused: int = 0
     waiting: int = 0
-    """Changed ones that wait to be placed."""
+    """Changed ones that are waiting to be placed."""
     refusal: str = ""
-    """Why the first of `refused` is."""
+    """Why the first refused one is."""
 
 
 def proposed_profile(planned: Planned) -> ReadyProfile:
@@ -47,7 +47,7 @@ def proposed_profile(planned: Planned) -> ReadyProfile:
 
 
 def tally_pods(core: GatewayCore, profile: ReadyProfile, tally: Tally) -> Iterator[None]:
-    """Count pod after pod."""
+    """Count pod by pod."""
     for pod in core.objects(PODS):
         if pod.stored is not None:
             tally.pods += 1
@@ -90,9 +90,9 @@ def in_words(profile: ReadyProfile, tally: Tally) -> list[str]:
     if not tally.changed:
         pass
     elif profile.managed:
-        found[0] += f": {tally.waiting} that wait to be placed would be changed now, the others when they are created again"
+        found[0] += f": {tally.waiting} waiting to be placed would be changed now, the others when they are created again"
     else:
-        found[0] += "; pods that are there stay as they are, it is applied to pods that are created"
+        found[0] += "; existing pods stay as they are, it is applied to new pods"
     if tally.refused:
         found.append(f"{name}: {_pods(tally.refused)} could not be created with it: {tally.refusal}")
     return found

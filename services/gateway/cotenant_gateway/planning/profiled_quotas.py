@@ -1,9 +1,9 @@
-"""The root quotas that quota profiles ask for, as the gateway keeps their objects.
+"""The root quotas of quota profiles, whose objects the gateway maintains.
 
-In: the read model: profiles with what quota-tree made of them. Out: a plan for each ElasticQuota that is missing or differs in
-labels, annotations or spec; what else the object has stays. Each is admitted as a user's write is; a refusal is returned in
-Koordinator's words (its events CreateQuotaFailed and UpdateQuotaFailed) instead, and the next look tries again. A quota stays
-when its profile goes.
+In: the read model: profiles with quota-tree's results. Out: a plan for each ElasticQuota that is missing or differs in
+labels, annotations or spec; other members stay. Each is admitted like a user's write; a refusal is returned in
+Koordinator's words (its events CreateQuotaFailed and UpdateQuotaFailed) instead, and the next pass tries again. A quota stays
+when its profile is deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class QuotaRefused(msgspec.Struct, frozen=True):
 
 
 def profiled_quotas(core: GatewayCore) -> Iterator[Plan | QuotaRefused]:
-    """Yield what is to be stored, in order of the profiles' namespaces and names."""
+    """Yield the plans, in order of the profiles' namespaces and names."""
     for snapshot in core.objects(QUOTA_PROFILES):
         event = profiled(snapshot)
         if event is None or not isinstance(event.data, ProfiledQuota):
@@ -71,7 +71,7 @@ def _plan(core: GatewayCore, wanted: ProfiledQuota, cause: str) -> Plan | QuotaR
 
 
 def profiled_document(wanted: ProfiledQuota, existing: msgspec.Raw | None) -> msgspec.Raw:
-    """Return the quota's document. `existing`: as it is stored, None where it is not."""
+    """Return the quota's document. `existing`: the stored one, None if there is none."""
     top = members(existing) if existing is not None else _head(ELASTIC_QUOTAS, wanted)
     metadata, spec = member_object(top, "metadata"), member_object(top, "spec")
     labels, annotations = member_object(metadata, "labels"), member_object(metadata, "annotations")

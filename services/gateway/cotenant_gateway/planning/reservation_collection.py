@@ -1,4 +1,4 @@
-"""Ended reservations that are deleted without anybody asking for it, as Koordinator's garbage collection does.
+"""Garbage collection of ended reservations, as Koordinator does.
 
 In: the read model, the time. Out: plans that delete Reservations, each with the reason that `explain` shows: those that expired
 or were used up more than a day ago, or ended while their node is gone (`cotenant.domain.reservations.lifecycle`). Every plan is
@@ -44,7 +44,7 @@ def _due(core: GatewayCore, now: datetime) -> Iterator[Plan]:
                 snapshot = slot.snapshot
                 plan = deletion(snapshot, now, None) if snapshot is not None else None
                 if plan is not None:
-                    yield _with_reason(plan, f"it is {data.phase.value} ({data.reason}) and not kept any longer", event.ref)
+                    yield _with_reason(plan, f"it is {data.phase.value} ({data.reason}) and no longer kept", event.ref)
 
 
 def _with_reason(plan: Plan, why: str, cause: str) -> Plan:

@@ -1,7 +1,7 @@
 """Replacements and patches, of an object or of its status: from what a client sends to the plan that stores it.
 
-What other services' facts had added to the object that the client read is taken off again. Members of metadata that no writer
-changes stay as they are; `generation` counts changes of everything but metadata and status.
+Members that other services' facts added to the object that the client read are removed. Members of metadata that no writer
+may change stay as they are; `generation` counts changes of everything but metadata and status.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def plan_replacement(
 
 
 def _writable(core: GatewayCore, shown: Snapshot, uid: str) -> tuple[Snapshot, str]:
-    """Return the object with the document that is to be changed, and the uid that the writer means of it. Raises ApiError."""
+    """Return the object with the document to change, and the uid that the writer expects. Raises ApiError."""
     snapshot = with_document(core, shown)
     check_writable(snapshot)
     return snapshot, "" if snapshot is not shown and uid == shown.uid else uid
@@ -106,7 +106,7 @@ def invalid_patch(kind: Kind, name: str, why: str) -> ApiError:
 
 
 def _patched_version(patch_type: str, patch: bytes) -> str:
-    """Return the resourceVersion in the patch itself: only then it is a condition."""
+    """Return the resourceVersion in the patch itself: only this one is a precondition."""
     patch.decode()
     if patch_type == "application/json-patch+json" or not is_object(patch):
         return ""
@@ -142,7 +142,7 @@ def _update(core: GatewayCore, snapshot: Snapshot, written: msgspec.Raw, uid: st
         if added:
             raise forbidden(kind, name, f"no new finalizers can be added if the object is being deleted: {sorted(added)}")
     payload = ObjectStored(object=document, admission=review.notes)
-    # An empty document that was put under other services' facts has no time: this write creates it.
+    # An empty document below other services' facts has no creation time: this write creates it.
     creates = stored.time is None
     causes = review.causes if creates else (f"LOG:{stored.sequence}", *review.causes)
     write = object_write(address, payload, stored.sequence, causes=causes)

@@ -57,7 +57,7 @@ def lacks_profile(core: GatewayCore, pod: Snapshot) -> bool:
 
 
 def plan_profiles(core: GatewayCore, pod: Snapshot) -> Plan | str | None:
-    """Return what stores the pod with its profiles; a text that says why that is refused; None where nothing changes."""
+    """Return the plan that stores the pod with its profiles; a text if that is refused; None if nothing changes."""
     stored = pod.stored
     assert stored is not None
     definition = core.kinds.of(pod.address.kind)
@@ -83,7 +83,7 @@ def plan_profiles(core: GatewayCore, pod: Snapshot) -> Plan | str | None:
 
 
 def _check_rights(core: GatewayCore, pod: Snapshot, document: msgspec.Raw) -> None:
-    """This change has no requesting user, so restricted requests are refused. Raises ApiError if it makes a process run as
+    """This change has no requesting user, so restricted fields are refused. Raises ApiError if it makes a process run as
     root, or gives the pod a priority that is not its class's."""
     was_root = pod.pod.spec.runtime_class_name == RUNTIME_PROCESS and bool(root_fields(pod.pod))
     if not was_root:

@@ -62,7 +62,7 @@ class GatewayCore:
         stopwatch: Stopwatch | None = None,
         settings: AdmissionSettings = AS_BY_DEFAULT,
     ) -> None:
-        """`stopwatch`: takes the time of admission functions."""
+        """`stopwatch`: measures admission functions."""
         self.kinds = kinds
         self.stopwatch = stopwatch
         self.settings = settings
@@ -87,13 +87,13 @@ class GatewayCore:
         self.ending: dict[tuple[str, str, str], Slot] = {}
         """Objects with a deletionTimestamp, by resource, namespace and name."""
         self.may_end: set[tuple[str, str, str]] = set()
-        """Those of them that changed since they were last found to wait for something."""
+        """Those that changed since they were last found to be waiting."""
         self.orphaned: set[str] = set()
         """Namespaces that have ended and in which an object was stored since, by a gateway that had not folded the end."""
         self.unregistered: set[str] = set()
         """Nodes that have an executor and no object."""
         self.declared: dict[tuple[str, str], Slot] = {}
-        """Documents of objects that other services' facts make, by resource and name: as many as users wrote."""
+        """Documents of objects that are derived from other services' facts, by resource and name: as many as users wrote."""
         self._ended = EndedObjects()
         self.unreadable = 0
         """Documents that are not valid objects of their kind."""
@@ -103,7 +103,7 @@ class GatewayCore:
     # -- folding -------------------------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> None:
-        """Fold one fact of LOG. Once the load is over they come in order: what is not newer was folded before."""
+        """Fold one fact of LOG. After the load they come in order: a fact that is not newer was folded before."""
         if self._live and event.sequence <= self.folded:
             return
         payload = type(event.data)
@@ -145,7 +145,7 @@ class GatewayCore:
         if sequence <= slot.own_sequence:
             return
         if event.follows > slot.own_sequence and self._live:
-            # It has removed a version that this gateway never saw: no watch can show that one any more.
+            # The server has removed a version that this gateway never saw: no watch can show it.
             self.ring.lose(sequence)
         existed, before = slot.exists, slot.snapshot if self._live else None
         stored = None
@@ -257,7 +257,7 @@ class GatewayCore:
         return found
 
     def cached(self, make: Callable[[], T]) -> T:
-        """Return what a reader caches beside the objects; created at its first call."""
+        """Return a reader's cache beside the objects; created at its first call."""
         if make not in self._cached:
             self._cached[make] = make()
         found: T = self._cached[make]

@@ -1,6 +1,6 @@
 """Ended objects, cached while their tombstones matter; then their slots are freed.
 
-In: slots whose object ended or came again. Out: the slots that hold nothing any more. Of an ended object the
+In: slots whose object ended or was created again. Out: the empty slots. Of an ended object the
 tombstone's sequence is cached, which a creation of its name has to expect, until a tombstone REMEMBERED_POSITIONS behind it
 was folded (`engine.last_sequences` says why that is enough for the fold). A later creation of the name
 expects an empty subject and is refused while the tombstone exists; the request then reads LOG (`loop.requests`).
@@ -16,11 +16,11 @@ from cotenant.kinds.priority_classes import PRIORITY_CLASSES
 from cotenant_gateway.read_model.slots import Collection, Slot
 
 _REMEMBERED_FOR_GOOD = frozenset({NAMESPACES, PRIORITY_CLASSES})
-"""Kinds that have built-in objects: few, and not made and deleted all the time."""
+"""Kinds that have built-in objects: few, and rarely created or deleted."""
 
 
 class EndedObjects:
-    """The ended objects that are still remembered, in the order of their ends. Mutable."""
+    """The ended objects that are still cached, in the order of their ends. Mutable."""
 
     def __init__(self) -> None:
         self._slots: dict[int, tuple[Collection, Slot]] = {}
@@ -31,7 +31,7 @@ class EndedObjects:
         return len(self._slots)
 
     def note(self, collection: Collection, slot: Slot, before: int) -> None:
-        """Take note of a slot whose own message is a new one; `before`: the sequence of the one before."""
+        """Note a slot with a new message of its own; `before`: the sequence of the previous one."""
         self._slots.pop(before, None)
         if slot.stored is not None or collection.kind in _REMEMBERED_FOR_GOOD:
             return
@@ -47,12 +47,12 @@ class EndedObjects:
             self.drop_if_empty(*self._slots.pop(oldest))
 
     def loaded(self) -> None:
-        """A load came in no order of sequences; what follows does."""
+        """The load is over: facts were in no order of sequences, later ones are."""
         self._slots = {sequence: self._slots[sequence] for sequence in sorted(self._slots)}
         self._forget()
 
     def drop_if_empty(self, collection: Collection, slot: Slot) -> None:
-        """Drop a slot that holds neither object nor parts, unless its end is remembered."""
+        """Drop a slot that holds neither object nor parts, unless its end is cached."""
         if slot.stored is None and not slot.parts and slot.own_sequence not in self._slots:
             if collection.kind in _REMEMBERED_FOR_GOOD and slot.own_sequence:
                 return

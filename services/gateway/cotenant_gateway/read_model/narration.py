@@ -1,8 +1,8 @@
-"""core/v1 Events for `kubectl get events`, composed of the facts on the log.
+"""core/v1 Events for `kubectl get events`, composed from the facts on the log.
 
 In: facts about pods and nodes (placements, waiting reasons, runs, evictions and those called off, readiness). Out: Event
-objects: one per object and reason, counted when the same happens again. At most MAX_EVENTS are kept; the oldest go. They are
-composed again from the last facts after a restart and never stored: the log itself is the record.
+objects: one per object and reason, counted when the same happens again. At most MAX_EVENTS are kept, oldest dropped. They are
+recomposed from the last facts after a restart and never stored: the log itself is the record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REPORTED_ONCE = ("Scheduled", "Started", "Killing")
 
 
 class Narration(msgspec.Struct, frozen=True, gc=False):
-    """What happened to which object, in the terms of a core/v1 Event."""
+    """What happened to which object, as in a core/v1 Event."""
 
     kind: str
     namespace: str
@@ -86,7 +86,7 @@ def _narrate_run(run: RunStatus) -> Narration | None:
 
 
 def _narrate_migration(job: Migration) -> Narration | None:
-    """An eviction by taint that was called off, as Kubernetes' taint eviction controller says it."""
+    """An eviction by taint that was cancelled, in the words of Kubernetes' taint eviction controller."""
     if job.phase != "Aborted" or not job.taint:
         return None
     message = f"Cancelling deletion of Pod {job.namespace}/{job.pod}: {job.message}"
@@ -162,7 +162,7 @@ class Narrator(Collection):
         """Facts that are not narrated yet."""
 
     def defer(self, event: Event) -> None:
-        """Take a fact; it is narrated at the next read, or when MAX_DEFERRED wait."""
+        """Take a fact; it is narrated at the next read, or when MAX_DEFERRED are waiting."""
         if type(event.data) in _NARRATORS and not event.tombstone:
             if not self._deferred:
                 self._order = None
@@ -238,7 +238,7 @@ def _composed(event: Snapshot) -> Overlay:
     assert isinstance(event, Narrated)
     namespace, name = event.address.namespace, event.address.name
     narration, first, last = event.narration, event.first, event.last
-    # Of a node's events kubectl asks for those whose uid is the node's name, as kubelet writes it.
+    # kubectl requests a node's events by the node's name as uid, as kubelet writes it.
     uid_of = narration.uid or (narration.name if narration.kind == "Node" else "")
     involved = {"kind": narration.kind, "apiVersion": "v1", "name": narration.name}
     if narration.namespace:

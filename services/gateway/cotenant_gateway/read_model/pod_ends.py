@@ -8,7 +8,7 @@ In: slots of pods and of nodes as they change, the answers to evictions. Out, as
                 together
     outcomes    the gateway's answers to eviction requests
 
-Bounds: the pods that exist, the reports and the answers that stand on LOG.
+Bounds: the pods that exist, the reports and the answers on LOG.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Finished(msgspec.Struct, frozen=True, gc=False):
 
     slot: Slot
     at: datetime | None
-    """When; None where nothing says so."""
+    """When; None if unknown."""
     node: str
-    """Where it ran; empty where that is not known."""
+    """Where it ran; empty if unknown."""
     report: int
-    """Sequence of the run report that says so; 0: the object does."""
+    """Sequence of the run report with its end; 0: the object states it."""
     ttl: timedelta | None
-    """How long after its end it is to be deleted; None: it does not say."""
+    """How long after its end it is to be deleted; None: not stated."""
 
 
 class PodEnds:
@@ -51,7 +51,7 @@ class PodEnds:
     def __init__(self) -> None:
         self.finished: dict[tuple[str, str], Finished] = {}
         self._expiring: set[tuple[str, str]] = set()
-        """Those of them that say how long they are kept."""
+        """Those that state how long they are kept."""
         self.deserted: dict[str, Slot] = {}
         """By the report's subject, the pod's slot."""
         self.left: dict[str, Slot] = {}
@@ -72,7 +72,7 @@ class PodEnds:
 
     @property
     def wait_for_time(self) -> bool:
-        """Whether something may end by the passing of time alone."""
+        """Whether anything may become due with time alone."""
         return bool(self._expiring or self.deserted or self.outcomes)
 
     def reported(self, slot: Slot, event: Event, *, on_node: bool) -> None:

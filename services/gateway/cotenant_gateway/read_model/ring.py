@@ -1,6 +1,6 @@
 """The last changes of API objects, in order of resourceVersion: what watches read.
 
-Bounds: at most `capacity` changes and `byte_capacity` bytes of documents; beyond it the oldest go. A watch from
+Bounds: at most `capacity` changes and `byte_capacity` bytes of documents; beyond them the oldest are dropped. A watch from
 a version below the oldest kept (or a reader that fell behind it) gets `TooOld`, which the API answers with 410.
 """
 
@@ -18,7 +18,7 @@ READ_BYTES = 1 << 20
 
 
 class ObjectChange(msgspec.Struct, frozen=True, gc=False):
-    """One object before and after one fact; None where it did not exist, or does not any more."""
+    """One object before and after one fact; None if it did not exist, or no longer does."""
 
     version: int
     kind: Kind
@@ -27,14 +27,14 @@ class ObjectChange(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def weight(self) -> int:
-        """Bytes that keeping this change costs, about. The object before it is the one after an earlier change; where that is
+        """Approximate bytes of this change. The object before it is the one after an earlier change; if that is
         no longer held, it costs as much again."""
         held = self.after if self.after is not None else self.before
         return CHANGE_BYTES + (held.weight_bytes if held is not None else 0)
 
 
 class TooOld(Exception):  # noqa: N818 - a state of the reader, not a fault
-    """The wanted version is below what the ring holds."""
+    """The requested version is below the oldest in the ring."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"changes up to {oldest} are no longer held")
@@ -59,7 +59,7 @@ class ChangeRing:
         return self._dropped + len(self._changes)
 
     def restart(self, version: int) -> None:
-        """Forget everything; watches may start at `version` or above."""
+        """Drop everything; watches may start at `version` or above."""
         self._dropped = self.end
         self._changes.clear()
         self._bytes = 0

@@ -1,4 +1,4 @@
-"""What an operator switches of admission, besides quotas: Koordinator's feature gates of pods, and its check of entries' names.
+"""Settings of admission besides quotas: Koordinator's feature gates for pods, and its check of entries' names.
 
 In: `Gate=true,Other=false`, as the flag `--feature-gates` spells it, gates of quotas among them. Out: `FeatureGates`. A gate
 that does not exist, or a value other than true and false, is a GateError that names it.
@@ -13,7 +13,7 @@ from cotenant.domain.quota.gates import GateError, QuotaGates, quota_gates
 
 
 class AdmissionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Rules of pods and of the node configuration that are other ones than by default."""
+    """Rules for pods and the node configuration that differ from the default."""
 
     skip_mutating_resources: bool = False
     """`ColocationProfileSkipMutatingResources`: profiles leave cpu and memory as they are."""
@@ -51,7 +51,7 @@ def settings_of(gates: FeatureGates, entries_need_names: str) -> AdmissionSettin
 
 
 def feature_gates(text: str) -> FeatureGates:
-    """Return the settings that a list of gates makes. Raises GateError."""
+    """Return the settings of a list of gates. Raises GateError."""
     of_pods: dict[str, bool] = {}
     of_quotas: list[str] = []
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -61,7 +61,7 @@ def feature_gates(text: str) -> FeatureGates:
         if name in QUOTA_GATES:
             of_quotas.append(item)
         elif value.lower() not in _VALUES:
-            raise GateError(f"feature gate {name} is {value!r}: it is true or false")
+            raise GateError(f"feature gate {name} is {value!r}: must be true or false")
         else:
             of_pods[POD_GATES[name]] = _VALUES[value.lower()]
     return FeatureGates(quota_gates(",".join(of_quotas)), AdmissionSettings(**of_pods))

@@ -54,7 +54,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):
             self._of_parts_alone(live)
 
     def add(self, part: Event, live: bool) -> bool:
-        """Take another service's fact; return whether it is news. Not `live`: while loading."""
+        """Take another service's fact; return whether it is new. Not `live`: while loading."""
         parts, subject = self.parts, part.subject
         known = parts.get(subject)
         if known is not None and part.sequence <= known.sequence:
@@ -99,7 +99,7 @@ class Slot(msgspec.Struct, eq=False, gc=False):
         for event in parts.values():
             if event.sequence > version:
                 version = event.sequence
-        # Ended parts add nothing but their version; who has loaded since may not know of them.
+        # Ended parts add nothing but their version; a gateway that has loaded since may not know them.
         composed = definition.compose_document_alone or any(not event.tombstone for event in parts.values())
         composer = definition.compose if composed else None
         return Snapshot(self.address, stored, parts, version, composer)
@@ -114,7 +114,7 @@ def _uid_of(event: Event) -> str:
 
 
 class _Slots(dict[tuple[str, str], Slot]):
-    """The slots of a kind by namespace and name; one that is asked for by `[]` is made if need be."""
+    """The slots of a kind by namespace and name; `[]` creates a missing one."""
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
@@ -144,7 +144,7 @@ class Collection:
         return slot.snapshot if slot is not None else None
 
     def changed(self, address: Address, order: bool) -> None:
-        """An object is another one; `order`: it appeared or ended."""
+        """An object has changed; `order`: it appeared or ended."""
         if self.derived:
             self.derived.clear()
         if self._touched is not None:
@@ -155,8 +155,8 @@ class Collection:
             self._order = None
 
     def touched(self) -> Iterable[tuple[str, str]]:
-        """Return the names of the objects that changed since the last call, of all where that is not known: one reader keeps up
-        so."""
+        """Return the names of the objects that changed since the last call, of all if that is unknown. For one
+        reader."""
         touched, self._touched = self._touched, set()
         return tuple(self.slots) if touched is None else touched
 

@@ -1,4 +1,4 @@
-"""Measures durations for the pure parts of the gateway, which have no clock of their own.
+"""Measures durations for the pure parts of the gateway, which have no clock.
 
 In: durations by series. Out: nothing that a decision reads.
 """
@@ -14,7 +14,7 @@ class Stopwatch(Protocol):
     """The shell's inputs to the read model, for admission."""
 
     def now(self) -> float:
-        """Return seconds, of any epoch."""
+        """Return seconds since any epoch."""
 
     def took(self, series: SeriesKey, seconds: float) -> None:
         """Take one duration."""

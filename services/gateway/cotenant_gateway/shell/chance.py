@@ -1,4 +1,4 @@
-"""The gateway's inputs from outside the log: the time, and names of new objects."""
+"""The gateway's inputs from outside the log: the time, and random names."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from cotenant_gateway.read_model.core import GatewayCore
 
 ANSWER_SECONDS = 2.0
 PODS_AT_ONCE = 50
-"""So many pods are counted before other requests have their turn."""
+"""Pods counted before other requests are served."""
 MAX_CHANGES = 16
 _UNKNOWN = "what this would change is unknown"
 _SERVICE = "batch-resource-calculator"
@@ -34,7 +34,7 @@ Raises TimeoutError."""
 
 
 class DryRunAdvice:
-    """Says what a write would bring about."""
+    """Predicts the effect of a write."""
 
     def __init__(self, core: Callable[[], GatewayCore], ask: Ask) -> None:
         self._core = core
@@ -70,14 +70,14 @@ class DryRunAdvice:
         except TimeoutError:
             return (f"{_UNKNOWN}: {_SERVICE} does not answer within {ANSWER_SECONDS:.0f} s",)
         except LOG_ERRORS as error:
-            return (f"{_UNKNOWN}: {_SERVICE} cannot be asked ({type(error).__name__}: {error})",)
+            return (f"{_UNKNOWN}: {_SERVICE} cannot be reached ({type(error).__name__}: {error})",)
         if code:
             return (f"{_UNKNOWN}: {_SERVICE} refuses to answer: {refusal}",)
         return (effect_in_words(answer),)
 
 
 def effect_in_words(answer: bytes) -> str:
-    """Return the calculator's answer in words, such as `17 nodes: batch-cpu -12 %`; whatever it is."""
+    """Return the calculator's answer as text, such as `17 nodes: batch-cpu -12 %`, even an invalid one."""
     try:
         effect = msgspec.json.decode(answer, type=ConfigEffect)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -87,7 +87,7 @@ def effect_in_words(answer: bytes) -> str:
     nodes = f"{effect.nodes} node" if effect.nodes == 1 else f"{effect.nodes} nodes"
     changes = [f"{name} {_percent(change)} %" for name, change in list(effect.changes.items())[:MAX_CHANGES] if change]
     if not changes:
-        return f"{nodes}: what they offer to batch and mid would not change"
+        return f"{nodes}: batch and mid resources would not change"
     return f"{nodes}: {', '.join(changes)}"
 
 

@@ -1,5 +1,5 @@
-"""Histograms of durations in milliseconds, in plain integers: a creation runs a dozen admission functions, and must not pay for
-their measurement.
+"""Histograms of durations in milliseconds, in plain integers: a creation runs a dozen admission functions, so measurement must
+be cheap.
 
 In: durations by series. Out: counts by bucket, as Prometheus has them. Bound: each series is BUCKETS + 2 numbers.
 """
@@ -42,7 +42,7 @@ class Durations:
         self.series: dict[SeriesKey, Series] = {}
 
     def now(self) -> float:
-        """Return seconds of a clock that never goes back."""
+        """Return seconds of a monotonic clock."""
         return time.perf_counter()
 
     def took(self, series: SeriesKey, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """Runs the gateway's duties: after every fold and once a tick, storing the plans that each yields.
 
 In: the duties' plans, made from the read model as it is folded. Out: writes, at most one in progress for each subject; the
-event `ready` once every built-in object is there. Where LOG has no room duties pause, longer each time.
+event `ready` once every built-in object exists. While LOG has no room duties pause, longer each time.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class DutyKeeper:
         self._clock = clock
         self._store = store
         self.ready = asyncio.Event()
-        """Set once every built-in object is there."""
+        """Set once every built-in object exists."""
         self._under_way: set[str] = set()
         """Subjects of plans that are being stored."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._room_pause = RoomPause()
 
     async def run(self) -> None:
-        """Look until cancelled; what is in progress then is cancelled too."""
+        """Run passes until cancelled; writes in progress are cancelled too."""
         try:
             await self._keep_duties()
         finally:
@@ -56,7 +56,7 @@ class DutyKeeper:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _keep_duties(self) -> None:
-        """Look after every fold, and once a tick."""
+        """Run a pass after every fold, and once a tick."""
         await self._follower.ready.wait()
         while True:
             now = self._clock()
@@ -94,7 +94,7 @@ class DutyKeeper:
             task.add_done_callback(self._tasks.discard)
 
     async def _do(self, plan: Plan, subject: str, folded: int) -> None:
-        """Store a duty's plan, made when LOG was folded up to a sequence. A plan that was overtaken is made again later."""
+        """Store a duty's plan, made when LOG was folded up to a sequence. An outdated plan is made again later."""
         trace = {"traceparent": self._follower.traces.of(plan.writes[0].causes)}
         try:
             match await self._store(plan, folded):

@@ -1,7 +1,7 @@
-"""Keeps the read model up to date: folds LOG in order, and wakes who waits for a sequence or for changes.
+"""Keeps the read model up to date: folds LOG in order, and wakes waiters for a sequence or for changes.
 
-One reader with one filter over everything on LOG (`cotenant.runtime.follower` runs it). Where that starts over, the read model
-is a fresh one: watches end with 410 and clients list again.
+One reader with one filter over everything on LOG (`cotenant.runtime.follower` runs it). If that starts over, the read model
+is a new one: watches end with 410 and clients list again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class ReadModel:
         logger.info("read model loaded, folded to LOG:%d", core.folded)
 
     def wake(self, folded: int) -> None:
-        """Wake who waits for a sequence up to `folded`, and all who watch."""
+        """Wake waiters for sequences up to `folded`, and all watches."""
         while self._waiting and self._waiting[0][0] <= folded:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():
@@ -113,7 +113,7 @@ class ReadModel:
         try:
             return await future
         finally:
-            # Who gave up waiting is forgotten: nothing may ever reach the sequence that a client made up.
+            # After a timeout the waiter is removed: an invented sequence may never be reached.
             if not future.done() or future.cancelled():
                 self._waiting.remove(entry)
                 heapq.heapify(self._waiting)

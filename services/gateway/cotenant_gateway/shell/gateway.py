@@ -48,7 +48,7 @@ NEWER_SECONDS = 2.0
 NEWS_SECONDS = 0.5
 MAKE_ROOM_TRIES = 6
 EXHAUSTED_SECONDS = 1.0
-"""So long a write may go without an answer where nothing is left of the server's disk."""
+"""How long a write may remain unanswered when the server's disk is full."""
 BUDGETS = Cadence(timedelta(seconds=1))
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 Advise = Callable[[Planned], Awaitable[Sequence[str]]]
-"""Says what a write would bring about that is only tried (`dryRun`)."""
+"""Predicts the effect of a write with `dryRun`."""
 
 
 class Gateway:
@@ -101,7 +101,7 @@ class Gateway:
         self.tracing: Tracing | None = None
         """The exporter of spans: each admission's is sent there."""
         self.advise: Advise | None = None
-        """Asked for each dry run."""
+        """Called for each dry run."""
         self.follower.on_load = self.writer.forget
         self.space = SpaceWatch(log, store)
         self.space.needs_room = lambda: self.follower.loading
@@ -111,7 +111,7 @@ class Gateway:
             Duties(lambda: self.core, new_uid, BUDGETS, terminated_pods), self.follower, clock, self._store_duty
         )
         self.ready = self._duties.ready
-        """Set once every built-in object is there."""
+        """Set once every built-in object exists."""
 
     @property
     def core(self) -> GatewayCore:
@@ -205,8 +205,8 @@ class Gateway:
         return await self._carry_out(self._requests.reserve(wanted), actor, ends=wanted.release)
 
     def _check_room(self, kind: Kind | None = None, namespace: str = "", name: str = "", *, dry_run: bool) -> bool:
-        """Raise ApiError 507 where a creation, or an update of this object, cannot be taken. Returns whether the write is part
-        of ending something: the object is to end and waits for its finalizers."""
+        """Raise ApiError 507 if a creation, or an update of this object, finds no room. Returns whether the write is part
+        of a deletion: the object is ending and waits for its finalizers."""
         snapshot = self.core.get(kind, namespace, name) if kind is not None else None
         ends = snapshot is not None and snapshot.stored is not None and bool(snapshot.stored.meta.deletion_timestamp)
         if not dry_run:
@@ -239,7 +239,7 @@ class Gateway:
             return result
 
     def _planned(self, request: Request[T], reply: int | None) -> Step:
-        """Have a request plan what to store, which is its admission."""
+        """Let a request plan its write, which includes admission."""
         tracing, parent = self.tracing, CURRENT.get()
         if tracing is None or not parent:
             return request.send(reply)
@@ -253,7 +253,7 @@ class Gateway:
             tracing.record("admission", tracing.begin(parent, "admission"), parent, began_ns, time.time_ns(), {}, error=error)
 
     async def _store(self, plan: Plan, actor: str, *, ends: bool) -> Outcome:
-        """Store a plan. Where LOG has no room for one that is part of ending something, room is made."""
+        """Store a plan. If LOG has no room for one that is part of a deletion, LOG is extended."""
         if not self.follower.ready.is_set():
             raise unavailable("the read model is still loading")
         try:

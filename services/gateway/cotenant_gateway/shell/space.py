@@ -1,10 +1,10 @@
-"""Watches how much room LOG has, and makes some.
+"""Monitors LOG's room, and makes room.
 
 In: the log, and the folder that nats-server stores in where this machine has it. Out: the newest `Room`; the server enforces
 LOG's limit once LOG is half full, and not below a quarter; LOG keeps fewer versions while its bound is short and all of them
 once there is room again; on request LOG is extended, so that a deletion can be stored although its bound is reached.
 
-Bounds: a look every LOOK_SECONDS; at most EXTENSIONS extensions by `extension_bytes`, which are taken back once there is room.
+Bounds: a check every LOOK_SECONDS; at most EXTENSIONS extensions by `extension_bytes`, which are undone once there is room.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class SpaceWatch:
         self._look_now = asyncio.Event()
         self.room = Room(LogSpace(0, 0))
         self.needs_room: Callable[[], bool] = lambda: False
-        """Whether the gateway itself waits for room: without its start marker it loads nothing, and deletes nothing."""
+        """Whether the gateway itself waits for room: without its start marker it can neither load nor delete."""
         self.on_exhausted: Callable[[], None] = lambda: None
-        """Called at every look that finds nothing left of the disk: what is being written is not answered."""
+        """Called at every check that finds the disk full: pending writes are not answered."""
         self.on_change: Callable[[str], None] = lambda _text: None
-        """Called with the text of a new `Room` when room becomes short, and with "" when it is there again."""
+        """Called with the text of a new `Room` when room becomes short, and with "" when there is room again."""
 
     async def run(self) -> None:
-        """Look forever; cancelled at the end of the process."""
+        """Check forever; cancelled at the end of the process."""
         while True:
             self._look_now.clear()
             async with self._making_room:
@@ -68,19 +68,19 @@ class SpaceWatch:
                 continue
 
     def check(self, *, ends: bool) -> None:
-        """Raise ApiError 507 where a write cannot be taken; `ends`: it is part of ending something."""
+        """Raise ApiError 507 if a write is refused for lack of room; `ends`: it is part of a deletion."""
         if self.room.is_exhausted or (self.room.is_short and not ends):
             raise insufficient_storage(str(self.room))
 
     def took(self, plan: Plan) -> None:
-        """A plan was stored: count it until the next look, so that a burst does not run into the reserve."""
+        """A plan was stored: count it until the next check, so that a burst does not use the reserve."""
         log = self.room.log
         payloads = [write.payload for write in plan.writes]
         octets = MESSAGE_BYTES * len(payloads) + sum(len(data.object) for data in payloads if isinstance(data, ObjectStored))
         self._set(replace(self.room, log=replace(log, used=log.used + octets)))
 
     def hurry(self) -> None:
-        """Look at once: LOG has just refused a write, or the estimate says that room is short."""
+        """Check at once: LOG has just refused a write, or the estimate is that room is short."""
         self._look_now.set()
 
     async def make_room(self) -> bool:
@@ -144,7 +144,7 @@ class SpaceWatch:
             logger.warning("%s", error)
 
     async def _enforce(self) -> None:
-        """Let the server enforce LOG's limit, or not any more: see `Room.is_enforced`."""
+        """Let the server enforce LOG's limit, or stop: see `Room.is_enforced`."""
         wanted, log = self.room.is_enforced(), self.room.log
         if self._log is None or not log.limit or wanted == log.enforced:
             return
@@ -166,7 +166,7 @@ class SpaceWatch:
 
 
 def _free_bytes(store: Path | None) -> int | None:
-    """Return the free bytes of the disk that holds a folder; None without one, or where it cannot be asked."""
+    """Return the free bytes of the disk that holds a folder; None without one, or if they cannot be read."""
     if store is None:
         return None
     try:

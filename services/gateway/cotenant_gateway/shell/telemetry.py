@@ -1,6 +1,6 @@
 """The gateway's own metrics: requests by verb and status class, time spent, objects, watches' ring, writes and batches.
 
-Counted in plain integers on the way of a request and read by OpenTelemetry on demand, so that a creation does not pay
+Counted in plain integers during a request and read by OpenTelemetry on demand, so that a creation does not pay
 for it.
 """
 
@@ -77,7 +77,7 @@ class GatewayTelemetry:
             self._tracing.event(event, parent, sent_ns, time.time_ns())
 
     def observe(self, verb: str, status: int, seconds: float) -> None:
-        """Take one answer into account. Verbs are few: anything else than HTTP's own counts as OTHER."""
+        """Count one answer. Verbs other than HTTP's own count as OTHER."""
         key = (verb if verb in _VERBS else "OTHER", status // 100)
         self._requests[key] = self._requests.get(key, 0) + 1
         self._seconds[key] = self._seconds.get(key, 0.0) + seconds

@@ -1,1 +1,1 @@
-"""Peak prediction: decaying histograms of usage by node, tier and pod, and what prod pods will not need of their requests."""
+"""Peak prediction: decaying histograms of usage by node, tier and pod, and the reclaimable part of prod pods' requests."""

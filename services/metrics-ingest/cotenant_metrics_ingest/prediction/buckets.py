@@ -1,4 +1,4 @@
-"""Buckets of a histogram: where each begins, and which one a value belongs to.
+"""Buckets of a histogram: their bounds, and the bucket of a value.
 
     ratio 1:     start(n) = n·f                      count = ceil(max / f) + 1
     ratio r > 1: start(n) = f·(r^n - 1) / (r - 1)    count = ceil(ln(max·(r - 1)/f + 1) / ln r) + 1
@@ -36,10 +36,10 @@ class Buckets:
             raise ValueError(f"{self.count} buckets: at most {MAX_BUCKETS}")
         self.starts: Floats = np.array([self.start(number) for number in range(self.count)])
         self.results: Floats = np.array([*self.starts[1:], self.starts[-1]])
-        """What a percentile in a bucket is: its end, in the last one its start."""
+        """The percentile of a bucket: its end, in the last one its start."""
 
     def start(self, number: int) -> float:
-        """Where a bucket begins."""
+        """The start of a bucket."""
         if self.ratio == 1:
             return number * self.first
         return float(self.first * (self.ratio**number - 1) / (self.ratio - 1))

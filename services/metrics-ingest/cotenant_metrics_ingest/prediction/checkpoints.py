@@ -1,11 +1,11 @@
-"""Prediction models as one small event, for a restart; and whose turn it is to be stored.
+"""Prediction models as one small event, for a restart; and which are due to be stored.
 
 In: a node's models. Out: `PredictionState`, at most MAX_BYTES, and models from it. Weights are scaled so that the heaviest
 bucket of a model is 10000, as in Koordinator's checkpoint files; where that is too large 1000, then 120; then the pods with the
 smallest peaks are left out. A weight is then off by at most half of such a part, so a restored percentile is one whose rank is
 off by at most (buckets in use) / (2 · heaviest).
 
-At most one message a node in INTERVAL_SECONDS, oldest first, MAX_AT_ONCE at once. A damaged state is as none. Source:
+At most one message a node in INTERVAL_SECONDS, oldest first, MAX_AT_ONCE at once. A damaged state counts as none. Source:
 Koordinator pkg/koordlet/prediction (checkpoints), which writes a file a model.
 """
 
@@ -38,7 +38,7 @@ _MILLI = 1000
 def due_checkpoints(
     seconds_since: Mapping[str, float], interval_seconds: float = INTERVAL_SECONDS, most: int = MAX_AT_ONCE
 ) -> list[str]:
-    """Whose state is to be stored, the oldest first: not younger than the interval, at most so many."""
+    """Nodes whose state is due to be stored, oldest first: not younger than the interval, at most this many."""
     oldest = sorted(seconds_since, key=lambda name: (-seconds_since[name], name))[:most]
     return [name for name in oldest if seconds_since[name] >= interval_seconds]
 
@@ -172,8 +172,6 @@ def _restore(histograms: Histograms, into: Indices, state: HistogramState) -> No
         raise varints.VarintError("the models do not fit")
     rows = np.repeat(np.arange(size), counts)
     deltas = values[size:buckets_end]
-    if len(deltas) and int(deltas.max()) > histograms.buckets.count:
-        raise varints.VarintError("a bucket does not fit")
     ends = deltas.cumsum()
     begins = np.concatenate(([0], counts.cumsum()[:-1]))
     before = np.concatenate(([0], ends))[begins]

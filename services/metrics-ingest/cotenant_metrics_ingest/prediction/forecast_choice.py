@@ -1,18 +1,18 @@
-"""Chooses between the forecast by time of day and the histogram's: whichever has let more be lent at the same risk.
+"""Chooses between the forecast by time of day and the histogram's: the one that has reclaimed more at the same risk.
 
-In: for each row and quarter hour both forecasts, made when it began, and the peak that came. Out: the forecast to use, and the
+In: for each row and quarter hour both forecasts, made when it began, and the actual peak. Out: the forecast to use, and the
 figures of `Accuracy`, which an event can carry.
 
-    error      forecast - peak of a quarter hour: above 0 it withheld what nobody used, below 0 services used what was lent
+    error      forecast - peak of a quarter hour: above 0 it withheld unused CPU, below 0 services used reclaimed CPU
     excess     mean error of the last two hours, at least 0
     shortfall  by how much the forecast was too low in all but 1 in 20 of the last quarter hours, up to a day; at least 0
-    cost       excess + shortfall: what the forecast withholds for nothing, once it is raised so far that it is seldom too low
+    cost       excess + shortfall: what the forecast withholds in vain, once it is raised so far that it is rarely too low
     by_season  a row begins with the histogram. After at least eight quarter hours with both forecasts it changes to the one by
                time of day when that one's cost is below 9/10 of the histogram's, and back when it is above 11/10; never within
                an hour of the last change
 
-The two windows differ because waste is there to be seen now, while a rise that a forecast misses comes a few times a day. A
-forecast that is missing (NaN) is not compared, and the other one is used; without both there is none.
+The two windows differ because waste shows at once, while a rise that a forecast misses comes a few times a day. A
+missing forecast (NaN) is not compared, and the other one is used; without both there is none.
 
 Memory: the errors of 96 quarter hours as float32, 793 bytes a row in all.
 """
@@ -34,10 +34,10 @@ BETTER, WORSE = 0.9, 1.1
 class Accuracy(msgspec.Struct, frozen=True):
     """One row's figures. Costs in the unit of the forecasts, rounded; `quarters`: how many were compared."""
 
-    by_season: bool = False
-    season_cost: int = 0
-    histogram_cost: int = 0
-    quarters: int = 0
+    by_season: bool
+    season_cost: int
+    histogram_cost: int
+    quarters: int
 
 
 class ForecastChoice:
@@ -58,7 +58,7 @@ class ForecastChoice:
         return len(self._quarters)
 
     def widen(self, rows: int) -> None:
-        """Have at least so many rows."""
+        """Grow to at least this many rows."""
         more = max(rows - self.rows, 0)
         self.by_season = np.concatenate((self.by_season, np.zeros(more, dtype=np.bool_)))
         self.costs = np.concatenate((self.costs, np.zeros((2, more))), axis=1)
@@ -69,12 +69,12 @@ class ForecastChoice:
         )
 
     def clear(self, row: int) -> None:
-        """Forget a row."""
+        """Reset a row."""
         self.by_season[row], self._quarters[row], self._since[row] = False, 0, 0
         self.costs[:, row], self._errors[:, row] = 0.0, np.nan
 
     def judge(self, season: Floats, histogram: Floats, peaks: Floats) -> None:
-        """Take in a quarter hour of all rows: both forecasts for it, and the peak; NaN where one is missing."""
+        """Take a quarter hour of all rows: both forecasts for it, and the peak; NaN where one is missing."""
         seen = np.isfinite(season) & np.isfinite(histogram) & np.isfinite(peaks)
         rows = np.flatnonzero(seen)
         for place, forecast in enumerate((season, histogram)):
@@ -102,7 +102,7 @@ class ForecastChoice:
 
 
 def _costs(errors: npt.NDArray[np.float32]) -> Floats:
-    """The cost of each row's errors, of which the last is there."""
+    """The cost of each row's errors, for rows with a last error."""
     excess = np.nanmean(errors[:, -EXCESS_QUARTERS:].astype(np.float64), axis=1)
     ordered = np.sort(errors, axis=1)
     known = np.isfinite(errors).sum(axis=1)

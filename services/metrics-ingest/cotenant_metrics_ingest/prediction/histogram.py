@@ -2,7 +2,7 @@
 
 In: samples with a weight and a time, of any rows; checkpoints. Out: percentiles, checkpoints. The rules:
 
-- A sample's weight is multiplied by 2^((t - reference)/halfLife), which is the same as letting all earlier ones decay. Without
+- A sample's weight is multiplied by 2^((t - reference)/halfLife), which is equivalent to decaying all earlier ones. Without
   a half-life weights stay. A row whose reference is more than 100 half-lives old gets a new one, a multiple of the half-life
   counted from year 1, half up; its weights are scaled by a power of two.
 - A bucket counts as used from a weight of epsilon on; a row without a used bucket is empty.
@@ -27,7 +27,7 @@ HEAVIEST = 10_000
 YEAR_ONE = -62_135_596_800.0
 """The first of January of year 1, as seconds since the epoch: the reference of a row before its first sample."""
 MAX_EXPONENT = 100
-"""A reference older than so many half-lives is renewed."""
+"""A reference older than this many half-lives is renewed."""
 
 
 class HistogramError(ValueError):
@@ -58,7 +58,7 @@ class Histograms:
         return len(self.totals)
 
     def widen(self, rows: int) -> None:
-        """Have at least so many rows."""
+        """Grow to at least this many rows."""
         more = rows - self.rows
         if more > 0:
             self.windows.widen(rows)
@@ -88,7 +88,7 @@ class Histograms:
         self.windows.weights[self.windows.places(rows, self.buckets.find_all(values))] += grown
 
     def subtract(self, row: int, value: float, weight: float, seconds: float) -> None:
-        """Take a sample back; what is left below epsilon counts as nothing."""
+        """Remove a sample; a rest below epsilon counts as 0."""
         rows = np.array([row])
         self._renew(rows, seconds)
         taken = weight * float(self._growth(rows, seconds)[0])
@@ -99,7 +99,7 @@ class Histograms:
         self.windows.weights[place] = left if left >= self.epsilon else 0.0
 
     def _growth(self, rows: Indices, seconds: Floats | float) -> Floats:
-        """By how much a weight of this time counts more than one of each row's reference."""
+        """The factor of a weight of this time over one of each row's reference."""
         if self.half_life is None:
             return np.ones(len(rows))
         exponents = (seconds - self.references[rows]) / self.half_life
@@ -130,7 +130,7 @@ class Histograms:
             self.references[row] = reference
 
     def _scale(self, row: int, reference: float) -> float:
-        """By how much a row's weights count with another reference."""
+        """The factor of a row's weights with another reference."""
         if self.half_life is None:
             return 1.0
         exponent = int(np.floor((self.references[row] - reference) / self.half_life + 0.5))

@@ -1,7 +1,7 @@
 """The models of nodes: a CPU and a memory histogram for the node, the system, each tier and each pod.
 
 In: once a minute the P90 of the last interval, of the node and of each pod. Out: percentiles for each model. All models of all
-nodes are rows of two `Histograms`, so that many nodes are trained and asked at once. Training:
+nodes are rows of two `Histograms`, so that many nodes are trained and evaluated at once. Training:
 
 - each pod: its P90, weight 1; also added to the sum of its tier, and of all pods
 - the node: its P90 (nothing where it is not known)
@@ -49,7 +49,7 @@ def tier_model(tier: str) -> str:
 
 TIER_MODELS = tuple(tier_model(tier.value) for tier in TIERS)
 COUNTED_MODELS = (SYSTEM, tier_model(PriorityClass.PROD), tier_model(PriorityClass.NONE))
-"""What the priority predictor counts."""
+"""The models that the priority predictor counts."""
 OWN_MODELS = (NODE, SYSTEM, *TIER_MODELS)
 _TIER_PLACES = {tier.value: place for place, tier in enumerate(TIERS)}
 _NO_TIER = _TIER_PLACES[PriorityClass.NONE.value]
@@ -61,7 +61,7 @@ def model_ids(pods: Iterable[str], *, node_known: bool = True) -> tuple[str, ...
 
 
 def unknown_models(models: Iterable[str], pods: Collection[str], *, node_known: bool = True) -> list[str]:
-    """Models that belong to nothing that is there."""
+    """Models without a node, tier or pod any more."""
     known = {*model_ids((), node_known=node_known), *pods}
     return [model for model in models if model not in known]
 
@@ -109,7 +109,7 @@ class Training(msgspec.Struct, frozen=True):
 
 
 class ModelStore:
-    """Mutable: the models of many nodes. Rows of models that are gone are used again."""
+    """Mutable: the models of many nodes. Rows of removed models are reused."""
 
     def __init__(self) -> None:
         self.cpu = Histograms(CPU_BUCKETS, CPU_HALF_LIFE_SECONDS, EPSILON)
@@ -261,7 +261,7 @@ def _model_peaks(model: str, cpu: Sequence[int], memory: Sequence[int]) -> Model
 
 class Predicted(msgspec.Struct, frozen=True):
     """Percentiles of a node's models. `own`: of the node, the system and tiers; `pods`: the peak of each, p95 of CPU and p98 of
-    memory. A model without samples is not there."""
+    memory. A model without samples is left out."""
 
     own: Mapping[str, ModelPeaks]
     pods: Mapping[str, Usage]

@@ -1,11 +1,11 @@
-"""The prediction of one node: its models, its pods' requests, and what comes of them for a report.
+"""The prediction of one node: its models, its pods' requests, and the forecast for a report.
 
-In: usage messages, placements, what the node can give, a stored state. Out: `Forecast`. Pods are those that the node reports;
-the request, the age and the tier of a pod come from its placement. Of a pod without one nothing is known, so it lends nothing
-and is counted (`unplaced`).
+In: usage messages, placements, the node's allocatable, a stored state. Out: `Forecast`. Pods are those that the node reports;
+the request, the age and the tier of a pod come from its placement. Nothing of a pod without one is reclaimable,
+and it is counted (`unplaced`).
 
-After a restart the models are the stored ones. What was sampled after they were stored and before the last report is there as
-means by slots only: the largest of a pod's means then stands for all the P90s that are missing, with their weight.
+After a restart the models are the stored ones. Samples after they were stored and before the last report are known as
+means by slots only: the largest of a pod's means then replaces all missing P90s, with their weight.
 
 Bound: one PlacedPod of some 300 bytes for each placement of a node.
 """
@@ -48,12 +48,12 @@ from cotenant_metrics_ingest.samples import Samples
 
 _TERMINATING = PlacementPhase.TERMINATING
 MOST_CAUGHT_UP = 10.0
-"""Intervals that one mean may stand for: states are stored every ten minutes."""
+"""Intervals that one mean may represent: states are stored every ten minutes."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PlacementView(View, frozen=True, kw_only=True):
-    """What is read of a placement; its figures, allocation and reasons are not decoded."""
+    """The decoded part of a placement; its figures, allocation and reasons are not decoded."""
 
     OF = Placement
 
@@ -68,7 +68,7 @@ class PlacementView(View, frozen=True, kw_only=True):
 
 
 class PlacedPod(msgspec.Struct, frozen=True, gc=False):
-    """What prediction reads of a placement. `created_seconds`: since the epoch; `tier` with its default."""
+    """A placement as prediction sees it. `created_seconds`: since the epoch; `tier` with its default."""
 
     uid: str
     tier: str
@@ -79,7 +79,7 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, placement: Placement | PlacementView) -> "PlacedPod":
-        """One with an unreadable manifest counts as a prod pod that was created just now: it lends nothing."""
+        """One with an unreadable manifest counts as a prod pod that was created just now: nothing of it is reclaimable."""
         tier, created = PriorityClass.PROD.value, float("inf")
         try:
             pod = decode_pod(placement.pod)
@@ -104,7 +104,7 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """What prediction adds to a report."""
+    """The prediction in a report."""
 
     reclaimable: Usage | None
     peak: Usage | None
@@ -112,7 +112,7 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 class PredictionStore:
-    """What is kept of all nodes together. `margin_percent`: the safety margin on the histograms' peaks."""
+    """The models of all nodes together. `margin_percent`: the safety margin on the histograms' peaks."""
 
     def __init__(self, margin_percent: int) -> None:
         self.models = ModelStore()
@@ -125,18 +125,18 @@ class PredictionStore:
 
 
 class NodePrediction:
-    """Mutable. `restored`: the event of the state that the models come from; empty if they began from nothing."""
+    """Mutable. `restored`: the event of the state that the models come from; empty if there was none."""
 
     def __init__(self, node: str, store: PredictionStore) -> None:
         self.store = store
         self.models = NodeModels()
         self.interval = Interval(node)
         self.over: list[tuple[Ended, Usage]] = []
-        """Intervals to be trained with, and what the system and prod pods used at most in each."""
+        """Intervals to be trained with, and the peak of the system and prod pods in each."""
         self.season: int | None = None
         """The row of the forecast by time of day, of a node that is configured for it."""
         self.services_peak: Usage | None = None
-        """What services and the system used at most since the last report."""
+        """The peak of services and the system since the last report."""
         self.trained_ms = 0
         self.began_ms = 0
         """The first training since the process began."""
@@ -157,7 +157,7 @@ class NodePrediction:
         return over
 
     def choose(self, *, by_time_of_day: bool) -> None:
-        """Begin with the forecast by time of day, or give it up."""
+        """Enable the forecast by time of day, or disable it."""
         if by_time_of_day and self.season is None:
             self.season = self.store.seasons.begin()
         elif not by_time_of_day and self.season is not None:
@@ -166,17 +166,17 @@ class NodePrediction:
 
     @property
     def trained(self) -> bool:
-        """Whether there is anything to predict from, and to store."""
+        """Whether there are models to predict from, and to store."""
         return bool(self.models.rows)
 
     def end(self) -> None:
-        """Give all models up."""
+        """Drop all models."""
         self.over = []
         self.store.models.keep(self.models, ())
         self.choose(by_time_of_day=False)
 
     def restore(self, state: PredictionState, ref: str, pods: Iterable[str]) -> None:
-        """Take the models of a stored state; a damaged one is as none."""
+        """Take the models of a stored state; a damaged one counts as none."""
         models = checkpoints.restored(state, {*pods}, self.store.models)
         if models is None:
             return
@@ -188,7 +188,7 @@ class NodePrediction:
     def catching_up(
         self, means: Mapping[str, tuple[int, int]], tiers: Mapping[str, str], until_ms: int
     ) -> Training | None:
-        """What was sampled between the stored state and the last report, to be trained with: each row's largest mean of a
+        """Samples between the stored state and the last report, to be trained with: each row's largest mean of a
         slot."""
         missing = (until_ms - self.trained_ms) / INTERVAL_MS
         if not self.trained or missing < 1 or NODE_ROW not in means:
@@ -216,7 +216,7 @@ class NodePrediction:
         cold_start_seconds: int,
         margin_percent: int,
     ) -> Forecast:
-        """What is predicted of the reported pods (uids), from the percentiles of the node's models. `by_time`: the forecasts by
+        """The prediction for the reported pods (uids), from the percentiles of the node's models. `by_time`: the forecasts by
         time of day, of CPU and memory; empty where the node is not configured for them."""
         known = [placed[uid] for uid in pods if uid in placed]
         found = predict(

@@ -1,12 +1,12 @@
-"""What prod pods will not need of their requests: the pod predictor, the priority predictor, and the smaller of both.
+"""The reclaimable part of prod pods' requests: the pod predictor, the priority predictor, and the smaller of both.
 
-In: the node's pods, the predicted peaks of pods and tiers, what the node can give. Out: what is reclaimable, with the sums that
-it came from. Peak: p95 of CPU, p98 of memory, times the safety margin, truncated. Only pods of tier prod, or of none, count;
+In: the node's pods, the predicted peaks of pods and tiers, its allocatable. Out: the reclaimable amounts, with the sums that
+they came from. Peak: p95 of CPU, p98 of memory, times the safety margin, truncated. Only pods of tier prod, or of none, count;
 those that have ended do not.
 
-    pod predictor       sum over pods of max(request - peak, 0); a pod as young as the cold start lends nothing
+    pod predictor       sum over pods of max(request - peak, 0); 0 for a pod as young as the cold start
     priority predictor  max(sum of requests, cold pods too - (peak of system + tier prod + tier none) x margin, 0)
-    both                at most max(allocatable - sum of their peaks, 0), so that an over-committed node lends nothing twice
+    both                at most max(allocatable - sum of their peaks, 0), so that an over-committed node offers nothing twice
     result              the smaller of the two, for CPU and memory separately
     node's peak         the larger of the predicted peak of pods (with requests of those that have none) and that of tiers
 
@@ -15,7 +15,7 @@ Where the forecast by time of day is in force for a resource, it stands for the 
     time of day         max(requests of the pods that the pod predictor counts - forecast, 0), at most
                         max(allocatable - forecast, 0); it is the result, and the forecast is the node's peak
 
-A pod without a prediction, or one that comes twice, is an error of that pod: it takes part in neither predictor. A tier without
+A pod without a prediction, or a duplicate one, is an error of that pod: it takes part in neither predictor. A tier without
 a prediction, or an unknown allocatable, is an error of the whole. Source: Koordinator pkg/koordlet/prediction, the newest rule.
 """
 
@@ -28,7 +28,7 @@ from cotenant.model.bounds import saturated
 
 
 def peak_of(p95: Usage, p98: Usage) -> Usage:
-    """What counts as the peak of predicted percentiles: p95 of CPU, p98 of memory."""
+    """The percentiles that count as the peak: p95 of CPU, p98 of memory."""
     return Usage(cpu_milli=p95.cpu_milli, memory_bytes=p98.memory_bytes)
 
 
@@ -43,7 +43,7 @@ class PodRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What one predictor came to. `peak`: with the margin; `cap`: what it leaves of the node's allocatable."""
+    """The result of one predictor. `peak`: with the margin; `cap`: the rest of the node's allocatable."""
 
     request: Usage
     peak: Usage
@@ -52,7 +52,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """The result; None for what could not be computed, `error` says why. Uids are in the pods' order."""
+    """The result; None for figures that could not be computed, with the reason in `error`. Uids are in the pods' order."""
 
     pod: Terms | None = None
     priority: Terms | None = None
@@ -114,7 +114,7 @@ def predict(
     cold_start_seconds: float,
     margin_percent: int,
 ) -> Prediction:
-    """What is reclaimable of the requests of a node's pods. `peaks`: of pods by uid; `tiers`: of the system and the tiers that
+    """The reclaimable part of the requests of a node's pods. `peaks`: of pods by uid; `tiers`: of the system and the tiers that
     count, None for a missing one."""
     seen: set[str] = set()
     cold: list[str] = []

@@ -32,7 +32,7 @@ def state_of(resource: str, checkpoint: SeasonalCheckpoint, *, by_time_of_day: b
 
 
 def load(state: SeasonState, profiles: SeasonalProfiles, row: int) -> bool:
-    """Put a state into a row; returns False, and leaves the row as it is, where the state is damaged."""
+    """Put a state into a row; returns False, and does not change the row, if the state is damaged."""
     try:
         deltas = zlib.decompressobj().decompress(state.peaks, QUARTERS_A_WEEK + 1)
     except zlib.error:

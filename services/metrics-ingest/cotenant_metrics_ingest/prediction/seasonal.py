@@ -1,7 +1,7 @@
 """Forecast of a peak by time of day and weekday, on top of the histogram.
 
 In: one value a minute of each row (a node's services, say: the minute's peak), with its time. Out: the highest value expected
-until a horizon, NaN for a row about which nothing is known. Rows are numbered from 0, as those of `histogram`; values have the
+until a horizon, NaN for a row without history. Rows are numbered from 0, as those of `histogram`; values have the
 unit of the buckets; times are seconds since the epoch, quarter hours and weekdays are those of UTC.
 
 Kept: the peak of each quarter hour of the last seven days as a bucket's number, one byte: 7 x 96 bytes and one integer, 680
@@ -14,17 +14,17 @@ ratio 1.05). A week later the new peak replaces the old one.
     level     = today / median of the days before, over the four newest quarter hours, within 1/2 to 2
     forecast  = max(recent, level * max(usual(q) of the quarter hours from now to the horizon))
 
-On its first day a row has no usual value: the forecast is what it lately had. A row that was silent for more than an hour has
+On its first day a row has no usual value: the forecast is its recent peak. A row that was silent for more than an hour has
 no forecast. After a gap the quarter hours in it keep the week before; after more than a week nothing is kept. A sample that
-is older than the newest one is left out; one older by more than a day means that the clock was put back, and goes on from
+is older than the newest one is left out; one older by more than a day means that the clock was set back, and continues from
 there.
 
-The horizon is how long a loan lasts before it can be taken back. CPU: suppression takes it back on the machine within a
-second, and what is published is recomputed with every report (60 s) and stands at most `updateTimeThresholdSeconds` (300 s)
-where it moves less than the dead band; so six minutes, the present quarter hour and mostly no other. A wrong forecast costs
-batch some speed, no service its CPU. Memory comes back only by eviction: the grace period (30 s), the end of a container, and
-the time until the next report; and a job that is evicted has lost its work, so that the loan should last as long as a job
-does. An hour is the least that is worth lending; the quarter hours up to it are all asked.
+The horizon is how long reclaimed resources stay in use until they can be withdrawn. CPU: suppression does so within a
+second, and the published amount is recomputed with every report (60 s) and kept at most `updateTimeThresholdSeconds` (300 s)
+if it moves less than the dead band; so six minutes, the present quarter hour and mostly no other. A wrong forecast costs
+batch some speed, no service its CPU. Memory is freed only by eviction: the grace period (30 s), the end of a container, and
+the time until the next report; and a job that is evicted has lost its work, so that the memory should stay as long as a job
+runs. An hour is the least that is worthwhile; all quarter hours up to it count.
 """
 
 import math
@@ -99,7 +99,7 @@ class SeasonalProfiles:
         return len(self._latest)
 
     def widen(self, rows: int) -> None:
-        """Have at least so many rows."""
+        """Grow to at least this many rows."""
         more = rows - self.rows
         if more > 0:
             self._peaks = np.concatenate((self._peaks, np.zeros((more, QUARTERS_A_WEEK), dtype=np.uint8)))
@@ -110,7 +110,7 @@ class SeasonalProfiles:
         self._peaks, self._latest = self._peaks[rows], self._latest[rows]
 
     def add(self, rows: Indices, values: Floats, seconds: float) -> None:
-        """Add one value to each of distinct rows; what is no finite number is left out, and less than 0 counts as 0."""
+        """Add one value to each of distinct rows; non-finite values are left out, negative ones count as 0."""
         quarter = quarter_of(seconds)
         latest = self._latest[rows]
         taken = np.isfinite(values) & ((quarter >= latest) | (latest - quarter > QUARTERS_A_DAY))
@@ -122,7 +122,7 @@ class SeasonalProfiles:
         self._latest[rows] = quarter
 
     def clear(self, row: int) -> None:
-        """Forget a row."""
+        """Reset a row."""
         self._peaks[row], self._latest[row] = 0, -1
 
     def forecast(
@@ -167,7 +167,7 @@ class SeasonalProfiles:
         return np.where(total > 0, found, np.nan).reshape(shape)
 
     def level(self, rows: Indices) -> Floats:
-        """By how much each row is above (or below) its usual median of late; 1 where there is none."""
+        """The recent level of each row relative to its usual median; 1 if there is none."""
         codes = self._back(LEVEL_QUARTERS, rows)
         medians = self.usual(self._latest[rows, np.newaxis] - np.arange(LEVEL_QUARTERS), 0.5, rows)
         both = np.isfinite(medians) & (codes > 0)

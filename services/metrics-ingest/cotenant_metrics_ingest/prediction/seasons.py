@@ -1,14 +1,14 @@
 """The forecast by time of day of many nodes beside the histogram's, for CPU and memory, and which of both is in force.
 
-In: once a minute the peak of a node's system and prod pods; what the histograms expect, when a quarter hour begins. Out: what
-is expected, how both did so far (`forecast_choice`), and one node's state for a restart. Values are milli-cores and bytes;
+In: once a minute the peak of a node's system and prod pods; the histograms' forecast when a quarter hour begins. Out: the
+forecast, the accuracy of both (`forecast_choice`), and one node's state for a restart. Values are milli-cores and bytes;
 times are seconds since the epoch by the node's clock.
 
 A minute belongs to the quarter hour of its middle. With the first minute of a quarter hour both forecasts for it are kept, and
-the quarter hour before is judged by its peak. The first one after a start is not judged, as its beginning was not seen.
+the quarter hour before is evaluated by its peak. The first one after a start is not, as its beginning was not observed.
 
 After a restart the week's peaks and the choice are those of the stored state; the errors start again from none, so that
-the choice stands for two hours at least and is then judged by what came since. Memory: some 2.9 KiB a node that is configured
+the choice is kept for two hours at least and then evaluated by newer errors. Memory: some 2.9 KiB a node that is configured
 for it.
 """
 
@@ -34,7 +34,7 @@ from cotenant_metrics_ingest.prediction.training import INTERVAL_MS
 
 _MIDDLE_SECONDS = INTERVAL_MS / 2000
 _GROWTH = 8
-"""Rows are added by this part of what is there."""
+"""Rows grow by this fraction."""
 
 
 class _Resource:
@@ -61,7 +61,7 @@ class _Resource:
         self.expected[:, row] = self.peaks[row] = np.nan
 
     def forecast(self, rows: Indices, seconds: Floats) -> Floats:
-        """What the profiles expect of each row from its time to the horizon."""
+        """The profiles' forecast of each row from its time to the horizon."""
         found = np.full(len(rows), np.nan)
         for which in _alike(seconds, self.horizon):
             expected = self.profiles.forecast(float(seconds[which[0]]), self.horizon, rows=rows[which])
@@ -70,7 +70,7 @@ class _Resource:
 
 
 class Seasons:
-    """Mutable: rows are numbered from 0, and used again when their node is gone."""
+    """Mutable: rows are numbered from 0, and reused when their node is gone."""
 
     def __init__(self) -> None:
         self.resources = (
@@ -82,7 +82,7 @@ class Seasons:
         self._free: list[int] = []
 
     def begin(self) -> int:
-        """Return a row about which nothing is known."""
+        """Return an empty row."""
         if not self._free:
             size = len(self._quarters)
             grown = size + max(size // _GROWTH, 1)
@@ -93,7 +93,7 @@ class Seasons:
         return self._free.pop()
 
     def end(self, row: int) -> None:
-        """Give a row up."""
+        """Release a row."""
         for resource in self.resources:
             resource.clear(row)
         self._quarters[row] = -1
@@ -102,8 +102,8 @@ class Seasons:
     # -- samples -------------------------------------------------------------------------------------------------
 
     def observe(self, rows: Indices, seconds: Floats, peaks: Floats, by_histogram: Callable[[Indices], Floats]) -> None:
-        """Take in the minutes that ended at `seconds` of distinct rows: their peaks, (2, rows). `by_histogram`: what the
-        histograms of some of them expect, by their place in `rows`: (2, places), NaN where nothing is known."""
+        """Take the minutes that ended at `seconds` of distinct rows: peaks, (2, rows). `by_histogram`: the forecasts of the
+        histograms of some of them, by their place in `rows`: (2, places), NaN if unknown."""
         middles = seconds - _MIDDLE_SECONDS
         quarters = np.floor(middles / QUARTER_SECONDS).astype(np.int64)
         new = np.flatnonzero(quarters != self._quarters[rows])
@@ -134,7 +134,7 @@ class Seasons:
     # -- figures -------------------------------------------------------------------------------------------------
 
     def forecasts(self, rows: Indices, seconds: Floats, by_histogram: Floats) -> list[tuple[ResourceForecast, ...]]:
-        """What is expected of each row from its time on, for CPU and memory. `by_histogram`: (2, rows), NaN where nothing is
+        """The forecast of each row from its time on, for CPU and memory. `by_histogram`: (2, rows), NaN if
         known."""
         of_resources = [
             [
@@ -159,7 +159,7 @@ class Seasons:
         )
 
     def restore(self, row: int, states: Sequence[SeasonState]) -> None:
-        """Take a row's state; a damaged one is as none."""
+        """Take a row's state; a damaged one counts as none."""
         for resource in self.resources:
             for state in states:
                 if state.resource == resource.name and season_states.load(state, resource.profiles, row):

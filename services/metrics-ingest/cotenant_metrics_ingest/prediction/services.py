@@ -1,4 +1,4 @@
-"""The most that services and the system used together at one sample of a message.
+"""The peak of services and the system together over the samples of a message.
 
 In: a message, the tier of each pod. Out: per resource the highest of node - pods of lower tiers, sample by sample. What the
 node uses beyond all pods is counted: the system, host applications. Memory is the working set.
@@ -16,7 +16,7 @@ from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples
 RECLAIMED = frozenset({PriorityClass.BATCH.value, PriorityClass.FREE.value})
 """Tiers that are no services."""
 NOT_COUNTED = RECLAIMED | {PriorityClass.MID.value}
-"""Tiers that prediction does not count: what mid pods use is lent of what prod pods do not need."""
+"""Tiers that prediction does not count: mid pods use the reclaimed part of prod pods' requests."""
 _FIRST_POD = 2
 
 
@@ -59,7 +59,7 @@ def _peak(sample: UsageSample, samples: Samples | None, first: int, without: Seq
 
 
 def _without(node: Sequence[int], pods: Iterable[Sequence[int]]) -> list[int]:
-    """A shorter series belongs to the newest times; values that nothing can have count as nothing."""
+    """A shorter series belongs to the newest times; impossible values count as 0."""
     left = list(node)
     for values in pods:
         offset = len(left) - len(values)

@@ -4,7 +4,7 @@ In: usage messages of one node, as they are taken. Out: once an interval the P90
 rank rule of `aggregation`; memory is the working set, whatever the collect policy says. Intervals are cut by the node's clock,
 at a phase that its name decides, so that nodes are trained one after the other. P90s are computed for many nodes at once.
 
-Values that nothing can have are left out with their pod. Memory: at most INTERVAL_SAMPLES samples a series, 16 bytes each (15
+Pods with impossible values are left out. Memory: at most INTERVAL_SAMPLES samples a series, 16 bytes each (15
 KiB a node of 30 pods, on average).
 """
 
@@ -77,7 +77,7 @@ class Interval:
         self._tiers: dict[str, str] = {}
         self._tier_places: Table = tier_places((), {})
         self.lower = LowerPods()
-        """Of the last message: the list that was given, the pods in it, their tiers, which are of lower ones."""
+        """Of the last message: the given list, the pods in it, their tiers, those of lower tiers."""
         self._samples = 0
 
     def add(self, sample: UsageSample, samples: Samples | None, keys: list[str], first: int, newest_ms: int) -> bool:
@@ -103,7 +103,7 @@ class Interval:
         return over
 
     def end(self) -> Ended:
-        """Return what there is; the next interval begins."""
+        """Return the interval; the next one begins."""
         parts, self._parts, self._samples = self._parts, [], 0
         newest = parts[-1].end_ms if parts else 0
         lately = [part for part in parts if part.end_ms > newest - 2 * INTERVAL_MS]
@@ -111,7 +111,7 @@ class Interval:
 
 
 def tier_of(pod: PodUsage) -> str:
-    """A pod's tier as its message says it; where it does not, batch for BE and prod for any other QoS."""
+    """A pod's tier from its message; if missing, batch for BE and prod for any other QoS."""
     tier = priority_of_label(pod.priority) if pod.priority else PriorityClass.NONE
     if tier is PriorityClass.NONE and pod.qos:
         tier = PriorityClass.BATCH if pod.qos == "BE" else PriorityClass.PROD

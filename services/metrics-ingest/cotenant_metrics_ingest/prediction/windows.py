@@ -1,7 +1,7 @@
 """Windows of weights: of each row the buckets in use, from the lowest to the highest, and a few beside them.
 
 In: rows, each with the buckets that it must hold. Out: the places of buckets in one array of weights, and whole windows of many
-rows at once. A window has one of the WIDTHS; when a bucket comes that lies outside, the row moves to a window that holds all
+rows at once. A window has one of the WIDTHS; for a bucket outside, the row moves to a window that holds all
 its buckets in use, these in the middle. Freed windows are used again by rows of the same width.
 
 Memory: 8 bytes a bucket of a window; the use of a pod that varies by a factor of two takes 16 buckets of 5 %, by ten 48.
@@ -26,18 +26,18 @@ class Windows:
     def __init__(self, buckets: int, rows: int = 0) -> None:
         self.buckets = buckets
         self.weights: Floats = np.zeros(0)
-        """All windows; what belongs to none is 0."""
+        """All windows; the rest is 0."""
         self._widths: Indices = np.array([*(width for width in WIDTHS if width < buckets), buckets], dtype=np.int64)
         self._begin: Indices = np.zeros(rows, dtype=np.int64)
         self._first: Indices = np.zeros(rows, dtype=np.int64)
         self._width: Indices = np.zeros(rows, dtype=np.int64)
-        """Of each row: where its window begins, the bucket that this is, and how many there are."""
+        """Of each row: the start of its window, its first bucket, and its width."""
         self._used = 0
         self._free: dict[int, list[int]] = {}
-        """Where free windows begin, by width."""
+        """Starts of free windows, by width."""
 
     def widen(self, rows: int) -> None:
-        """Have at least so many rows."""
+        """Grow to at least this many rows."""
         more = np.zeros(max(rows - len(self._begin), 0), dtype=np.int64)
         self._begin, self._first, self._width = (
             np.concatenate((each, more)) for each in (self._begin, self._first, self._width)
@@ -51,7 +51,7 @@ class Windows:
         self._begin, self._first, self._width = self._begin[rows], self._first[rows], self._width[rows]
 
     def clear(self, rows: Indices) -> None:
-        """Take the weights of rows away."""
+        """Free the windows of rows."""
         for row in rows[self._width[rows] > 0].tolist():
             self._release(int(self._begin[row]), int(self._width[row]))
         self._width[rows] = 0
@@ -112,7 +112,7 @@ class Windows:
         end = self._used + width * (count - len(again))
         if end > len(self.weights):
             more = max(end - len(self.weights), len(self.weights) // _GROWTH, LEAST_GROWTH)
-            # In place where the system can: nobody holds a view of it.
+            # In place if possible: there are no views of it.
             self.weights.resize(len(self.weights) + more, refcheck=False)
         begins = np.array([*again, *range(self._used, end, width)], dtype=np.int64)
         self._used = end

@@ -81,7 +81,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def member_of(key: str, namespace: str, name: str, priority: str, qos: str) -> Member:
-    """A member whose texts are kept once for all that have the same ones."""
+    """A member with interned texts."""
     return Member(intern(key), intern(namespace), intern(name), intern(priority), intern(qos))
 
 
@@ -114,11 +114,11 @@ class NodeWindows:
         self._in_message = ""
         self._parts_in_message = 0
         self.keys: list[str] = []
-        """Of the last message's series, in its order; another list when who is in it changes, or a priority or QoS."""
+        """Of the last message's series, in its order; a new list when its members, a priority or a QoS change."""
         self._rows: list[int] = []
         self._rows_alone: Rows | None = None
         self._rows_in: dict[str, int] = {}
-        """Of the last message: its times, which are checked once; who was in it; the rows of `keys`, also as an index if each
+        """Of the last message: its times, which are checked once; its members; the rows of `keys`, also as an index if each
         key has one of its own; and the dictionary that the rows are from.
         """
 

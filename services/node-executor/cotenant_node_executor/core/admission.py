@@ -1,7 +1,7 @@
-"""Whether a pod that names this node itself has room here: kubelet's admission check.
+"""Whether a pod that names this node itself fits here: kubelet's admission check.
 
-In: its requests, those of the pods that came before it, and what the node offers: what the executor reports of itself, by how
-much the calculator amplifies that, and the batch and mid resources that it offers. Out: None, or reason and message as kubelet
+In: its requests, those of the pods before it, and the node's allocatable: the executor's own report, the calculator's
+amplification ratios, and its batch and mid resources. Out: None, or reason and message as kubelet
 writes them. The scheduler places such a pod without a check. Pods for which the scheduler has chosen the node are
 not checked.
 
@@ -34,7 +34,7 @@ class Refusal(Struct, frozen=True):
 
 
 class RunState(Enum):
-    """How far a placed pod is: neither reported nor started; admitted before; ended for good."""
+    """Progress of a placed pod: neither reported nor started; admitted before; ended for good."""
 
     NEW = "new"
     BEGUN = "begun"
@@ -42,7 +42,7 @@ class RunState(Enum):
 
 
 class Admission:
-    """The pods that are to be asked about, and what the node offers. Bound: the placed pods."""
+    """The pods to check, and the node's allocatable. Bound: the placed pods."""
 
     def __init__(self) -> None:
         self.allocatable: Mapping[str, int] = {}
@@ -50,18 +50,18 @@ class Admission:
         self.overcommitted: Mapping[str, int] = {}
         """Batch and mid resources; empty before they are known."""
         self.amplification: Mapping[str, float] = {}
-        """By how much the calculator amplifies what the executor reports."""
+        """The calculator's amplification ratios of the reported amounts."""
         self.waiting: set[Key] = set()
-        """Pods that name this node and have not been asked about."""
+        """Pods that name this node and have not been checked."""
 
     def refusals(
         self, pods: Mapping[Key, DecodedPlacement], run_of: Callable[[Key, str], RunState]
     ) -> Iterator[tuple[Key, Refusal]]:
-        """Yield the waiting pods that have no room, in the order in which they came. `run_of`: how far the pod of that name and
-        uid is.
+        """Yield the waiting pods that do not fit, in order of arrival. `run_of`: the progress of the pod of that name and
+        uid.
 
-        Whatever has a report or containers was admitted before. A pod that came later, and that the scheduler chose this node
-        for, has not taken the room of one before it: the scheduler knew of that one.
+        A pod with a report or containers was admitted before. A later pod that the scheduler placed here does not count
+        against an earlier one: the scheduler knew of that one.
         """
         asked = {key for key in self.waiting if key in pods and pods[key].names_node}
         self.waiting.clear()
@@ -84,7 +84,7 @@ class Admission:
 
 
 def take_room(used: dict[str, int], requests: Mapping[str, int]) -> None:
-    """Count one pod more."""
+    """Count one more pod."""
     for name, amount in requests.items():
         used[name] = used.get(name, 0) + amount
     used[PODS] = used.get(PODS, 0) + 1

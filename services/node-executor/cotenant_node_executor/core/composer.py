@@ -1,10 +1,10 @@
-"""One value for one target: the composer decides between everything that strategies desire.
+"""One value for one target: the composer decides between the strategies' desired values.
 
 In: desired values by source (a pod, or a strategy's decision), replaced whole when a source changes. Out: one value for each
 target, and nothing for a file that the kernel would refuse. Precedence is the order of the strategies, first named wins;
 initial values (RESTORE) come last. A strategy that desires an attribute it does not declare is a programming error and raises,
-so that two writers for one target cannot come about silently. A group whose cpu.idle will be 1 gets no shares: the kernel
-answers EINVAL. A burst is at most its quota, as mainline kernels demand, unless this kernel takes larger ones.
+so that there are never two silent writers for one target. A group whose cpu.idle will be 1 gets no shares: the kernel
+answers EINVAL. A burst is at most its quota, as mainline kernels require, unless this kernel accepts larger ones.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _NONE: Mapping[Attribute, Desired] = {}
 
 
 class CompositionError(ValueError):
-    """A strategy desires what it does not declare, or two values for one target, or an attribute that the place lacks."""
+    """A strategy desires an undeclared attribute, two values for one target, or an attribute that the place lacks."""
 
 
 def compose(
@@ -131,8 +131,7 @@ def _name(attribute: Attribute) -> str:
 
 @lru_cache(maxsize=16)
 def _settler(strategies: tuple[Strategy, ...], large_bursts: bool) -> Callable[[tuple[Desired, ...], type], Settled]:
-    """Return a cached composition function for these strategies; places of one type with equal desired values share one entry.
-    """
+    """Return a cached composition function for these strategies; equal desired values of places of one type share one entry."""
     order = precedence(strategies)
 
     @lru_cache(maxsize=REMEMBERED)

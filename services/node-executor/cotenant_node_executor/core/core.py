@@ -88,11 +88,11 @@ class ExecutorCore:
         self._admission = Admission()
         self._topology = TopologyReport(facts.name)
         self.wanted = Wanted()
-        """What is to be measured by the node SLO; the same object while it does not change."""
+        """Metrics that the node SLO enables; the same object while it does not change."""
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
         self.loaded = False
-        """Everything is folded that was there at the start: the executor's own start marker was delivered, or its log has no
+        """Everything on LOG at the start is folded: the executor's own start marker was delivered, or its log has no
         room for it and was read to the end."""
         self.own: ExecutorStatus | None = None
         """The executor's own report as last folded."""
@@ -100,7 +100,7 @@ class ExecutorCore:
         """The start marker was delivered."""
         self.seen: Observation | None = None
         """The newest observation."""
-        # What follows is cached for speed only: it is derived from the state above, and recomputed when that changes.
+        # The rest is cached for speed only: it is derived from the state above, and recomputed when that changes.
         self._targets = DesiredTargets(facts, capabilities, strategies)
         self._changed = False
         """An event that may change the decision was folded since the last one."""
@@ -175,13 +175,13 @@ class ExecutorCore:
             self._topology.stale = True
 
     def _ask_services(self, before: DecodedPlacement | None, now: DecodedPlacement | None) -> None:
-        """Have the pods that say their own latency asked."""
+        """Set which pods' latency endpoints are polled."""
         if offers_latency(before) or offers_latency(now):
             self.wanted = replace(self.wanted, services=asked_services(self.pods.by_name.values()))
 
     def last_sequence(self, subject: str) -> int:
-        """Return the expected last sequence for a write to this subject; 0 for none. Of a subject that ended long ago it is
-        not known any more: a write that is refused for it is repeated with the sequence that LOG has (`correct_sequence`)."""
+        """Return the expected last sequence for a write to this subject; 0 for none. For a subject that ended long ago it is
+        no longer known: a write that is refused for it is repeated with LOG's sequence (`correct_sequence`)."""
         corrected = self._corrected.get(subject)
         return corrected if corrected is not None else self._sequences.of(subject)
 
@@ -209,7 +209,7 @@ class ExecutorCore:
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What was quarantined, pods and strategies, and is not published yet."""
+        """Quarantined pods and strategies that are not published yet."""
         return self._steps.findings
 
     def take_findings(self) -> list[Finding]:
@@ -219,11 +219,11 @@ class ExecutorCore:
 
     @property
     def holds_reports(self) -> bool:
-        """The last decision held a report back: the next cycle, which should follow at once, sees the result of the start."""
+        """The last decision held a report back: the next cycle, due at once, sees the result of the start."""
         return self._steps.holds_reports
 
     def keep_orphans(self, keep: bool) -> None:
-        """Set whether pods without a placement run on: LOG is not the one that placed them."""
+        """Set whether pods without a placement keep running: another LOG placed them."""
         self._steps.keeps_orphans = keep
 
     @property
@@ -305,7 +305,7 @@ class ExecutorCore:
         return self.evictions.uids | self.pods.terminating
 
     def _admit(self, seen: Observation) -> None:
-        """Refuse the pods that name this node and have no room."""
+        """Refuse the pods that name this node and do not fit."""
 
         def run_of(key: Key, uid: str) -> RunState:
             return self._steps.run_state(key, uid, seen)
@@ -319,7 +319,7 @@ class ExecutorCore:
         self._changed = True
 
     def _report_strategies(self) -> None:
-        """Report the strategies that raised, with the node SLO, which is the message that they decide by."""
+        """Report the strategies that raised, with the node SLO as the message to blame."""
         faults, self._targets.faults = self._targets.faults, []
         slo = self.slo or NodeSLORendered(node=self.facts.name)
         about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=sequence_of(self.slo_ref))

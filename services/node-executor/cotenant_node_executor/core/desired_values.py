@@ -5,7 +5,7 @@ value for each target, and the evictions that strategies order. Every value foll
 memories; all other state is a cache of the last cycle. Every cycle returns all values, so the writer can repair a file that
 another process changed.
 
-A target that no strategy desires a value for any more gets its initial value. A dry run is only reported (`rehearsal`).
+A target without a desired value gets its initial value again. A dry run is only reported (`rehearsal`).
 
 | source of desired values | computed from | computed again when |
 |---|---|---|
@@ -78,7 +78,7 @@ class DesiredTargets:
         """Names of the strategies that are a dry run under the policy."""
         self._rehearsal = Rehearsal()
         self.rehearsed: Sequence[Rehearsed] = ()
-        """What strategies of a dry run would have done in the last cycle."""
+        """Would-be actions of strategies in a dry run, of the last cycle."""
         self._initial = InitialValues(facts, capabilities, precedence(strategies))
         self._there: dict[str, PodView] = {}
         """Placed pods with an existing group, by group, as of their last computed values."""
@@ -99,15 +99,15 @@ class DesiredTargets:
         self._evicting: frozenset[str] = frozenset()
         self._storage = NO_STORAGE
         self._problems: dict[str, tuple[str, ...]] = {}
-        """What strategies cannot do as of their last decisions, by name, without their reasons."""
+        """Strategies' problems as of their last decisions, by name, without their reasons."""
         self.reclaims: list[tuple[str, Reclaim]] = []
         """Orders to reclaim since this was last emptied, each with its strategy."""
         self.problems: list[Problems] = []
         """New ones since this was last emptied."""
         self.faults: list[tuple[str, Exception]] = []
-        """Strategies whose decision raised since this was last emptied; one stands for all of its kind."""
+        """Strategies whose decision raised since this was last emptied; one represents all of its name."""
         self._faulted: dict[str, str] = {}
-        """By strategy name, what it raised last under the policy."""
+        """By strategy name, its last exception under the policy."""
         self._on_pods: Sequence[str] = ()
         """Strategies, by source, that decide when this input changes, under the policy; so the next ones."""
         self._on_tree: Sequence[str] = ()
@@ -323,7 +323,7 @@ class DesiredTargets:
             self._orders.pop(strategy, None)
 
     def _take_problems(self, strategy: str, texts: tuple[str, ...]) -> None:
-        """Note what a strategy cannot do where that differs from the last time in more than its reasons."""
+        """Record a strategy's problems if they differ from the last time in more than their reasons."""
         plain = tuple([each.partition(": ")[0] for each in texts])
         if not texts:
             self._problems.pop(strategy, None)

@@ -1,4 +1,4 @@
-"""Events about what the executor did on the node: changed files by topic, orders carried out, refusals.
+"""Events about the executor's actions on the node: changed files by topic, orders carried out, refusals.
 
 In: the cycle's plan, the writer's report, the orders, and their causes. Out: events on stream EXECUTION.
 
@@ -7,16 +7,16 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 | suppress | a changed quota or CPU set of the best-effort group: old and new value, the figures behind it |
 | batch-values | shares, quota, memory limit of pods |
 | identity | cpu.bvt_warp_ns, cpu.idle, raised shares |
-| cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | what these strategies set, or whom they evict |
+| cpu-burst, cpu-evict, cpuset, cpu-normalization, core-sched | values set and evictions by these strategies |
 | memory-qos, page-cache, blkio, resctrl, system-config | changed files of these strategies |
-| restored | what no strategy desires any more: initial values; what sysctls, files below /sys and resctrl groups held before |
+| restored | targets without a desired value: initial values; former values of sysctls, files below /sys, resctrl groups |
 | runtime | a container was started, a pod is being stopped or evicted, its groups were removed |
 | memory-relief | memory.high of the best-effort group, memory that was reclaimed, with the figures |
 | memory-evict | an eviction for memory, with the figures behind it |
 | kubelet | where kubelet runs the pods: groups without a pod on LOG, pods without a group, Kata pods; when that changes |
 | refusals | the kernel refused a value, or a pod cannot run here, or evictions wait for their rate; each published once |
 
-A strategy in a dry run publishes what it would do on its own topic, when that changes.
+A strategy in a dry run publishes its would-be actions on its own topic, when they change.
 
 Bound: MAX_CHANGES changes in one event; more are counted in its summary.
 """
@@ -42,7 +42,7 @@ from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteRepor
 MAX_CHANGES = 50
 
 RUNTIME = "runtime"
-"""The topic of what becomes of a pod's containers."""
+"""The topic of a pod's containers."""
 NEWEST_USAGE = f"{USAGE}:newest"
 """Placeholder in the causes for the usage message that is stored just before the event."""
 
@@ -50,7 +50,7 @@ _OF_A_TREE = frozenset((Knob.CPU_QUOTA, Knob.CPUSET_CPUS))
 
 
 class Executions:
-    """Builds the events of one node. Keeps only what it has published, so that nothing is published twice."""
+    """Builds the events of one node. Its only state is what was published, so that nothing is published twice."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -86,7 +86,7 @@ class Executions:
         return events
 
     def _strange(self, strangers: tuple[str, ...], now: datetime) -> Event:
-        """Mismatches of kubelet's tree and LOG, or that there are none any more."""
+        """Mismatches of kubelet's tree and LOG, or that they have ended."""
         more = f" and {len(strangers) - 1} more" if len(strangers) > 1 else ""
         execution = Execution(
             node=self._node,
@@ -166,7 +166,7 @@ class Executions:
         return self._event(topic, execution, (*causes, *((core.slo_ref,) if core.slo_ref else ())), now)
 
     def _rehearsal(self, core: ExecutorCore, rehearsed: Rehearsed, now: datetime) -> Event:
-        """What a strategy of a dry run would do."""
+        """Would-be actions of a strategy in a dry run."""
         changes, strategy = rehearsed.changes, core.strategies[rehearsed.strategy]
         said: list[str] = []
         if changes:

@@ -1,9 +1,9 @@
-"""Initial values for targets that no strategy desires a value for any more, as long as they are there.
+"""Initial values for existing targets that no strategy desires a value for any more.
 
-In: the targets that were dropped, the existing groups. Once, LEFT_OVER_NS after the first sample, as strategies need some to
-decide: what an earlier executor may have set, that is every file of the tiers and of pods that strategies may set and none of
-them does. Out: desired values that every strategy takes precedence over. A thread may have ended, and its number be another's:
-it is left to what it held before (`targets.other.held`). Bound: the places that strategies have set and that are there.
+In: the dropped targets, the existing groups. Once, LEFT_OVER_NS after the first sample, as strategies need some samples to
+decide: values that an earlier executor may have set, that is every file of tiers and pods that strategies may set and none
+does. Out: desired values that every strategy takes precedence over. A thread may have ended, and its number been reused:
+its former value is restored elsewhere (`targets.other.held`). Bound: the existing places that strategies have set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cotenant_node_executor.targets.interface import ROOT_GROUP, Capabilities
 
 LEFT_OVER_NS = 10_000_000_000
 Desires = Callable[[Place, Attribute], Desired | None]
-"""The desired value of a target, if anybody desires one."""
+"""The desired value of a target, if there is one."""
 
 
 class InitialValues:
@@ -42,7 +42,7 @@ class InitialValues:
             Knob.CPUSET_CPUS: format_cpu_list(processor.cpu for processor in facts.processors),
         }
         if facts.kubelet_pods:
-            # What kubelet's files held before is kept with them.
+            # The former values of kubelet's files are kept with them.
             self._of_attribute = {each: text for each, text in self._of_attribute.items() if not isinstance(each, Knob)}
         known = [each for each in Knob if each in settable and each in self._of_attribute]
         self._set_by_strategies = [each for each in known if capabilities.supports(each)]
@@ -63,7 +63,7 @@ class InitialValues:
                 self._desired.setdefault(place, {})[attribute] = desired
 
     def is_time(self, snapshot: Snapshot | None) -> bool:
-        """Whether it is time to take back what an earlier executor set; not again after that was done."""
+        """Whether it is time to undo an earlier executor's values; False once that was done."""
         if snapshot is None or self._looked:
             return False
         self._began_ns = snapshot.monotonic_ns if self._began_ns is None else self._began_ns
@@ -71,7 +71,7 @@ class InitialValues:
         return self._due
 
     def add_left_over(self, pods: Iterable[PodView], groups: Set[str], desires: Desires) -> None:
-        """Take the files that nobody desires a value for, if it is time. `pods`: those that are there."""
+        """Take the files without a desired value, if it is time. `pods`: the existing ones."""
         if not self._due or self._looked:
             return
         self._looked = True

@@ -5,8 +5,8 @@ The executor starts and ends nothing on such a node, and reports only what it ob
 | placement | containers | report |
 |---|---|---|
 | bound | none has been seen | pending |
-| bound | a group is there | running; a container without one waits |
-| bound, kubelet's status in the manifest says Succeeded or Failed | none is there | that phase |
+| bound | a group exists | running; a container without one waits |
+| bound, kubelet's status in the manifest is Succeeded or Failed | none exists | that phase |
 | bound, evicted by a strategy | as before | as before; the order requests an eviction until the pod is gone |
 | terminating | the pod's group is gone | stopped |
 

@@ -35,7 +35,7 @@ from cotenant_node_executor.strategies.strategy import Reclaim
 from cotenant_node_executor.targets.interface import Reclaimed, WriteReport
 
 HELD_TRACES = 500
-"""Messages whose traces are remembered, at least; those of standing placements always are."""
+"""The least number of messages whose traces are remembered; those of present placements always are."""
 EARLY_REPORT = timedelta(seconds=5)
 """After a suppression, usage is published at once but at most this often, so that the event's cause is the sample behind it."""
 
@@ -52,12 +52,12 @@ class Machine(Protocol):
 
     @property
     def wakes(self) -> Sequence[int]:
-        """Descriptors that are readable when something happened that the next cycle should see."""
+        """Descriptors that are readable when the next cycle has something new to see."""
         ...
 
     @property
     def urgent(self) -> int | None:
-        """A descriptor that is readable when it is worth a `look`; None: there never is."""
+        """A descriptor that is readable when a `look` is due; None: never."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Machine(Protocol):
         ...
 
     def look(self) -> Look:
-        """Look at what is urgent between two cycles, which costs next to nothing."""
+        """Check urgent conditions between two cycles; this is cheap."""
         ...
 
     def measure(self, wanted: Wanted) -> None:
@@ -115,14 +115,14 @@ class ExecutorNode:
         )
         self._executions = Executions(name)
         self._measured: Wanted | None = None
-        """What the machine was last asked to measure."""
+        """The last requested measurements."""
         self._traces: Traces | None = None
         """Of events folded by `apply` and published; None without traces, as in the simulator."""
         self.written_values = self.refused_values = 0
         """Since this node was made."""
         self._usage_ref = ""
         self._evicted_by: dict[Key, str] = {}
-        """The references of what was published of evictions, by the pod's name, until its end is reported."""
+        """The references of published evictions, by the pod's name, until its end is reported."""
         self._usage_at: datetime | None = None
         self._incarnation = f"node-executor/{name}/{core.boot}"
         self._named = 0
@@ -131,11 +131,11 @@ class ExecutorNode:
         """The pods that were last passed to the runtime."""
         self._moved = True
         self.ordered: Sequence[Order] = ()
-        """The last cycle's orders: what they do to the pods is seen by a later cycle."""
+        """The last cycle's orders, whose effect a later cycle observes."""
         """The last cycle changed the machine or had a refusal, so the next one must observe again."""
 
     def take_log(self, why_unknown: str) -> None:
-        """Set whether LOG is the one that placed the pods here. Until it is, those without a placement run on."""
+        """Set whether LOG is the one that placed the pods here. Until it is, those without a placement keep running."""
         self.core.keep_orphans(bool(why_unknown))
         self._status = msgspec.structs.replace(self._status, unknown_log=why_unknown)
 
@@ -156,7 +156,7 @@ class ExecutorNode:
         return msgspec.structs.replace(status, memory_pressure=why, taints=taints)
 
     def _condition(self, now: datetime) -> list[Event]:
-        """The report again where pressure came or went; its figures alone are no reason. Decided again until it is stored."""
+        """The report again if pressure began or ended; changed figures alone do not count. Decided again until it is stored."""
         known = self.core.own
         if known is None or not self.core.marked or bool(known.memory_pressure) is bool(self.core.memory_pressure):
             return []
@@ -168,7 +168,7 @@ class ExecutorNode:
         self.core.apply(event)
 
     def note(self, event: Event) -> None:
-        """Remember the trace of a message: what follows from it continues it."""
+        """Remember the trace of a message: events caused by it continue the trace."""
         if self._traces is None:
             self._traces = Traces(held=HELD_TRACES)
         self._traces.note((event,))
@@ -188,7 +188,7 @@ class ExecutorNode:
         return self._moved or self.core.has_work or self._window.due(now)
 
     def execution_stored(self, event: Event) -> None:
-        """Remember what was published of a pod's eviction: its report follows from that."""
+        """Remember the published eviction of a pod, as a cause of its report."""
         data = event.data
         if isinstance(data, Execution) and data.topic != RUNTIME and self._is_evicted((data.namespace, data.pod)):
             self._evicted_by[data.namespace, data.pod] = event.ref
@@ -198,10 +198,10 @@ class ExecutorNode:
         return placed is not None and self.core.evictions.of(placed.placement.uid) is not None
 
     def _with_eviction(self, event: Event) -> Event:
-        """The report of an evicted pod's end follows from the eviction, which names the sample behind it; where the pod ended
-        before that was stored, from the newest sample and the policy."""
+        """The reports of an evicted pod follow from the eviction, which names the sample behind it; before that is stored, from
+        the newest sample and the policy."""
         data = event.data
-        if not isinstance(data, RunStatus) or not data.phase.terminal or not self._is_evicted((data.namespace, data.name)):
+        if not isinstance(data, RunStatus) or data.eviction is None or not self._is_evicted((data.namespace, data.name)):
             return event
         ref = self._evicted_by.get((data.namespace, data.name), "")
         known = (ref,) if ref else (self._usage_ref, self.core.slo_ref)

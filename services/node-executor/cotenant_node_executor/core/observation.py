@@ -40,12 +40,12 @@ class Observation(Struct, frozen=True, gc=False):
     spike: Snapshot | None = None
     """The sample with the services' CPU as measured since, where it rose suddenly; until the next sample."""
     threads: Threads = NO_THREADS
-    """Of busy pods, where the node SLO protects single threads."""
+    """Threads of busy pods, if the node SLO protects single threads."""
     realtime: RealtimeState = NO_REALTIME
     strangers: tuple[str, ...] = ()
     """Where kubelet runs the pods: directories and pods that do not match, and what cannot be read."""
     services: Services = NO_SERVICES
-    """What services last reported of their own latency; the same object until there are newer answers."""
+    """The latency that services last reported; the same object until there are newer answers."""
 
 
 def same_figures(before: Observation, now: Observation) -> bool:

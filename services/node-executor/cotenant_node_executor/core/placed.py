@@ -49,7 +49,7 @@ class DecodedPlacement(Struct, frozen=True, gc=False):
 
     @property
     def names_node(self) -> bool:
-        """Whether the pod has chosen its node itself, and may still be begun."""
+        """Whether the pod names its node itself, and may still be started."""
         if self.to_run is None or self.refusal or self.placement.phase is PlacementPhase.TERMINATING:
             return False
         return bool(self.to_run.pod.spec.node_name)
@@ -72,7 +72,7 @@ _STATUS = msgspec.json.Decoder(_Manifest)
 
 
 def container_ids(pod: msgspec.Raw) -> dict[str, str]:
-    """Names of containers by id as kubelet's status in a manifest says them; empty where it cannot be read."""
+    """Names of containers by id, from kubelet's status in a manifest; empty if it cannot be read."""
     try:
         statuses = _STATUS.decode(pod).status.container_statuses
     except msgspec.MsgspecError:

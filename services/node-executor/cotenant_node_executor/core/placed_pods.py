@@ -51,7 +51,7 @@ class PlacedPods:
             self.terminating |= {placed.placement.uid}
 
     def refuse(self, key: Key, reason: str, message: str) -> None:
-        """Have the pod of that name not run here, until its placement is another one."""
+        """Refuse the pod of that name until its placement changes."""
         placed = replace(self._placed[key], refusal=message, reason=reason)
         self._placed[key] = self._refused[key] = placed
 

@@ -34,11 +34,11 @@ class Plan(Struct, frozen=True, gc=False):
     waiting: tuple[tuple[str, str], ...] = ()
     """Strategies whose evictions wait, and why."""
     problems: tuple[Problems, ...] = ()
-    """What strategies cannot do and had not reported before."""
+    """New problems of strategies."""
     reclaims: tuple[tuple[str, Reclaim], ...] = ()
     """Memory to reclaim, each with its strategy."""
     rehearsed: Sequence[Rehearsed] = ()
-    """What strategies of a dry run would do."""
+    """Would-be actions of strategies in a dry run."""
 
 
 NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))

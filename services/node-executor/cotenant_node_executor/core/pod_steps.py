@@ -1,10 +1,10 @@
-"""What is ordered and reported for each pod of the node: one step per pod, computed again when one of its inputs changes.
+"""Orders and report of each pod of the node: one step per pod, computed again when one of its inputs changes.
 
 In: the pods placed here, their last reports, the states of their containers, evictions. Out: orders for the runtime, and the
-reports that are not on LOG yet. Pods whose reports are up to date are left alone.
+reports that are not on LOG yet. Pods whose reports are up to date are skipped.
 
-A pod whose step raises is quarantined by itself: it gets no orders until its placement or its report is another one; `findings`
-says so once. Processes without a placement (orphans) are ended, unless LOG is not the one that placed them.
+A pod whose step raises is quarantined alone: it gets no orders until its placement or its report changes; `findings`
+reports it once. Processes without a placement (orphans) are ended, unless another LOG placed them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Mapping, Set
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cotenant.engine.quarantine import Finding
 from cotenant.events.envelope import Event
@@ -45,7 +46,7 @@ class PodSteps:
     """Bound: the placed pods, those reported on, and those on the machine."""
 
     def __init__(self, node: str, pods: PlacedPods, evictions: Evictions, *, of_kubelet: bool = False) -> None:
-        """`of_kubelet`: kubelet runs the pods; what runs without a placement is its affair."""
+        """`of_kubelet`: kubelet runs the pods; pods without a placement are left to it."""
         self._node = node
         self._of_kubelet = of_kubelet
         self._pods = pods
@@ -58,15 +59,15 @@ class PodSteps:
         self._orphans: tuple[str, ...] | None = None
         """Pods on the machine without a placement; None: to be looked up."""
         self.keeps_orphans = False
-        """Pods without a placement run on: LOG is not the one that placed them."""
+        """Pods without a placement keep running: another LOG placed them."""
         self._set_aside: set[Key] = set()
-        """Pods whose step raised, until a fact of the pod comes."""
+        """Pods whose step raised, until a new fact about the pod."""
         self.findings: list[Finding] = []
         """What was quarantined and is not published yet."""
         self._starting: dict[Key, tuple[str, datetime]] = {}
         """Uids of pods whose first report is held back, and when their containers were first ordered to start. Bound: pods."""
         self.holds_reports = False
-        """The last decision began to hold a report back: the next cycle, which should follow at once, sees what became of the
+        """The last decision began to hold a report back: the next cycle, due at once, sees the result of the
         start."""
         self._steps: dict[Key, PodStep] = {}
         """Steps computed from the newest observation at `_stepped_at`; an event of a pod drops its entry."""
@@ -93,9 +94,14 @@ class PodSteps:
         key = (data.namespace, data.name)
         if self._backoffs:
             self._backoffs.pop(key, None)
+        before = self._runs.get(key)
+        if before is not None and before.status.uid != data.uid:
+            self._evictions.forget(before.status.uid)
+        self._evictions.found(data, ended=event.tombstone or data.phase.terminal)
         if event.tombstone:
             self.touch(key)
             self._runs.pop(key, None)
+            self._evictions.forget(data.uid)
             return True
         step = self._steps.get(key)
         expected = step is not None and step.steady and step.report == data
@@ -128,11 +134,11 @@ class PodSteps:
 
     @property
     def orders_due(self) -> bool:
-        """Whether a pod, or what runs without one, may need an order."""
+        """Whether a pod or an orphan may need an order."""
         return bool(self.open) or self._orphans != ()
 
     def run_state(self, key: Key, uid: str, seen: Observation) -> RunState:
-        """How far a pod has come, for the admission of others."""
+        """A pod's progress, for the admission of others."""
         report = self._report_of(key, uid)
         if report is None:
             return RunState.BEGUN if uid in seen.states else RunState.NEW
@@ -199,6 +205,8 @@ class PodSteps:
             step = kubelet_step(to_run, placement, last, seen.states.get(uid), now, evict)
         else:
             step = pod_step(to_run, placement, last, seen.states.get(uid, _NO_STATES), now, evict)
+        if evict is not None and step.report.eviction is None:
+            step = replace(step, report=replace(step.report, eviction=self._evictions.begun(uid)))
         self._steps[key] = step
         return step
 
@@ -236,7 +244,7 @@ class PodSteps:
                     Event(
                         subject=run_subject(self._node, *key),
                         data=report,
-                        causes=(placed.ref,),
+                        causes=(placed.ref, *_eviction_of(known, report.uid)),
                         time=now,
                         replaces=replaces(last, now),
                     )
@@ -246,8 +254,8 @@ class PodSteps:
         return events + ends
 
     def _is_starting(self, key: Key, step: PodStep, known: _Report | None, now: datetime) -> bool:
-        """Tell whether a pod's containers were ordered to start less than START ago. That it is pending is reported
-        only if the start takes longer: most often they run by then, and one report says all."""
+        """Return whether a pod's containers were ordered to start less than START ago. That it is pending is reported
+        only if the start takes longer: most often they run by then, and one report suffices."""
         uid = step.report.uid
         if (known is not None and known.status.uid == uid) or not any(isinstance(order, Start) for order in step.orders):
             return False
@@ -260,6 +268,13 @@ class PodSteps:
 
     def _end(self, key: Key, known: _Report, now: datetime) -> Event:
         return ending(run_subject(self._node, *key), known.status, (f"LOG:{known.sequence}",), time=now)
+
+
+def _eviction_of(known: _Report | None, uid: str) -> tuple[str, ...]:
+    """The report that said the pod's eviction first, or one behind it: it names the sample, whichever executor saw that."""
+    if known is None or known.status.uid != uid or known.status.eviction is None:
+        return ()
+    return (f"LOG:{known.sequence}",)
 
 
 def _differing(before: Mapping[str, States], now: Mapping[str, States]) -> set[str]:

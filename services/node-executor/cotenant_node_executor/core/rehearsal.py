@@ -1,6 +1,6 @@
-"""What strategies of a dry run would do: reported, and not done.
+"""Actions of strategies in a dry run: reported, not done.
 
-In: the decisions of strategies whose section of the NodeSLO says `dryRun: true`, and the values in force. Out: what is new
+In: the decisions of strategies whose section of the NodeSLO has `dryRun: true`, and the values in force. Out: changes
 since the last report: values that differ from those in force, and orders. Each of them is reported once.
 Bound: the last decision of each strategy.
 """
@@ -42,7 +42,7 @@ class Rehearsal:
         """By source, what a strategy would set as of its last decision."""
         self._changed: dict[str, list[Target]] = {}
         self._orders: dict[str, dict[str, Order]] = {}
-        """By strategy, and pod or group: what was reported, while it is ordered again."""
+        """By strategy, and pod or group: reported orders, while they are repeated."""
         self._new_orders: list[tuple[str, Order]] = []
 
     def values(self, source: str, values: DesiredValues) -> None:

@@ -1,8 +1,8 @@
-"""What the node's machine is made of, as the node reports it: stored at the start, and when it differs.
+"""The node's report of its machine: stored at the start, and when it changes.
 
-In: the machine's facts, the placed pods with CPUs of their own, what the node SLO says of the node's reservation, the last
-report on the log. Out: a `MachineTopology` event with CPU pools and what a kubelet gave away. At most one in INTERVAL.
-After a report's end, which comes with the node's, nothing is reported before the next start.
+In: the machine's facts, the placed pods with CPUs of their own, the node's reservation in the node SLO, the last
+report on the log. Out: a `MachineTopology` event with CPU pools and kubelet's allocations. At most one in INTERVAL.
+After a report's tombstone, which comes with the node's, nothing is reported before the next start.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from cotenant_node_executor.sampling.slow.readings import MachineFacts
 from cotenant_node_executor.strategies.pod_view import PodView
 
 INTERVAL = timedelta(seconds=3)
-"""As long as koordlet waits between two of its reports."""
+"""koordlet's interval between two of its reports."""
 
 KUBELET = "kubelet"
 
 
 class TopologyReport:
-    """A fold of the reports on the log, and what the next one says."""
+    """A fold of the reports on the log, and the next one."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -44,7 +44,7 @@ class TopologyReport:
         self._ended = False
         self._facts: MachineFacts | None = None
         self.stale = True
-        """Something that the report is made of may have changed since it was made."""
+        """An input of the report may have changed since it was built."""
         self._next: MachineTopology | None = None
         self._not_before: datetime | None = None
 
@@ -55,7 +55,7 @@ class TopologyReport:
 
     @property
     def depends_on_pods(self) -> bool:
-        """Whether every pod counts, not only those with CPUs of their own: a kubelet's are told apart by their pods."""
+        """Whether every pod counts, not only those with CPUs of their own: kubelet's CPUs are assigned by pod."""
         return self._facts is not None and bool(self._facts.kubelet_state)
 
     def observe(self, facts: MachineFacts | None) -> None:
@@ -105,7 +105,7 @@ def reported(facts: MachineFacts, pods: Iterable[PodView], slo: NodeSLORendered 
 
 
 def _given_by_kubelet(facts: MachineFacts, pods: Iterable[HeldCpus]) -> tuple[tuple[PodCpus, ...], dict[str, str]]:
-    """Return what a kubelet gave away, and why that is not known."""
+    """Return kubelet's allocations, and why they are unknown."""
     if facts.topology.kubelet.cpu_manager_policy != STATIC or not facts.kubelet_state:
         return (), {}
     try:

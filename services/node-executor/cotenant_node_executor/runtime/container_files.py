@@ -25,7 +25,7 @@ code=$?
 echo $code > "$attempt.status.new" && mv "$attempt.status.new" "$attempt.status"
 """
 """Runs the program in the foreground and records its exit status. The shim stays outside the container's group, so that
-killing the group cannot take away the answer; its own signals are caught, not ignored, because ignoring is inherited."""
+killing the group does not lose the exit status; its own signals are caught, not ignored, because ignoring is inherited."""
 
 STORED_ATTEMPTS = 2
 

@@ -30,11 +30,12 @@ def container_state(
     container: str, files: AttemptFiles, running: bool, out_of_memory: Callable[[], bool]
 ) -> ContainerState:
     """Return the state of one attempt. `out_of_memory`: whether the OOM killer acted in its group since it started."""
-    started_at = files.changed_at("pid")
-    # Read after `running` was determined: the shim may have written the status in between.
+    # The files appear while they are read: status after `running` was determined, and each before the one that is written
+    # earlier, so that a container that has ended has a start, and one with a pid too: it is not read again while it runs.
     exit_code = files.number("status")
+    pid = files.number("pid") or 0
+    started_at = files.changed_at("pid") if pid else None
     if exit_code is None and running:
-        pid = files.number("pid") or 0
         return ContainerState(
             container, files.attempt, pid=pid, started_at=started_at, reason="" if pid else REASON_CREATING
         )

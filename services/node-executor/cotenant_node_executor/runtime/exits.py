@@ -1,7 +1,7 @@
-"""The kernel's word that a process has ended, for many processes at once: pidfds in one epoll set.
+"""Notification of the end of many processes at once: pidfds in one epoll set.
 
-In: process ids, each with a key. Out: the keys whose process has ended, without a look at the others. Where a pidfd cannot be
-had (the process has gone, a limit of open files) the caller looks for itself. Bound: one descriptor a watched process.
+In: process ids, each with a key. Out: the keys whose process has ended, without checking the others. If a pidfd cannot be
+opened (the process has gone, a limit of open files) the caller polls. Bound: one descriptor a watched process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Exits(Generic[K]):
         return self._epoll.fileno()
 
     def watch(self, key: K, pid: int) -> bool:
-        """Watch a process; False where it cannot be watched. The process may have ended and its number may be another's by now:
+        """Watch a process; False if it cannot be watched. The process may have ended and its number been reused by now:
         a caller that did not start it checks it once more."""
         self.forget(key)
         try:
@@ -53,7 +53,7 @@ class Exits(Generic[K]):
         return found
 
     def forget(self, key: K) -> None:
-        """Watch the process of this key no longer."""
+        """Stop watching the process of this key."""
         descriptor = self._descriptors.pop(key, None)
         if descriptor is not None:
             del self._keys[descriptor]

@@ -46,7 +46,7 @@ class ContainerState(Struct, frozen=True, gc=False):
 
 
 class PodToRun(Struct, frozen=True, gc=False):
-    """A placed pod: its manifest, where its groups lie below the executor's root, and the traceparent of its placement."""
+    """A placed pod: its manifest, the path of its groups below the executor's root, and the traceparent of its placement."""
 
     pod: Pod
     group: str
@@ -94,7 +94,7 @@ class Forget(Struct, frozen=True, gc=False):
 
 
 class AskEviction(Struct, frozen=True, gc=False):
-    """Have the API evict a pod that kubelet runs, as only kubelet may end it."""
+    """Request the eviction of a pod that kubelet runs, as only kubelet may end it."""
 
     uid: str
     namespace: str
@@ -124,11 +124,11 @@ class Runtime(Protocol):
     """Runs containers. Calls return at once; the next `poll` shows their effect."""
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
-        """Adopt the pods that run already, once after start. In: placed pods and their last reports, by uid."""
+        """Adopt running pods, once after start. In: placed pods and their last reports, by uid."""
         ...
 
     def follow(self, pods: Mapping[str, PodToRun]) -> None:
-        """Take the placed pods, by uid, whenever they are others than before."""
+        """Take the placed pods, by uid, whenever they have changed."""
         ...
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:

@@ -1,8 +1,8 @@
 """The runtime of a node whose pods kubelet runs: nothing is started or stopped here.
 
-In: the pods that LOG places on the node, kubelet's directories. Out: states of the containers whose group is there, by pod uid:
-runc and its like make a container's group when it starts and remove it when it has ended, so a group that is there runs. An
-attempt is counted whenever a container's group is another one than before. Exit codes are known to kubelet alone.
+In: the pods that LOG places on the node, kubelet's directories. Out: states of the containers whose group exists, by pod uid:
+runc and the like create a container's group at its start and remove it at its end, so a container with a group runs. An
+attempt is counted whenever a container's group differs from the last. Only kubelet knows exit codes.
 
 Evictions that strategies order are kept as requests for the API (`wishes`).
 

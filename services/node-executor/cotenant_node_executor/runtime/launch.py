@@ -1,4 +1,4 @@
-"""The last step before a container's program: join its control groups, set oom_score_adj, give it folders of its own for
+"""The last step before a container's program: join its control groups, set oom_score_adj, mount private folders for
 temporary files, drop every privilege, exec.
 
 In: the path of a JSON document {argv, env, cwd, uid, gid, procs, pid_file, error_file, oom_score_adj, private_bytes}. The
@@ -40,7 +40,7 @@ def _called(result: int, what: str) -> None:
 
 
 def hide_temporary_files(libc: ctypes.CDLL, private_bytes: int, needed: list[str]) -> None:
-    """Put empty folders in the place of those that all users of the machine write to, but for one that holds a needed path: the
+    """Mount empty folders over those that all users of the machine write to, except one that holds a needed path: the
     program, its arguments, its working directory."""
     _called(libc.unshare(CLONE_NEWNS), "a mount namespace")
     _called(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "private mounts")
@@ -59,7 +59,7 @@ def limit_resources() -> None:
 
 
 def drop_privileges(libc: ctypes.CDLL, uid: int, gid: int) -> None:
-    """Switch to the container's user irrevocably: no capability can be had any more, by whatever program."""
+    """Switch to the container's user irrevocably: no program can gain a capability afterwards."""
     if os.geteuid() == 0:
         for capability in range(MAX_CAPABILITIES):
             if libc.prctl(PR_CAPBSET_READ, capability, 0, 0, 0) == 1:

@@ -1,8 +1,8 @@
 """The states of all containers of a runtime, read again only where something may have changed.
 
-In: attempts as they are started or found, and the kernel's word that a shim has ended (`exits`). Out: states by pod and
-container, and which pods' states changed. A container whose program runs and whose shim is watched is not looked at, nor is one
-that has ended and left no process: a thousand finished pods cost nothing. All others (being started, adopted without a shim,
+In: attempts as they are started or found, and notifications of ended shims (`exits`). Out: states by pod and
+container, and which pods' states changed. A container whose program runs and whose shim is watched is not read, nor is one
+that ended without leftovers: a thousand finished pods cost nothing. All others (being started, adopted without a shim,
 processes left behind) are read in every cycle.
 
 Every LOG_INTERVAL the logs of live containers are bounded.
@@ -58,20 +58,20 @@ class ObservedContainers:
         self.exits: Exits[Key] = Exits()
 
     def add_pod(self, uid: str) -> None:
-        """There is a pod, if without containers yet."""
+        """A pod was created, possibly without containers."""
         if uid not in self._states:
             self._states[uid] = {}
             self._changed.add(uid)
 
     def drop_pod(self, uid: str) -> None:
-        """Pod and files are gone."""
+        """The pod and its files are gone."""
         if self._states.pop(uid, None) is not None:
             self._changed.add(uid)
         for key in [key for key in self._live if key[0] == uid]:
             self._settle(key)
 
     def add(self, uid: str, container: str, files: AttemptFiles, shim: subprocess.Popen[bytes] | None = None) -> None:
-        """There is an attempt, the newest of its container."""
+        """A new attempt of a container."""
         self.add_pod(uid)
         key = (uid, container)
         self.exits.forget(key)
@@ -81,11 +81,11 @@ class ObservedContainers:
             self.exits.watch(key, shim.pid)
 
     def look_again(self, uid: str) -> None:
-        """Something was done to the pod's processes."""
+        """The pod's processes were acted on."""
         self._unread.update(key for key in self._live if key[0] == uid)
 
     def starting(self, group: str) -> None:
-        """Remember the group's OOM kills, which are not those of the attempt that begins."""
+        """Remember the group's OOM kills before the attempt that begins."""
         self._oom_kills[group] = oom_kills(self._driver, group)
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
@@ -116,7 +116,7 @@ class ObservedContainers:
         state = container_state(container, live.files, running, lambda: oom_kills(self._driver, group) > before)
         known = self._states[uid]
         if known.get(container) != state:
-            # Replaced, not changed: an observation may hold the former.
+            # Replaced, not mutated: an observation may hold the old one.
             self._states[uid] = dict(sorted({**known, container: state}.items()))
             self._changed.add(uid)
         if state.exited:

@@ -80,14 +80,14 @@ class ProcessRuntime:
         self._known: dict[str, _Known] = {}
         self.containers = ObservedContainers(driver, self._container_group)
         state.mkdir(parents=True, exist_ok=True)
-        # Environments and logs are their pods' own affair.
+        # Environments and logs are private to their pods.
         state.chmod(0o700)
         driver.create(SHIM_GROUP)
 
     # -- what is there -------------------------------------------------------------------------------------------------
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
-        """Find running pods again by their folders, and by their groups where the folder was lost."""
+        """Find running pods by their folders, or by their groups if the folder was lost."""
         del now
         groups: dict[str, str] = {}
         for group in self._driver.groups():
@@ -107,7 +107,7 @@ class ProcessRuntime:
             self._find_attempts(uid)
 
     def follow(self, pods: Mapping[str, PodToRun]) -> None:
-        """Nothing: what orders name is all that concerns this runtime."""
+        """No effect: this runtime depends on orders alone."""
 
     def _find_attempts(self, uid: str) -> None:
         """Find the newest attempts of a pod by its folder."""
@@ -207,15 +207,15 @@ class ProcessRuntime:
         self.containers.add(order.pod.uid, order.container, files)
 
     def _bound_processes(self, group: str) -> None:
-        """Bound the processes and threads of a pod, where the kernel does that; a shell's mistake fills no node."""
+        """Limit the processes and threads of a pod, if the kernel can."""
         try:
             self._driver.write(group, Knob.PIDS_MAX, str(PIDS_MAX))
         except (OSError, ValueError) as error:
             logger.warning("%s: pids.max cannot be set: %s", group, error)
 
     def _spawn(self, files: AttemptFiles, uid: int) -> subprocess.Popen[bytes]:
-        """Start the shim in its own session, so that it survives this executor and its supervisor. The log is the program's
-        own: it may open /dev/stdout again, and has no other reader."""
+        """Start the shim in its own session, so that it survives this executor and its supervisor. The log is the user's
+        own: it may reopen /dev/stdout, and no other pod can read it."""
         shims = [str(path) for path in self._driver.procs_paths(SHIM_GROUP)]
         launch = [sys.executable, "-I", "-S", str(LAUNCH), str(files.file("launch"))]
         descriptor = os.open(files.file("log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

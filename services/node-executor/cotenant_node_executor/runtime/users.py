@@ -1,4 +1,4 @@
-"""A user of its own for each pod that names none, so that pods cannot signal, trace or read one another.
+"""A separate user for each pod that names none, so that pods cannot signal, trace or read one another.
 
 In: a pod's uid, the pods' folders. Out: a number of a range, remembered in the pod's folder. Where the executor is not root,
 every pod runs as its user.
@@ -14,7 +14,7 @@ from pathlib import Path
 from zlib import crc32
 
 USERS = range(61_184, 65_520)
-"""Those that systemd gives to services for as long as they run: no distribution gives them to anybody else."""
+"""systemd's range of dynamic users: no distribution assigns them otherwise."""
 FILE = "user"
 
 
@@ -46,5 +46,5 @@ def _read(file: Path) -> int | None:
 
 
 def has_own_users() -> bool:
-    """Whether pods can have users of their own: root alone becomes others."""
+    """Whether pods can have users of their own: only root can switch users."""
     return os.geteuid() == 0

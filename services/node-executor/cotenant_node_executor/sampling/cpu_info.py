@@ -3,7 +3,7 @@
 In: the output of `lscpu -e=CPU,NODE,SOCKET,CORE,CACHE,ONLINE`, or the folder /sys/devices/system/cpu. Out: one row a CPU,
 ordered by (node, socket, core, cpu). Source: koordlet's nodeinfo collector.
 
-Of lscpu's lines those count that have six words of which CPU, SOCKET and CORE are numbers; a node that is none counts as 0.
+Only lines of lscpu with six words of which CPU, SOCKET and CORE are numbers count; an invalid node counts as 0.
 CACHE is `L1d:L1i:L2[:L3]`. Cores are numbered across the machine, as lscpu does: sysfs numbers them within their socket.
 """
 
@@ -24,7 +24,7 @@ _WORDS, _LEAST_CACHES = 6, 3
 
 
 class CpuRow(msgspec.Struct, frozen=True):
-    """One logical CPU. `l1l2`: which L1 cache it uses, `l3`: which L3 cache. `online`: lscpu's word, in any language."""
+    """One logical CPU. `l1l2`: which L1 cache it uses, `l3`: which L3 cache. `online`: lscpu's text, in any language."""
 
     cpu: int
     core: int

@@ -1,4 +1,4 @@
-"""Disks, what lies on them and where it is mounted, from the output of `lsblk`, `vgs`, `lvs` and `findmnt`.
+"""Disks, their partitions and volumes, and mount points, from the output of `lsblk`, `vgs`, `lvs` and `findmnt`.
 
 In: the texts. Out: which disk a partition, a volume group and a mount point belong to. Source: koordlet's nodestorageinfo
 collector. A partition is of the disk whose minor number is its own without the last four bits, so a disk's line must come
@@ -103,7 +103,7 @@ def with_contents(
     volume_group: Mapping[str, str],
     mounts: Mapping[str, str],
 ) -> tuple[Disk, ...]:
-    """Return the disks with what lies on them."""
+    """Return the disks with their partitions, volumes and mount points."""
 
     def disk_of(source: str) -> str:
         if source in devices.disk_number:

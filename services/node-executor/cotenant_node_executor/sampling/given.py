@@ -1,7 +1,7 @@
-"""The part of this machine that a node is really given: its CPUs, the CPU time and memory that the groups around it allow.
+"""The part of this machine that a node may use: its CPUs, the CPU time and memory that the groups around it allow.
 
 In: the kernel's control groups around the node's subtree, this process's affinity. Out: ``GivenMachine``. In a container, or
-under a systemd slice with limits, that is less than the machine: capacity and usage must speak of the same.
+under a systemd slice with limits, that is less than the machine: capacity and usage must refer to the same part.
 
 CPUs      those of the surrounding group's cpuset on which this process may run
 CPU time  the smallest quota / period of the groups around; below the CPUs it counts, and that group's usage is the node's
@@ -25,7 +25,7 @@ from cotenant_node_executor.targets.parse import parse_cfs_period, parse_cfs_quo
 
 class GivenMachine(msgspec.Struct, frozen=True):
     """``whole``: its CPUs are all that are online. ``cpu_usage`` and ``memory_stat``: the files of the limiting groups that
-    tell the node's usage; empty where the machine's own do."""
+    hold the node's usage; empty if the machine's own do."""
 
     cpus: tuple[int, ...]
     capacity_milli: int

@@ -1,4 +1,4 @@
-"""Where host applications' control groups lie.
+"""The control groups of host applications.
 
 In: an application of the node SLO, the driver. Out: its directory below the mount. `Kubepods` and the tiers below it mean a
 kubelet's directories where there is one on this machine, and otherwise the executor's own: there `hadoop-yarn` below the

@@ -60,7 +60,7 @@ def parse_idle_page_stats(content: str) -> IdlePageStats:
 
 
 def hot_bytes(with_page_cache: int, cold: int) -> int:
-    """Return what is in use or was used lately. Cold memory above all of it is a race of two reads, not memory below 0."""
+    """Return memory in use or used recently. Cold memory above the total is a race of two reads and gives 0."""
     return max(with_page_cache - cold, 0)
 
 

@@ -1,8 +1,8 @@
 """A kubelet's policies about CPUs, from its files.
 
 In: the texts of /var/lib/kubelet/config.yaml and cpu_manager_state. Out: ``KubeletConfig``; the CPU manager policy in force. Of
-YAML only what a kubelet's own file uses is read: keys at the top with plain or quoted values, and one level of keys below them;
-everything else is passed over.
+YAML only the subset of kubelet's own file is read: keys at the top with plain or quoted values, and one level of keys below;
+everything else is ignored.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def parse_kubelet_config(content: str) -> KubeletConfig:
 
 
 def cpu_policy_in_force(config: str | None, state: str | None) -> str:
-    """Return the CPU manager policy of a kubelet with these files: what its state says, which it wrote when it started, else
+    """Return the CPU manager policy of a kubelet with these files: that of its state, which it wrote when it started, else
     its configuration; empty where there is no kubelet."""
     if config is None and state is None:
         return ""

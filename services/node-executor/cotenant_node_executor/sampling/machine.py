@@ -1,8 +1,8 @@
 """The machine's hardware, read from /proc, /sys and the kubelet's files: CPUs, NUMA nodes, disks, policies.
 
-In: the CPUs and memory that the node is given. Out: ``MachineFacts``. CPUs come from sysfs, from `lscpu` if it has
+In: the CPUs and memory that the node may use. Out: ``MachineFacts``. CPUs come from sysfs, from `lscpu` if it has
 none. Contents of disks come from `lsblk`, `findmnt` and LVM's tools, which run only when the list of disks or mounts has
-changed. NUMA nodes that are another device's are left out. Where memory is limited, each NUMA node has its share of the limit.
+changed. NUMA nodes of other devices are left out. If memory is limited, each NUMA node has its share of the limit.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def machine_cpus(sys: Path) -> tuple[CpuRow, ...]:
 
 
 class MachineReader:
-    """Reads the facts of one machine; what is costly to find out is remembered until its cause changes."""
+    """Reads the facts of one machine; costly readings are cached until their inputs change."""
 
     def __init__(
         self, node: str, given: GivenMachine, *, proc: Path, sys: Path, kubelet: Path, kernel: str = ""
@@ -189,7 +189,7 @@ class MachineReader:
 
 
 def _with_contents(disks: tuple[Disk, ...]) -> tuple[tuple[Disk, ...], str]:
-    """Return the disks with what lies on them, and why that is not known. A machine without LVM has no volume groups."""
+    """Return the disks with their contents, and why these are unknown. A machine without LVM has no volume groups."""
     if not disks:
         return (), ""
     try:
@@ -213,6 +213,6 @@ def _text(path: Path) -> str:
 
 
 def processors_of(rows: Iterable[CpuRow], cpus: Iterable[int]) -> dict[int, CpuRow]:
-    """Return the row of each CPU; one of which nothing is known is a core of its own on socket 0."""
+    """Return the row of each CPU; one without information is a core of its own on socket 0."""
     known = {row.cpu: row for row in rows}
     return {cpu: known.get(cpu, CpuRow(cpu, cpu, 0, 0)) for cpu in cpus}

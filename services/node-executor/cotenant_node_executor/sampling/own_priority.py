@@ -14,7 +14,7 @@ URGENT = -10
 
 
 def hurry() -> None:
-    """Have the calling thread run soon after it wakes. The kernel gives what it forks, threads too, the default back."""
+    """Make the calling thread run soon after it wakes. Its children, threads too, get the default."""
     with suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), URGENT)

@@ -1,7 +1,7 @@
 """Read the node and all groups once, and convert the counters into one snapshot.
 
 In: the driver's groups, /proc/stat, /proc/meminfo, /proc/pressure, and the directories of host applications (read only); where
-the node is given a part of the machine (`given`), the lines of its CPUs, and the counters of the groups that limit it. Out:
+the node may use a part of the machine only (`given`), the lines of its CPUs, and the counters of the groups that limit it. Out:
 ``Snapshot``. Between cycles only the last counters of existing groups are kept. A group that disappears while it is read is
 skipped with the reason, and so are its containers.
 """
@@ -107,7 +107,7 @@ class Sampler:
         )
 
     def _read_cpu(self) -> tuple[int, int]:
-        """A counter of the node's CPU time, and what one count is worth in ns."""
+        """A counter of the node's CPU time, and its unit in ns."""
         given = self._given
         if given is not None and given.cpu_usage:
             return parse_cpu_usage_ns(given.version, Path(given.cpu_usage).read_text()), 1

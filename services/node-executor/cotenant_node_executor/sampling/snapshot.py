@@ -78,7 +78,7 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """`cycle`: a cycle should run now. `again`: seconds until the next look, None: when something fires."""
+    """`cycle`: a cycle should run now. `again`: seconds until the next check, None: when a trigger fires."""
 
     cycle: bool = False
     again: float | None = None

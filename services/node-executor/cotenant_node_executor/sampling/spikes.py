@@ -1,10 +1,10 @@
-"""A service's sudden need for CPU, measured over a few hundredths of a second instead of the second of a sample.
+"""Sudden CPU demand of services, measured over a few hundredths of a second instead of the second of a sample.
 
 In: the last sample, and the CPU counter of all services together, read every MEASURED_NS: that of the burstable group, or,
 where there are guaranteed pods, the node's subtree without the best-effort group. Out: the sample with the services' CPU as it
-is now, where they used more than in the sample by MIN_RISE_PERCENT of the node, in both of the last two stretches: the smaller
-of the two counts, since requests come in bunches. What the system uses is taken from the sample, memory and batch pods too;
-the rise is shared out to the services in proportion. It is meant for suppression alone: windows and means are made of samples.
+is now, if they used more than in the sample by MIN_RISE_PERCENT of the node, in both of the last two stretches: the smaller
+of the two counts, since requests arrive in bursts. The system's usage is taken from the sample, memory and batch pods too;
+the rise is divided among the services in proportion. It is for suppression alone: windows and means consist of samples.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Spikes:
         """When the counter is to be read; None: it is not."""
 
     def watch(self, sample: Snapshot) -> None:
-        """Measure the services of this sample from now on. What was measured of the same groups stays."""
+        """Measure the services of this sample from now on. Measurements of the same groups stay."""
         guaranteed = any("/" not in pod.usage.group for pod in sample.pods.values())
         if guaranteed != self._guaranteed:
             self._guaranteed, self._last, self._milli = guaranteed, None, ()
@@ -55,7 +55,7 @@ class Spikes:
         self._last, self.due_ns = counter, now_ns + MEASURED_NS
 
     def found(self, sample: Snapshot, now_ns: int) -> Snapshot | None:
-        """Return the sample with what both stretches found. None where services use no more than in the sample."""
+        """Return the sample with the rise found in both stretches. None where services use no more than in the sample."""
         return with_services(sample, min(self._milli), now_ns) if len(self._milli) == 2 else None
 
     def _count(self, now_ns: int) -> Counter | None:
@@ -74,7 +74,7 @@ class Spikes:
 
 def with_services(sample: Snapshot, milli: int, now_ns: int) -> Snapshot | None:
     """Return a sample with the services' CPU as measured, in milli-CPU for all together; None where it rose too little. The
-    rise is shared out in proportion to what the services used, equally where they used nothing."""
+    rise is divided in proportion to the services' usage, equally if they used nothing."""
     services = {uid: pod.usage.cpu_milli or 0 for uid, pod in sample.pods.items() if pod.tier != BESTEFFORT}
     before = sum(services.values())
     rise = milli - before

@@ -1,6 +1,6 @@
 """The CPU time of the threads of pods' groups, for strategies that decide about single threads.
 
-In: the groups to look at. Out: each group's threads with what they used since the last look, in milli-CPU, and how long they
+In: the groups to read. Out: each group's threads with their usage since the last reading, in milli-CPU, and how long they
 waited for a CPU (run delay), in ms of each second. Only groups that used BUSY_MILLI within the last IDLE_NS are read: in
 others no thread is relevant. A thread's first reading is 0.
 
@@ -42,7 +42,7 @@ class ThreadSampler:
         self._last: dict[int, tuple[int, int, int]] = {}
 
     def read(self, usage: Mapping[str, int | None], now_ns: int) -> Threads:
-        """`usage`: the groups and what each used last, in milli-CPU. A group that is left out is forgotten."""
+        """`usage`: the groups and their last usage, in milli-CPU. A group that is left out is dropped."""
         for group, milli in usage.items():
             if milli is not None and milli >= BUSY_MILLI:
                 self._busy_at[group] = now_ns

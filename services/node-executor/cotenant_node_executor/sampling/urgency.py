@@ -1,11 +1,11 @@
-"""Urgent triggers between samples: services that wait for CPU, a node that stalls for memory.
+"""Urgent triggers between samples: services that wait for CPU, a node that stalls on memory.
 
 In: samples, and PSI triggers on the pressure files of services (the burstable group, each guaranteed pod) and of the node's
 memory. Out: a spike of the services' CPU (`spikes`); that a sample is wanted now. While best-effort pods run beside services
-and suppression is on, the services' CPU is measured all the time, by one counter or two: when a trigger fires, what they
-used meanwhile is known, and for FOLLOWED_NS each measurement counts. A rise for which no service waits is none; whether one
-does is read with each measurement too (`stalls`), as the kernel looks at its triggers every 50 ms only. Where there are no
-pressure files nothing is measured, and samples come every second as ever.
+and suppression is on, the services' CPU is measured all the time, by one counter or two: when a trigger fires, their
+recent usage is known, and for FOLLOWED_NS each measurement counts. A rise without a waiting service is ignored; whether one
+waits is read with each measurement too (`stalls`), as the kernel checks its triggers every 50 ms only. Without
+pressure files nothing is measured, and samples are taken every second as usual.
 
 Bounds: a reading of at most two files every MEASURED_NS, and of `stalls.MOST_FILES`; an early sample at most every
 SAMPLE_AFTER_NS.
@@ -22,7 +22,7 @@ from cotenant_node_executor.sampling.spikes import BESTEFFORT, BURSTABLE, Spikes
 from cotenant_node_executor.targets.interface import CgroupDriver, Stat
 
 WINDOW_US = 500_000
-"""The shortest that the kernel takes; it looks every tenth of it."""
+"""The shortest that the kernel accepts; it checks every tenth of it."""
 FOLLOWED_NS = WINDOW_US * 1000 + 100_000_000
 """By then a trigger has fired again if services still wait."""
 CPU_TRIGGER = Trigger(stall_us=5_000, window_us=WINDOW_US)
@@ -47,7 +47,7 @@ class Urgency:
         self.follows_spikes = True
         """Whether spikes matter; otherwise they are not measured. Effective from the next sample on."""
         self.wants_sample = False
-        """The node stalls for memory, and the last sample is not quite new."""
+        """The node stalls on memory, and the last sample is not new."""
         self.spike: Snapshot | None = None
         """The last sample with the services' CPU as measured since; None where it did not rise."""
 
@@ -56,13 +56,13 @@ class Urgency:
         return self._triggers.fileno()
 
     def close(self) -> None:
-        """Have no triggers any more."""
+        """Remove all triggers."""
         self._spikes.stop()
         self._stalls.watch(())
         self._triggers.close()
 
     def sampled(self, sample: Snapshot) -> None:
-        """Take a sample: what was urgent before is in it."""
+        """Take a sample, which covers earlier urgent conditions."""
         self._sample, self.spike, self.wants_sample = sample, None, False
         groups: tuple[str, ...] = ()
         if self.follows_spikes and self._group_pressure and any(pod.tier == BESTEFFORT for pod in sample.pods.values()):
@@ -75,7 +75,7 @@ class Urgency:
             self._watch(groups)
 
     def look(self, now_ns: int) -> Look:
-        """See what has fired, and read the services' counter when it is time."""
+        """Check which triggers have fired, and read the services' counter when due."""
         fired, sample = self._triggers.fired(), self._sample
         if sample is None:
             return Look()

@@ -29,7 +29,7 @@ def _differences(last: Counter | None, current: Counter) -> tuple[int, int] | No
 
 
 def group_milli(last: Counter | None, current: Counter, unit_ns: int = 1) -> int | None:
-    """Whole milli-cores; ``unit_ns`` is what one count is worth."""
+    """Whole milli-cores; ``unit_ns`` is the unit of the count."""
     passed = _differences(last, current)
     return None if passed is None else passed[0] * unit_ns * 1000 // passed[1]
 

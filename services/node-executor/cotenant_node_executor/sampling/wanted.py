@@ -1,4 +1,4 @@
-"""What the node SLO requires to be measured beside node and pods: host applications, page cache, cold memory.
+"""Metrics that the node SLO requires beside node and pods: host applications, page cache, cold memory.
 
 In: the node SLO. Out: ``Wanted``. A spec of another form than Koordinator's asks for no host applications.
 Bound: MOST_APPLICATIONS.
@@ -22,7 +22,7 @@ WITHOUT_PAGE_CACHE, WITH_HOT_PAGE_CACHE = "usageWithoutPageCache", "usageWithHot
 
 
 class HostApplication(msgspec.Struct, frozen=True):
-    """An application outside pods. ``path``: where its control group lies; None for the default of its QoS class."""
+    """An application outside pods. ``path``: of its control group; None for the default of its QoS class."""
 
     name: str
     qos: str = ""
@@ -35,7 +35,7 @@ class HostApplication(msgspec.Struct, frozen=True):
 
     @property
     def own_group(self) -> str | None:
-        """Its control group below the executor's root, of which no path leads out; None where it is elsewhere."""
+        """Its control group below the executor's root, from which no path may escape; None if it is elsewhere."""
         path = self.path
         if path is None or path.base not in OWN_TIERS:
             return None

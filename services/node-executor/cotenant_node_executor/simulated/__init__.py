@@ -1,1 +1,1 @@
-"""Simulated nodes: the same core on an imitated machine, without I/O and under a virtual clock."""
+"""Simulated nodes: the same core on a simulated machine, without I/O and under a virtual clock."""

@@ -95,7 +95,7 @@ class SimulatedRuntime:
         """When the next container ends by itself; None: never."""
 
     def follow(self, pods: Mapping[str, PodToRun]) -> None:
-        """Nothing: what orders name is all that concerns this runtime."""
+        """No effect: this runtime depends on orders alone."""
 
     def adopt(self, pods: Mapping[str, PodToRun], runs: Mapping[str, RunStatus], now: datetime) -> None:
         """Continue pods that are not known here as last reported."""
@@ -191,7 +191,7 @@ class SimulatedRuntime:
                 self._pods.pop(order.uid, None)
 
     def run_out_of_memory(self, uid: str, now: datetime) -> None:
-        """Kill every process of a pod, as the OOM killer. The sampler reads `transitions` and has counted it already."""
+        """Kill every process of a pod, like the OOM killer. The sampler reads `transitions` and has counted it already."""
         self._end(uid, now, UNKNOWN_EXIT, REASON_OOM)
         self._transitions.pop(uid, None)
 

@@ -51,7 +51,7 @@ class SimulatedFiles:
     def __init__(self, version: CgroupVersion, cpus: tuple[int, ...]) -> None:
         self._version = version
         self._inherits = version is CgroupVersion.V1
-        """Whether a group's CPU set is its parent's until it has one of its own, and the hierarchy is checked."""
+        """Whether a group inherits its parent's CPU set until it has its own, and the hierarchy is checked."""
         self._cpus = cpus
         self._all_cpus = format_cpu_list(cpus)
         """The CPU set of the root; of every group without one of its own it is its parent's."""

@@ -1,4 +1,4 @@
-"""Simulated nodes: the executor's own core on an imitated machine, without I/O and without a clock of its own.
+"""Simulated nodes: the executor's own core on a simulated machine, without I/O and without a clock of its own.
 
 In: a name, a size, a seed, and the time with every call. Out: the same events as a real node's. Files are a table (`files`),
 containers are entries in another (`containers`), and pod usage is derived from both (`sampler`). The same seed and times give

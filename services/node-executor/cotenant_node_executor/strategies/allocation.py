@@ -1,4 +1,4 @@
-"""What the scheduler gave a pod of its node, from the annotation `scheduling.koordinator.sh/resource-status`.
+"""A pod's allocation on its node, from the annotation `scheduling.koordinator.sh/resource-status`.
 
 In: a pod's annotations. Out: its own CPUs as text, and the NUMA nodes that it has CPU of.
 """
@@ -15,14 +15,14 @@ from cotenant_node_executor.strategies.sections import fitted, lowered_object, w
 
 
 class NumaShare(Struct, frozen=True):
-    """What a pod was given of one NUMA node."""
+    """A pod's allocation on one NUMA node."""
 
     node: int = 0
     resources: dict[str, Scalar] = {}
 
     @property
     def has_cpu(self) -> bool:
-        """Whether CPU is among it; an unreadable quantity is none."""
+        """Whether it includes CPU; an unreadable quantity counts as none."""
         try:
             return any(parse_nanos(self.resources.get(name, 0)) > 0 for name in (CPU, BATCH_CPU))
         except QuantityError:

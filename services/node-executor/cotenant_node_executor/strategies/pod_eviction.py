@@ -1,6 +1,6 @@
-"""What a pod says about its own eviction, for the strategies that evict.
+"""A pod's own settings about its eviction, for the strategies that evict.
 
-In: labels, annotations, priority. Out: whether it may be evicted by features that ask, by which, and how early among others.
+In: labels, annotations, priority. Out: whether features that require permission may evict it, which ones, and its order.
 Source: eviction by priority, koordlet rules (v1.8).
 """
 
@@ -35,7 +35,7 @@ def policies_of(annotations: Mapping[str, str]) -> frozenset[str] | None:
 
 
 def rank_of(priority: int | None, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[int, int, int]:
-    """Eviction priority, priority, the label's priority (by default the priority); the lowest goes first."""
+    """Eviction priority, priority, the label's priority (by default the priority); the lowest is evicted first."""
     own = priority or 0
     return _number(annotations.get(ANNOTATION_EVICTION_PRIORITY), 0), own, _number(labels.get(LABEL_PRIORITY), own)
 

@@ -4,12 +4,12 @@ In: the NodeSLO's spec, or an annotation's text. Out: a frozen struct. Names mat
 decoder: `MBAPercent` and `mbaPercent`, `iocfg` and `ioCfg` both occur. A spec is decoded once.
 
 There are two readers. `section` raises ValueError with the field's path for a value of another type, and null unsets a field:
-the strategy keeps its last decision and what is wrong is published. `readable_section` returns None, and null counts as absent,
+the strategy keeps its last decision and the error is published. `readable_section` returns None, and null counts as absent,
 for strategies that are off without a readable section.
 
 The QoS classes are merged with their built-in defaults, and a disabled class has neutral values, so that its consumer applies
-the values as they are. A section with `dryRun: true` is decided by as any other; what its strategies decide is reported and not
-done. Source: Koordinator NodeSLO, merge of the node agent.
+the values as they are. A section with `dryRun: true` is read like any other; its strategies' decisions are reported and not
+applied. Source: Koordinator NodeSLO, merge of the node agent.
 
 Bounds: that of `by_identity`, and REMEMBERED documents.
 """
@@ -160,7 +160,7 @@ def readable_section(name: str, shape: type[T]) -> Callable[[NodeSLORendered], T
 
 
 def is_asked(slo: NodeSLORendered | None, of: Callable[[NodeSLORendered], bool]) -> bool:
-    """Return what `of` says of a NodeSLO; False before there is one and of one that cannot be read, whose decision says why."""
+    """Return `of` a NodeSLO; False before there is one and for an unreadable one, which the decision reports."""
     try:
         return slo is not None and of(slo)
     except ValueError:

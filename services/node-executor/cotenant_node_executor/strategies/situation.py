@@ -33,7 +33,7 @@ class Processor(Struct, frozen=True):
 
 
 class ResctrlFacts(Struct, frozen=True):
-    """What the resctrl file system of this machine offers. `root_schemata`: the root's text, whose domains have the ids that
+    """The resctrl file system of this machine. `root_schemata`: the root's text, whose domains have the ids that
     every group's have; `cbm_mask`: all cache ways, in hexadecimal; `in_mbps`: memory bandwidth is in MB/s, else in percent."""
 
     root_schemata: str
@@ -51,7 +51,7 @@ class NodeFacts(Struct, frozen=True):
     memory_bytes: int
     processors: tuple[Processor, ...]
     kubelet_pods: bool = False
-    """Kubelet runs the pods of this node: they are started, ended and admitted by it, in control groups that it makes."""
+    """Kubelet runs the pods of this node: it admits, starts and ends them, in control groups that it creates."""
     kubelet_cpu_policy: str = ""
     """CPU manager policy of the kubelet that runs the pods; "" where there is none."""
     manages_batch_cpus: bool = False
@@ -90,13 +90,13 @@ class Situation(Struct, frozen=True):
     resources: NodeResources | None = None
     """The overcommitted resources of the node, None before they are known."""
     evicting: frozenset[str] = frozenset()
-    """Uids of pods that are being ended: their usage and requests are about to go."""
+    """Uids of pods that are being ended: their usage and requests are about to disappear."""
     storage: Storage = Storage()
     """This machine's block devices."""
     spike: Snapshot | None = None
     """The sample with the services' CPU as measured since, where it rose suddenly."""
     threads: Threads = NO_THREADS
-    """What the threads of busy pods used, by the pod's group."""
+    """Usage of the threads of busy pods, by the pod's group."""
     realtime: RealtimeState = NO_REALTIME
     """The actions of the real-time guard."""
     cold: Mapping[str, int] | None = None

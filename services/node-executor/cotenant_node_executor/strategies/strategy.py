@@ -64,8 +64,8 @@ class Reset(Struct, frozen=True):
 
 
 class Reclaim(Struct, frozen=True):
-    """Have the kernel take back memory of a group that it can do without: page cache first. Once, in the background; what was
-    freed is published."""
+    """Reclaim memory of a group that it does not need: page cache first. Once, in the background; the
+    freed amount is published."""
 
     group: str
     memory_bytes: int
@@ -82,9 +82,9 @@ class Decision(Struct, frozen=True):
     orders: tuple[StrategyOrder, ...] = ()
     memory: Struct | None = None
     keep: bool = False
-    """The values of the last decision stay, whatever `values` says: there is nothing to decide from."""
+    """The values of the last decision stay, whatever `values` is: inputs are missing."""
     problems: tuple[str, ...] = ()
-    """What the policy or an annotation requires and cannot be done: what, where, why. Published when it changes."""
+    """Requirements of the policy or an annotation that cannot be met: what, where, why. Published when they change."""
 
 
 class Input(Enum):
@@ -146,4 +146,4 @@ class Strategy(Struct, frozen=True):
 
 
 RESTORE = Strategy(name="restore", topic="restored", sets=())
-"""Stands for initial values of what no strategy desires any more; every strategy takes precedence."""
+"""The source of initial values of targets without a desired value; every strategy takes precedence."""

@@ -11,8 +11,8 @@ In: the NodeSLO's `systemStrategy`, the node's memory in bytes. Out: values of s
 | schedGroupIdentityEnabled | kernel/sched_group_identity_enabled | as stated | 0..1 |
 | schedFeatures | kernel/debug/sched_features | each `NAME` or `NO_NAME` | |
 
-A value that is unset or out of range leaves its file alone; it is not clamped. A file that this kernel lacks is skipped. What
-is no longer stated is restored to what the file held before (`targets.other.held`). Source: system config, koordlet rule as of
+A file whose value is unset or out of range is not changed (no clamping). A file that this kernel lacks is skipped. A value
+that is no longer stated is restored to the file's former one (`targets.other.held`). Source: system config, koordlet rule as of
 v1.7.
 """
 

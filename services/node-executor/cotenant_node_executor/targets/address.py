@@ -10,7 +10,7 @@
 | `RealtimeThreads`, the threads of a control group | `RealtimeAttribute` | `realtime` or `fair` |
 | `TcClass`, an HTB class of a network device | `TcAttribute` | bits a second |
 | `TcTree`, the HTB classes of a network device | `TcTreeAttribute` | `id prio rate ceil` with semicolons |
-| `EgressClass`, what a control group sends | `EgressAttribute` | an HTB class; "" for none |
+| `EgressClass`, egress of a control group | `EgressAttribute` | an HTB class; "" for none |
 | `TerwayFile`, a file of terway-qos | `TerwayAttribute` | its text; "" for no file |
 | `Processes`, all of a control group | `ProcessAttribute` | name of their core-scheduling group; "" for none |
 | `ResctrlGroup`, a group of the resctrl file system | `ResctrlAttribute` | schemata lines; task ids or groups with commas |
@@ -115,7 +115,7 @@ class ThreadAttribute(Enum):
 
 
 class Processes(Struct, frozen=True, cache_hash=True):
-    """The processes of a control group below the executor's root, those that come later included."""
+    """The processes of a control group below the executor's root, including later ones."""
 
     group: str
 
@@ -141,7 +141,7 @@ class OomScoreAttribute(Enum):
 
 
 class RealtimeThreads(Struct, frozen=True, cache_hash=True):
-    """The threads of a control group below the executor's root, those that come later included."""
+    """The threads of a control group below the executor's root, including later ones."""
 
     group: str
 
@@ -161,7 +161,7 @@ class TcClass(Struct, frozen=True, cache_hash=True):
 
 
 class TcAttribute(Enum):
-    """A rate of a class: what it is guaranteed, and what it may borrow up to."""
+    """A rate of a class: the guaranteed one, and the ceiling to which it may borrow."""
 
     __hash__ = object.__hash__
     RATE = "rate"
@@ -216,7 +216,7 @@ class ResctrlGroup(Struct, frozen=True, cache_hash=True):
 class ResctrlAttribute(Enum):
     # Attributes are written in the order of their names: threads move into a group that has its schemata.
     """`schemata` is rewritten line by line; `tasks` lists thread ids to add to the group, others stay; `threads-of` lists
-    groups below the executor's root whose threads belong to the group, whenever they come."""
+    groups below the executor's root whose threads belong to the group, including later ones."""
 
     __hash__ = object.__hash__
     SCHEMATA = "schemata"

@@ -133,7 +133,7 @@ class CgroupDriver(Protocol):
         ...
 
     def close(self) -> bool:
-        """Remove the own subtree and undo what was prepared for it; False, leaving it, where processes still run in it."""
+        """Remove the own subtree and undo its preparation; False, leaving it, if processes still run in it."""
         ...
 
 
@@ -148,7 +148,7 @@ class Capabilities(msgspec.Struct, frozen=True):
     version: CgroupVersion
     controllers: tuple[str, ...]
     sandbox: bool
-    root: str  # where the own subtree lies
+    root: str  # the own subtree
     knobs: dict[str, KnobSupport]  # Knob values, and facilities: "psi.node", "psi.group", "resctrl", "core_sched", ...
     kernel: str = ""  # release, e.g. "6.12.1"
     why_sandbox: str = ""

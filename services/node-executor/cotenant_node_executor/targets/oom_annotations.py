@@ -1,4 +1,4 @@
-"""What a pod's annotations say of `oom_score_adj`.
+"""`oom_score_adj` in a pod's annotations.
 
 In: a pod, a container's name. Out: -1000 to 1000, or None. `koordinator.sh/oom-score-adj` is a number for all containers,
 `koordinator.sh/oom-score-adj-spec` a JSON object of numbers for containers by name, which count first. A value that cannot be
@@ -17,7 +17,7 @@ LOWEST, HIGHEST = -1000, 1000
 
 
 def annotated_score(pod: Pod, container: str) -> int | None:
-    """What the pod's annotations say for a container ("" for the pod as a whole); None where they say nothing."""
+    """The annotations' value for a container ("" for the pod as a whole); None if they state none."""
     annotations = pod.metadata.annotations
     if ANNOTATION not in annotations and ANNOTATION_SPEC not in annotations:
         return None

@@ -1,1 +1,1 @@
-"""One scheduling cycle: the queue, pods that are assumed until they are stored, and what becomes of those that fit nowhere."""
+"""One scheduling cycle: the queue, assumed pods, preemption, and the waiting events of pods that fit nowhere."""

@@ -1,10 +1,10 @@
-"""What the scheduler's own decisions have changed in its state before they are stored: one journal, newest last.
+"""Changes of the state by the scheduler's own decisions before they are stored: one journal, newest last.
 
-Two things are assumed, one after the other:
+Two kinds of changes are assumed:
 
     placements of the decision being made: counted on their nodes, charged to their quotas, units taken. `savepoint` marks a
-    point of the journal and `rollback` takes back what came behind it, exactly: so pods are tried together, and a decision
-    never rests on one that was not stored. A placement that is folded as it was decided holds: nothing is computed again.
+    point of the journal and `rollback` undoes exactly the changes after it: so pods are tried together, and a decision
+    never depends on one that was not stored. A placement that is folded as it was decided stays: nothing is computed again.
     events of a batch that is being stored: folded before their sequences are known, the n-th as number -n
     (`cotenant.engine.core.Assuming`). `stored` gives them their sequences; `refused` folds the messages before them again,
     newest first: the state is a fold of the last message of each subject, so that undoes any event, whatever its payload and
@@ -35,13 +35,13 @@ from cotenant_scheduler.state.stored_placements import PlacementView
 
 
 class Folding(Protocol):
-    """The state, as far as own events change it."""
+    """The part of the state that own events change."""
 
     def fold(self, event: Event, sequence: int) -> PlacementRecord | None:
         """Fold an event as if it had this sequence; return the record of a placement."""
 
     def replace(self, event: Event, sequence: int) -> tuple[Event | None, PlacementRecord | None]:
-        """Fold an own event so; return the last message of its subject before it, None where there was none, and the record of
+        """Fold an own event likewise; return the last message of its subject before it, None if none, and the record of
         a placement."""
 
 
@@ -61,7 +61,7 @@ class Assumed:
         self._placed: dict[PodKey, _Assumption] = {}
         """In the order of the decision."""
         self._batch: list[tuple[Event, Event | None, PlacementRecord | None]] = []
-        """Each event with the message before it and the record that it became."""
+        """Each event with the message before it and its record."""
 
     # -- the decision being made ---------------------------------------------------------------------------------
 
@@ -92,11 +92,11 @@ class Assumed:
         return key in self._placed
 
     def savepoint(self) -> int:
-        """Return the present point of the journal; good until a placement is folded."""
+        """Return the present point of the journal; valid until a placement is folded."""
         return len(self._placed)
 
     def rollback(self, savepoint: int = 0) -> None:
-        """Take back the placements behind a savepoint."""
+        """Undo the placements after a savepoint."""
         placed = self._placed
         if len(placed) <= savepoint:
             return
@@ -110,8 +110,8 @@ class Assumed:
             self._charge(charge, -times)
 
     def confirm(self, key: PodKey, data: Placement | PlacementView, first: bool) -> Charge | None:
-        """A placement of the pod is folded: return what it is charged with if it is the one assumed, and the `first` that is
-        known of the pod; else the assumption, if there is one, is taken back."""
+        """A placement of the pod is folded: return its charge if it is the assumed one, and the known
+        `first` of the pod; otherwise the assumption, if there is one, is undone."""
         held = self._placed.pop(key, None)
         if held is None:
             return None
@@ -146,7 +146,7 @@ class Assumed:
         self._batch = []
 
     def refused(self, state: Folding) -> None:
-        """The batch is not stored, and neither is what was decided behind it."""
+        """The batch is not stored, nor are later decisions."""
         self.rollback()
         for event, before, _ in reversed(self._batch):
             if before is None:

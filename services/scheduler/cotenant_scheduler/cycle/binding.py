@@ -1,7 +1,7 @@
-"""What giving a pod a node means: the events that say so, and what they assume.
+"""Binding a pod to a node: the events, and the assumed changes.
 
-In: a pod of the queue, what it is charged with, the row that takes it. Out: its placement and the end of its waiting event; the
-pod is counted on the node and charged to its quota until the decision is stored or taken back (`cycle.assumed`).
+In: a pod of the queue, its charge, the row that takes it. Out: its placement and the end of its waiting event; the
+pod is counted on the node and charged to its quota until the decision is stored or undone (`cycle.assumed`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Binding:
         gang: str = "",
         reserved: Choice | None = None,
     ) -> None:
-        """Place a pod on a row. `gang`: that it is placed with; `reserved`: the reservation there that it uses."""
+        """Place a pod on a row. `gang`: its gang; `reserved`: the reservation there that it uses."""
         assert record.facts is not None
         if isinstance(record, ReserveRecord):
             self._place_reservation(bound, record, row, charge, now)
@@ -118,8 +118,8 @@ class Binding:
         bound: list[Event],
         gang: str = "",
     ) -> int:
-        """Place pods of one shape that follow each other as far as one evaluation decides them; return how many. `charges`:
-        what each is charged with; `gang`: that they are placed with."""
+        """Place consecutive pods of one shape as far as one evaluation is valid; return how many. `charges`:
+        of each; `gang`: their gang."""
         allocation = Allocation(gang=gang) if gang else None
         series = Series(evaluation, len(run))
         reports, assigned_as = self._nodes.load.reports, self._pods.assigned.of
@@ -190,7 +190,7 @@ class Binding:
 
 
 def _causes(reserved: Choice | None) -> tuple[str, ...]:
-    """The share of the reservation that a placement rests on."""
+    """The share of the reservation that a placement uses."""
     record = reserved.record if reserved is not None else None
     share = record.share() if record is not None else None
     return (f"LOG:{record.placements[share.node].sequence}",) if record is not None and share is not None else ()

@@ -1,6 +1,6 @@
 """A position in a class of the queue.
 
-In: a class, which must not change meanwhile. Out: its entries that are still there, in queue order, one by one or some ahead.
+In: a class, which must not change meanwhile. Out: its live entries, in queue order, one by one or some ahead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What follows from a changed pod, besides finding it a node.
+"""The consequences of a changed pod, besides finding it a node.
 
 In: the records of pods that changed, the state of the nodes. Out: events. The rules:
 
@@ -19,7 +19,7 @@ In: the records of pods that changed, the state of the nodes. Out: events. The r
     a waiting event ends when its pod has a placement, is gone, or belongs to another scheduler
 A pod whose node's object was deleted is placed again once its old placement is gone.
 
-Over 300 lines: the rules look at one record and one another's results.
+Over 300 lines: the rules share one record and depend on each other's results.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NAMED_BY_POD = "the pod names its node"
 
 
 class Endings:
-    """Pods to be looked at, and what follows from each. A pod is looked at until nothing follows any more."""
+    """Pods to inspect, and the events that follow. A pod is inspected until no event follows."""
 
     def __init__(
         self, nodes: Mapping[str, NodeFacts], quotas: QuotaLedger, reservations: ReservationEndings, acting: Container[PodKey],
@@ -145,7 +145,7 @@ class Endings:
         return msgspec.structs.replace(again, data=data, causes=(*again.causes, *causes))
 
     def _look(self, record: PodRecord, now: datetime) -> tuple[list[Event], bool]:
-        """Return what follows from a record, and whether that depends on nothing but changes of the record."""
+        """Return the event that follows from a record, and whether it depends only on changes of the record."""
         if isinstance(record, ReserveRecord):
             return self._reservations.look(record, now)
         events: list[Event] = []
@@ -186,7 +186,7 @@ class Endings:
         return record.facts is not None and record.facts.uid == placed.data.uid
 
     def _says_otherwise(self, record: PodRecord, node: str, placed: PlacementRecord) -> bool:
-        """Whether a placement is to be stored again: the object changed, or who uses a pod that acts as a reservation."""
+        """Whether a placement is to be stored again: the object changed, or the users of a pod that acts as a reservation."""
         data = placed.data
         if data.object_sequence != record.object_sequence:
             return True
@@ -332,7 +332,7 @@ class Endings:
         return None
 
     def _due_at(self, record: PodRecord, reason: WaitingReason, now: datetime) -> datetime | None:
-        """Return when the reason is stored; None: it is what is stored. One that lies in the pod's object alone is stored at
+        """Return when to store the reason; None: it is stored already. A reason in the pod's object alone is stored at
         once, as nothing else can change it."""
         last = record.waiting
         assert record.facts is not None

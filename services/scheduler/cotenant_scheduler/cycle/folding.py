@@ -1,8 +1,8 @@
-"""Which part of the state a message changes.
+"""Dispatch of messages to the parts of the state.
 
 In: events of the subjects of FILTERS. Out: pods, nodes, quotas, priority classes, disruption budgets as they are then. The
 state is a function of the last message of each subject; `last` returns that message for the subjects that the scheduler itself
-writes. A subject that is not read here changes nothing.
+writes. Other subjects change nothing.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _PRIORITY_CLASS = msgspec.json.Decoder(PriorityClassObject)
 
 
 class StateFolding:
-    """Hands each message to its part of the state."""
+    """Passes each message to its part of the state."""
 
     def __init__(
         self,

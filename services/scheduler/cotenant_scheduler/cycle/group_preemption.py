@@ -1,22 +1,22 @@
-"""What happens to a group of pods that finds no room: its members are nominated to nodes that pods of lower priority leave, all
-of those that its rules ask for or none of them.
+"""Preemption for a group of pods: its members are nominated to nodes that pods of lower priority leave, all
+that its rules require or none.
 
-In: the group, what became of the attempt to place it, the current nominations. Out: the waiting events of its members, each
-with the node that is held for it, in one batch; or nothing, and the reason in the template of the group. The rules:
+In: the group, the failed attempt to place it, the current nominations. Out: the waiting events of its members, each
+with its nominated node, in one batch; or nothing, and the reason in the template of the group. The rules:
 
     who         groups of pods that may preempt, whose quotas admit all of them; others wait
-    one by one  members in queue order: one that fits is nominated without victims, so that its room is held; one that does not
+    one by one  members in queue order: one that fits is nominated without victims, to reserve its room; one that does not
                 gets the node that costs least (`cycle.preemption`), beside those chosen for the members before it. Pods that
-                leave for an earlier member cost nothing again, so a node that is cleared is filled first
-    whole       fewer members than the group needs: nobody is nominated, nobody is preempted
-    patience    the nominations of a group stand as long as each of its nodes does, no pod of a higher priority is nominated to
+                leave for an earlier member cost nothing again, so a cleared node is filled first
+    whole       fewer members than the group needs: none is nominated, none is preempted
+    patience    the nominations of a group last as long as each of its nodes exists, no pod of a higher priority is nominated to
                 one, and victims have time left or are ending on any of them; then all are chosen again, and a member that
                 gets none any more loses the one it had. They do not count for the group itself, which is placed as soon as it
                 fits, there or elsewhere
 descheduler-arbiter evicts the victims. Source: Koordinator's job-level preemption (CoschedulingArgs.enablePreemption), which
-does not ask disruption budgets; here they count as they do for single pods.
+ignores disruption budgets; here they count as they do for single pods.
 
-Groups whose members attract or repel one another do not preempt: a room that is held does not count for affinity.
+Groups whose members have affinity to one another do not preempt: a reserved room does not count for affinity.
 Bounds: MEMBERS; a larger group does not preempt.
 """
 
@@ -40,17 +40,17 @@ from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.nodes import NodeTable
 
 MEMBERS = 749
-"""As many nominations as a decision of usual size has room for."""
+"""The nominations that fit into a decision of usual size."""
 
 
 class Trial(msgspec.Struct):
-    """An attempt to place a group: where it began in the journal and among the events, and what became of it."""
+    """An attempt to place a group: its start in the journal and among the events, and its outcome."""
 
     savepoint: int
     begun: int
     placed: list[PodKey] = []
     refused: WaitingTemplate | None = None
-    """Why the first member was refused that was."""
+    """Why the first refused member was refused."""
     by_quota: bool = False
     """Whether a quota refused any."""
 

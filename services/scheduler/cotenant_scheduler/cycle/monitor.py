@@ -1,8 +1,8 @@
 """Pods that the scheduler has left in its queue for too long, and gangs that wait: figures for metrics.
 
-In: the queue, at most every LOOK of log time. Out: numbers, which no decision rests on. A pod is overdue that wants a node
-and has neither got one nor a reason to wait, `schedulingTimeoutSeconds` after its object was stored: the scheduler has not
-come to it. This only counts; nothing is ended or tried again for it. Source: Koordinator's SchedulerMonitor (`--scheduling-
+In: the queue, at most every LOOK of log time. Out: numbers, on which no decision depends. A pod is overdue that needs a node
+and has neither a node nor a reason to wait, `schedulingTimeoutSeconds` after its object was stored: the scheduler has not
+tried it yet. This only counts; nothing is ended or retried for it. Source: Koordinator's SchedulerMonitor (`--scheduling-
 timeout`, `--scheduler-monitor-period`), where a pod is overdue that its scheduling cycle has held for that time.
 
 Bounds: the queued pods.
@@ -20,7 +20,7 @@ LOOK = timedelta(seconds=10)
 
 
 class SchedulerMonitor:
-    """What the last look at the queue found."""
+    """The results of the last check of the queue."""
 
     def __init__(self, timeout_seconds: float) -> None:
         """`timeout_seconds`: 0: no pod is ever overdue."""
@@ -31,7 +31,7 @@ class SchedulerMonitor:
         """Gang groups in the queue."""
 
     def look(self, classes: Iterable[EquivalenceClass], now: datetime) -> None:
-        """Look at the queue, if it is time to."""
+        """Check the queue, if due."""
         if self._next is not None and now < self._next:
             return
         self._next = now + LOOK

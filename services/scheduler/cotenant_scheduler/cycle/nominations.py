@@ -1,6 +1,6 @@
-"""Rooms on nodes that are held for nominated pods until the pods that they preempt have left.
+"""Rooms on nodes that are reserved for nominated pods until their victims have left.
 
-In: the waiting events of queued pods, what other schedulers say of theirs, and the nominations that a decision makes or ends.
+In: the waiting events of queued pods, other schedulers' nominations, and the nominations that a decision makes or ends.
 Out: the node table with the rooms that count for the pod being placed: those of nominated pods of the same or a higher
 priority, except its own. Such a room counts like the pod itself, but does not attract pods by affinity.
 
@@ -26,7 +26,7 @@ NOBODY: frozenset[PodKey] = frozenset()
 
 
 class Room(msgspec.Struct, frozen=True):
-    """What is held, where, for whom."""
+    """The room, the node and the pod of a nomination."""
 
     node: str
     shape: Shape
@@ -42,7 +42,7 @@ class Nominations:
         self._nodes = nodes
         self._folded: dict[PodKey, Room] = {}
         self._decided: dict[PodKey, Room | None] = {}
-        """What the current decision changes; None: no longer nominated."""
+        """Changes by the current decision; None: no longer nominated."""
         self._counted: dict[PodKey, Room] = {}
         self.leaving: dict[str, set[str]] = {}
         """By node, uids of the pods that leave it for the rooms that are counted."""
@@ -56,7 +56,7 @@ class Nominations:
         return bool(self._folded or self._decided or self._counted)
 
     def pod_changed(self, record: PodRecord) -> None:
-        """Take over a changed record: the pod may have become nominated, or ceased to be."""
+        """Take a changed record: the pod may have become nominated, or ceased to be."""
         facts = record.facts
         if record.waiting is None and not self._folded and not (facts is not None and facts.nominated):
             return
@@ -71,7 +71,7 @@ class Nominations:
         self._level = None
 
     def begin(self) -> None:
-        """Start a decision: forget what the previous one changed (it is folded by now, or was not stored)."""
+        """Start a decision: drop the changes of the previous one (they are folded by now, or were not stored)."""
         self._decided.clear()
         self._level = None
         self.freed = False
@@ -93,7 +93,7 @@ class Nominations:
             self.freed = True
 
     def hold_also(self, key: PodKey, priority: int, own: Set[PodKey]) -> None:
-        """Count the room of a pod that was nominated just now beside those counted for its `own`, which it is no longer of."""
+        """Count the room of a pod that was nominated just now beside those counted for its `own`, which it has left."""
         room = self._decided[key]
         assert room is not None
         self._nodes.place(room.node, held_key(key), room.shape, room.assigned)
@@ -102,16 +102,16 @@ class Nominations:
         self._level = (priority, own)
 
     def mark(self) -> tuple[dict[PodKey, Room | None], bool]:
-        """Return what the decision has changed so far, for `restore`."""
+        """Return the decision's changes so far, for `restore`."""
         return dict(self._decided), self.freed
 
     def restore(self, mark: tuple[dict[PodKey, Room | None], bool]) -> None:
-        """Take back what the decision changed behind a mark."""
+        """Undo the decision's changes after a mark."""
         self._decided, self.freed = mark
         self._level = None
 
     def hold(self, priority: int, own: Set[PodKey] = NOBODY) -> bool:
-        """Count the rooms that a pod must leave alone: not its `own`, those of the pods that it is placed with among them.
+        """Count the rooms that a pod must not use: not its `own`, which include those of the pods that it is placed with.
         Returns True if that changed the table."""
         if not (self._folded or self._decided or self._counted) or self._level == (priority, own):
             return False
@@ -138,7 +138,7 @@ class Nominations:
 
 
 def nomination_of(record: PodRecord) -> Nomination | None:
-    """Return where a queued pod is nominated to."""
+    """Return the nomination of a queued pod."""
     waiting, facts = record.waiting, record.facts
     if waiting is None or waiting.nomination is None or not isinstance(record.queued_in, EquivalenceClass):
         return None
@@ -146,7 +146,6 @@ def nomination_of(record: PodRecord) -> Nomination | None:
 
 
 def room_of(nomination: Nomination, shape: Shape) -> Room:
-    """Return the room that a nominated pod uses: what it would occupy if it had been placed there when it was nominated.
-    """
+    """Return the room of a nominated pod: what it would occupy if it had been placed there when it was nominated."""
     assigned = AssignedPod(shape.estimate, shape.prod, microseconds(nomination.at))
     return Room(nomination.node, shape, assigned, frozenset(victim.uid for victim in nomination.victims))

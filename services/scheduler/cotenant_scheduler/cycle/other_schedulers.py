@@ -1,4 +1,4 @@
-"""Pods that belong to other schedulers: what is decided about them here all the same.
+"""Pods of other schedulers, as far as this one decides about them.
 
 In: the record of a pod. Out: where another scheduler has nominated it, and whether a placement came too late. The rules:
 
@@ -6,7 +6,7 @@ In: the record of a pod. Out: where another scheduler has nominated it, and whet
     a pod of another scheduler whose `status.nominatedNodeName` names a node is kept its room there, as one of this scheduler
     is, from pods of the same or a lower priority, until it has a node or ends
     a placement that was decided without knowing that its pod belongs to another scheduler by now, and was stored after that,
-    is taken back as long as its node has not begun to run the pod
+    is undone as long as its node has not begun to run the pod
 
 Source: Koordinator's multi-scheduler label, CrossSchedulerNomination, DynamicSchedulerCheck (which looks before it binds; here
 the placement is on the log first, and no report of its executor is).

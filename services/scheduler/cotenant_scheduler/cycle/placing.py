@@ -4,7 +4,7 @@ In: the queue, the node table, quotas, nominations. Out: the events of placement
 with the highest total score (the first name among equals), assumed on the node and charged to the quota before the next one is
 evaluated; and why the others wait. Equal pods in a row are placed at once (`framework.series`); groups: `cycle.placing_groups`.
 
-Over 300 lines: the pass, and what ends it.
+Over 300 lines: the pass, and its end conditions.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ ENDINGS_SHARE = 250
 """Events of a decision that are left to endings while pods are queued."""
 
 MOST_EVENTS = MAX_EVENTS_PER_DECISION - ENDINGS_SHARE
-"""What a decision always has for placements."""
+"""Events that a decision always has for placements."""
 
 MOST_TOGETHER = MAX_EVENTS_TOGETHER - ENDINGS_SHARE
-"""What a decision has for placements that must be stored together: a group that takes more is never placed."""
+"""Events that a decision has for placements that must be stored together: a group that takes more is never placed."""
 
 
 class Placing:
-    """Makes placements; what it changes is assumed (`cycle.assumed`)."""
+    """Makes placements; its changes are assumed (`cycle.assumed`)."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Placing:
         )
 
     def evaluation(self, shape: Shape) -> Evaluation:
-        """Return what all nodes are worth to a shape; nothing is decided."""
+        """Return the evaluation of all nodes for a shape; nothing is decided."""
         return self._results.evaluation(shape)
 
     def decide(self, now: datetime, limit: int) -> tuple[list[Event], list[Event]]:
@@ -134,7 +134,7 @@ class Placing:
         follows: int | None = None
         """The only row that has changed since the evaluation was current."""
         one_by_one = 0
-        """So many pods come next of a run that is too short to be placed at once."""
+        """The number of next pods in a run that is too short to be placed at once."""
         while (top := self._top(walk)) is not None:
             entry, alike = top
             left = limit - len(bound)
@@ -193,7 +193,7 @@ class Placing:
             walk.wake()
             alike.template = alike.stamp = None
             placed = 0
-            # One that is to act as a reservation says so in its own placement.
+            # A pod that will act as a reservation has that in its own placement.
             plain = reserved is None and not (isinstance(ask, Ask) and ask.acts)
             run: Run | None = None
             if one_by_one:
@@ -295,8 +295,8 @@ class Placing:
 
 
 def _may_exceed(entry: Entry, bound: int) -> bool:
-    """Whether a group is tried behind so many events though a decision of usual size has no room for it: such a decision never
-    has, and a batch has; or no batch has, which is said then."""
+    """Whether a group is tried after this many events though a decision of usual size has no room for it: such a decision never
+    has, but a batch has; or no batch has, which is then the reason."""
     members = len(entry.records)
     return entry.event_count > MOST_EVENTS and (bound + members <= MOST_TOGETHER or members > MOST_TOGETHER)
 

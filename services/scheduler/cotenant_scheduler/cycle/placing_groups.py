@@ -1,4 +1,4 @@
-"""Placing a group of pods: as much of it as its rules ask for in one batch, or nothing.
+"""Placing a group of pods: as many as its rules require in one batch, or none.
 
 In: the entry of a group at the head of the queue. Out: the events of its placements, or of the nominations by which it makes
 room (`cycle.group_preemption`), or why it waits. Its members are tried in queue order under a savepoint. Waiting events of a
@@ -66,9 +66,9 @@ class PlacingGroups:
         self._most = most
 
     def decide(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
-        """Place as much of a group as its rules ask for, in one batch, or record why it waits."""
+        """Place as many of a group as its rules require, in one batch, or record why it waits."""
         if any(self._reserving.is_over(record) for record in entry.records):
-            walk.close()  # this decision says how that reservation ended
+            walk.close()  # this decision states how that reservation ended
             return
         # The status of a reservation ends with its share.
         if sum(2 if is_reserve(record.key) else 1 for record in entry.records) > self._most:
@@ -110,7 +110,7 @@ class PlacingGroups:
             walk.reopen(tuple(sorted(selected_by)))
 
     def _try(self, trial: Trial, group: GroupClass, entry: Entry, now: datetime, bound: list[Event]) -> None:
-        """Assume members on nodes as far as the group's rules ask for."""
+        """Assume as many members on nodes as the group's rules require."""
         members = [record.key for record in entry.records]
         placed = trial.placed
         index = one_by_one = 0

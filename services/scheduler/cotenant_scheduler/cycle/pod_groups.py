@@ -1,10 +1,10 @@
 """The status of PodGroups: how many of their pods have a node, run and have ended.
 
-In: gangs with what changed of them, the scheduler's own last statuses. Out: a `podgroups.<namespace>.<name>` event where a
+In: changed gangs, the scheduler's own last statuses. Out: a `podgroups.<namespace>.<name>` event where a
 status differs from the last one, at most one a PodGroup in STATUS_PAUSE; a tombstone where the PodGroup is gone. Rules:
 `cotenant.domain.gangs`.
 
-After a restart every PodGroup is looked at, and one whose status is stored already stores nothing.
+After a restart every PodGroup is checked, and one whose status is stored already stores nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OBJECT = msgspec.json.Decoder(AnyObject)
 
 
 class PodGroups:
-    """The last statuses, and what follows from the gangs."""
+    """The last statuses, and those that follow from the gangs."""
 
     def __init__(self, gangs: GangCache, records: Mapping[PodKey, PodRecord]) -> None:
         self._gangs = gangs

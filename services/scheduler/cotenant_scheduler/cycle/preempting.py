@@ -1,4 +1,4 @@
-"""What happens to a pod that no node takes, or its quota refuses: it is nominated to a node, stays nominated, or just waits.
+"""A pod that no node takes, or its quota refuses: it is nominated to a node, stays nominated, or just waits.
 
 In: the pod, the results of its shape, the current nominations. Out: the template of its class, or, for a pod that is nominated
 now, its waiting event. The rules:
@@ -190,7 +190,7 @@ class Preempting:
         return False
 
     def may_keep(self, node: str, record: PodRecord) -> bool:
-        """Return whether a pod may stay nominated to a node: it exists, and nobody of a higher priority took it."""
+        """Return whether a pod may stay nominated to a node: it exists, and no pod of a higher priority took it."""
         assert record.facts is not None
         priority = record.facts.priority
         return self._nodes.is_declared(node) and self._taken.get(node, priority) <= priority

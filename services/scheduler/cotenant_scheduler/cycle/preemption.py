@@ -50,7 +50,7 @@ _NOBODY = -PRIORITY_OFFSET - 1
 _BOUND = PlacementPhase.BOUND
 
 Rank = tuple[int, int, int, int, int, str]
-"""What nodes are compared by; the smallest is the best."""
+"""The key by which nodes are compared; the smallest is the best."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ def is_ending(record: PodRecord, placed: PlacementRecord) -> bool:
 
 
 class CachedChoices:
-    """What preempting on each node would cost for one shape."""
+    """The cost of preemption on each node for one shape."""
 
     def __init__(self) -> None:
         self.stamp: tuple[int, ...] = ()
@@ -90,7 +90,7 @@ class CachedChoices:
         self.helpless: BoolArray = np.zeros(0, dtype=np.bool_)
         """Rows on which preemption does not help."""
         self.hopeless = 0
-        """So many of them are declared nodes."""
+        """The number of them that are declared nodes."""
 
     def put(self, row: int, choice: Choice) -> None:
         """Set the choice of a row that has none."""
@@ -139,7 +139,7 @@ class Preemption:
         return self._touched.position, self._budgets.version
 
     def pod_changed(self, record: PodRecord) -> None:
-        """Take over a change of a pod other than being counted on a row."""
+        """Take a change of a pod other than being counted on a row."""
         if self._choices or self._by_importance:
             for node in record.placements:
                 row = self._nodes.rows.get(node)
@@ -257,7 +257,7 @@ class Preemption:
         return ending, found
 
     def _listed_pods(self, row: int) -> list[RowPod]:
-        """Runs for every pod of a full cluster before the first choice: what is a call elsewhere stands here in place."""
+        """Runs for every pod of a full cluster before the first choice: calls are inlined here."""
         node, records = self._nodes.names[row], self._records
         held = self._nodes.held.on(row)
         found = []

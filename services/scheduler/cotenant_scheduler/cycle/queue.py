@@ -54,7 +54,7 @@ State = tuple[int, ...]
 """Versions of everything that decides, besides a class's key, whether its pods are refused and with which message."""
 
 ClassKey = tuple[Shape, Membership | None, bool, PodKey | None, Hashable] | str
-"""What the outcome for a pod depends on: shape, quota, whether it is preemptible, what it asks of reservations. A nominated pod
+"""What the outcome for a pod depends on: shape, quota, whether it is preemptible, its demands on reservations. A nominated pod
 has a key of its own, as its room is its own; the key of a group is its name."""
 
 LATE_INSERTS = 64
@@ -94,9 +94,9 @@ class EquivalenceClass:
     ) -> None:
         self.key = key
         self.ask = ask
-        """What its pods ask of reservations; None for nothing, and for a group."""
+        """Its pods' demands on reservations; None for none, and for a group."""
         self.charge = charge
-        """What each pod is charged with; for a group, what its first pod is charged with."""
+        """The charge of each pod; for a group, that of its first pod."""
         self.own_rooms: Set[PodKey] = frozenset() if nominated is None else frozenset((nominated,))
         """The pods whose nominations do not count for its pods: the pod itself, if it is nominated."""
         self.live: dict[PodKey, Entry] = {}
@@ -106,9 +106,9 @@ class EquivalenceClass:
         self.template: WaitingTemplate | None = None
         """Why its pods wait; None while that is unknown."""
         self.stamp: tuple[object, ...] | None = None
-        """What the template was made of; None if that is not known."""
+        """The inputs of the template; None if unknown."""
         self.admitted: tuple[tuple[int, int], Waiting | None] = ((-1, 0), None)
-        """Why its quota has no room for one more pod, None if it has; behind the quota's version for which that holds."""
+        """Why its quota has no room for one more pod, None if it has; after the quota's version for which that holds."""
         self.reported: WaitingTemplate | None = None
         """The template from which the waiting events of all pods of the class were last built."""
         self.next_due_us = 0

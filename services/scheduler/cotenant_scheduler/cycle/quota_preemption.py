@@ -1,11 +1,11 @@
-"""Preemption within a quota: the node that a pod gets which its quota has no room for, and the pods of its quota that leave it.
+"""Preemption within a quota: the node for a pod that its quota has no room for, and the pods of its quota that leave it.
 
 In: a pod that its quota refuses, the results of its shape, the pods of the quota, the disruption budgets. Out: a `Choice`, or
 none. The rules are those of preemption on nodes (`cycle.preemption`), with these differences:
 
     victims    pods of the same quota only (`cotenant.domain.quota.preemption`)
     room       the quota must have room too; each of its limits counts like a resource of the node
-    ending     pods of the quota that are ending already count as gone, wherever they are: nobody is preempted where they make
+    ending     pods of the quota that are ending already count as gone, wherever they are: no pod is preempted if they make
                room. Pods that leave for other nominated pods count for those
 
 Source: Koordinator ElasticQuota PostFilter. Bound: ROWS nodes are looked at, those first whose most important candidate has the

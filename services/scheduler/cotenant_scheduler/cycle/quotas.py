@@ -26,7 +26,7 @@ class Quotas:
     def __init__(self, rules: Rules) -> None:
         self.ledger = QuotaLedger(rules)
         self.regroup = False
-        """Whether any pod may have moved to another quota. Whoever has reclassified all pods clears the flag."""
+        """Whether any pod may have moved to another quota. The caller that reclassifies all pods clears the flag."""
         self._declared = DeclaredQuotas()
         self._declared.changed = False
         self._causes: dict[Membership, tuple[str, ...]] = {}
@@ -35,7 +35,7 @@ class Quotas:
         """By a pod's namespace and the quota that it names."""
 
     def fold(self, namespace: str, name: str, event: Event) -> None:
-        """Take over a quota's object, or its end. Raises DecodeError or QuantityError; the quota then counts as absent."""
+        """Take a quota's object, or its end. Raises DecodeError or QuantityError; the quota then counts as absent."""
         self._causes.clear()
         if event.tombstone or not isinstance(event.data, ObjectStored):
             self._declared.drop(namespace, name)
@@ -68,7 +68,7 @@ class Quotas:
         return found
 
     def causes(self, membership: Membership) -> tuple[str, ...]:
-        """Return the messages that a decision about a pod of the quota rests on."""
+        """Return the messages on which a decision about a pod of the quota depends."""
         known = self._causes.get(membership)
         if known is None:
             sequences = (self._declared.sequence(level.name) for level in self.ledger.chain(membership))

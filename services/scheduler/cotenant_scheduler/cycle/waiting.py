@@ -5,7 +5,7 @@ events, in queue order of the classes. An event is stored when its pod has none 
 FIRST_PAUSE, when its nomination or the room that it is kept changed, when the set of reason codes changed and CHANGE_PAUSE has
 passed since the last, or when figures changed and WAITING_PAUSE has. So a pod that is placed within FIRST_PAUSE gets none, and
 any other at most one a CHANGE_PAUSE beside its nominations and rooms, however its reasons alternate. A class all of whose pods
-have their event is passed over until its template changes, a pod joins it, or the next pause ends.
+have their event is skipped until its template changes, a pod joins it, or the next pause ends.
 
 Over 300 lines: all texts of why pods wait, and when they are stored.
 """
@@ -34,7 +34,7 @@ from cotenant_scheduler.state.reservations.cache import ReservationCache
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
 FIRST_PAUSE = timedelta(milliseconds=500)
-"""A pod is said to wait once its object, as it is now, has waited so long: most refusals are over by the next cycle."""
+"""A pod is reported as waiting once its present object has waited this long: most refusals are over by the next cycle."""
 
 WAITING_PAUSE = timedelta(seconds=30)
 """An event that differs only in its figures is stored again only after this time."""
@@ -47,7 +47,7 @@ _FAR_US = 1 << 62
 
 
 def first_due(record: PodRecord, now: datetime) -> datetime:
-    """Return from when on a pod is said to wait that is not yet. The time comes with its object, so it is the same for a
+    """Return when a pod is first reported as waiting. The time comes with its object, so it is the same for a
     scheduler that starts meanwhile."""
     return record.object_at + FIRST_PAUSE if record.object_at is not None else now
 
@@ -69,9 +69,9 @@ class WaitingPods:
         self.now: datetime | None = None
         """The time of the decision that is being made."""
         self.holds: Mapping[PodKey, Hold] = {}
-        """What the decision keeps for the queue's head."""
+        """The room that the decision reserves for the queue's head."""
         self._holding: dict[PodKey, PodRecord] = {}
-        """Pods whose waiting events name a room that is kept."""
+        """Pods whose waiting events name a reserved room."""
         self._nodes = nodes
         self._placed = placed
         """Whether the current decision has placed a pod that stays in its class until the placement is stored."""
@@ -224,7 +224,7 @@ class WaitingPods:
                     complete = False
                     continue
                 if self._reserving.is_over(record):
-                    continue  # this decision says how it ended
+                    continue  # this decision states how it ended
                 if record.waiting is not None and record.waiting.hold is not None:
                     self._holding[record.key] = record
                 nomination = alike.nomination(record)
@@ -242,7 +242,7 @@ class WaitingPods:
         return events
 
     def _look_at_holding(self) -> None:
-        """Have the classes of pods looked at that are no longer kept the room that they are said to be kept."""
+        """Mark the classes of pods whose waiting events name a room that is no longer reserved."""
         for key, record in list(self._holding.items()):
             hold = record.waiting.hold if record.waiting is not None else None
             if hold is None or not isinstance(record.queued_in, EquivalenceClass):
@@ -251,7 +251,7 @@ class WaitingPods:
                 record.queued_in.reported = None
 
     def due_at(self, record: PodRecord, template: Waiting, nomination: Nomination | None, now: datetime) -> datetime | None:
-        """Return when the pod's waiting event must be stored (again); None: what is stored is the same."""
+        """Return when the pod's waiting event must be stored (again); None: the stored one is the same."""
         waiting = record.waiting
         assert record.facts is not None
         if waiting is None or waiting.uid != record.facts.uid:
@@ -286,7 +286,7 @@ class WaitingPods:
 
 
 def blocked_event(record: PodRecord, reason: WaitingReason) -> Event:
-    """Return the waiting event of a pod that a reason of its own holds back."""
+    """Return the waiting event of a pod with a reason of its own."""
     facts = record.facts
     assert facts is not None
     namespace, name = record.key
@@ -309,5 +309,5 @@ def blocked_event(record: PodRecord, reason: WaitingReason) -> Event:
 
 
 def blocked_by(code: str, detail: str) -> WaitingReason:
-    """Return a reason that is about the pod and no node."""
+    """Return a reason that concerns the pod and no node."""
     return WaitingReason(code=code, count=0, detail=detail)

@@ -14,7 +14,7 @@ from cotenant_scheduler.state.reading.shapes import Shape
 
 
 class States(msgspec.Struct, frozen=True):
-    """The states that a decision begins in: what a quota's refusal depends on, and what the nodes' does."""
+    """The states in which a decision begins: the inputs of a quota's refusal, and of the nodes'."""
 
     quotas: State
     nodes: State
@@ -25,13 +25,13 @@ _Open = tuple[QueueKey, Entry, EquivalenceClass, Cursor | None]
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Single pods of one shape that follow each other, whatever their quotas."""
+    """Consecutive single pods of one shape, whatever their quotas."""
 
     records: list[PodRecord]
     classes: list[EquivalenceClass]
     """That of each."""
     behind: list[_Open] | None = None
-    """What is open behind them; None where all are of the top entry's class."""
+    """The open classes behind them; None if all are of the top entry's class."""
 
 
 class Walk:
@@ -93,7 +93,7 @@ class Walk:
             heapq.heapify(self._heap)
 
     def try_skipped(self) -> bool:
-        """Open the classes that were skipped, after nothing was placed: what they were refused for no longer holds. Returns
+        """Open the classes that were skipped, after nothing was placed: the reason of their refusal no longer holds. Returns
         whether there are any."""
         skipped, self._passed_over = self._passed_over, []
         self._states = None

@@ -1,6 +1,6 @@
-"""What each kind of schedule entry does when it is due: one function a kind, and the table of all.
+"""The actions of schedule entries: one function a kind, and the table of all.
 
-In: the harness, an entry, the time. Out: whether there was anything to act on. `users` and `cluster` are the workload; `links`,
+In: the harness, an entry, the time. Out: whether it had an effect. `users` and `cluster` are the workload; `links`,
 `processes` and `machines` are faults of connections to the log, of services and of nodes; `yarn` is the YARN cluster.
 """
 

@@ -1,4 +1,4 @@
-"""Faults of the connections to the log: delayed, lost, duplicated, refused, cut off. Each ends by itself, or when the harness
+"""Faults of connections to the log: delays, losses, duplicates, refusals, partitions. Each ends by itself, or when the harness
 lifts all faults."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def redeliver(harness: Harness, entry: Entry, _now: datetime) -> bool:
 
 
 def lose(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """Let the next writes fail in one of three ways."""
+    """Make the next writes fail in one of three ways."""
     link = harness.world.trouble(entry.target)
     if link is None:
         return False
@@ -56,8 +56,8 @@ def partition(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def lose_machines(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A switch fails: the machines behind it are cut off, and their pods keep running. An executor that was away for longer
-    than half of a tombstone's time starts over, as its reader would have it.
+    """A switch fails: the machines behind it are disconnected, and their pods keep running. An executor away for longer
+    than half of a tombstone's time starts over, as its reader would make it.
     """
     until = now + ms(entry.number("for_ms"))
     behind = [harness.nodes[name] for name in sorted(harness.nodes)[: entry.number("nodes")]]

@@ -1,4 +1,4 @@
-"""Machines: they join, fail, return as they were or changed; their executors crash, their clocks jump."""
+"""Machines: they join, fail, return unchanged or changed; their executors crash, their clocks jump."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def die(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def _remove(harness: Harness, name: str, now: datetime, tries: int) -> None:
-    """Have the administrator delete the Node of a machine that is gone, and ask again while its object exists. The log is
+    """Let the administrator delete the Node of a machine that is gone, and retry while its object exists. The log is
     checked rather than a gateway, which may be loading and show nothing."""
     harness.gateway().request_deletion(now, NODES, "", name, None)
 

@@ -1,4 +1,4 @@
-"""Faults of processes: services and gateways that are killed, lose their consumer, stop for a while, or whose requests are
+"""Faults of processes: services and gateways that are killed, lose their consumer, pause, or whose requests are
 lost."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users and administrators do: objects created, changed and deleted through any gateway."""
+"""Actions of users and administrators: objects created, changed and deleted through any gateway."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def delete_quota(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def create_reservation(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A user has room kept."""
+    """A user creates a reservation."""
     harness.gateway().request_creation(now, reservation(entry.target, entry.args))
     return True
 
 
 def delete_reservation(harness: Harness, entry: Entry, now: datetime) -> bool:
-    """A user gives it up."""
+    """A user deletes it."""
     harness.gateway().request_deletion(now, RESERVATIONS, "", entry.target, None)
     return True
 

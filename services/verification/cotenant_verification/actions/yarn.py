@@ -32,7 +32,7 @@ def lose(harness: Harness, entry: Entry, now: datetime) -> bool:
 
 
 def demand(harness: Harness, entry: Entry, _now: datetime) -> bool:
-    """Change what applications demand."""
+    """Change the demand of applications."""
     vcores = entry.number("vcores")
     harness.yarn().want(vcores, entry.number("memory_mb") // max(vcores, 1))
     return True

@@ -1,4 +1,4 @@
-"""`cotenant bench schedule` and its siblings: figures of the scheduler on this machine, checked.
+"""`cotenant bench schedule` and related commands: figures of the scheduler on this machine, checked.
 
 In: sizes. Out: figures, one a line or as JSON. Exit status 0 only if the independent check found nothing wrong.
 """
@@ -32,7 +32,7 @@ MAX_SUBMIT_SECONDS = 120
 
 @click.group("bench")
 def command() -> None:
-    """Measure cotenant on this machine, with a private server or stack, and check what it decided."""
+    """Measure cotenant on this machine, with a private server or stack, and check its decisions."""
 
 
 command.add_command(chaos)

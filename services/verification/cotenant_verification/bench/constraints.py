@@ -1,10 +1,10 @@
-"""Pods that want more than room: what `--mix` puts among the equal ones, one kind after the other.
+"""Pods with constraints: `--mix` puts them among the equal ones, one kind after the other.
 
-In: the how many-th such pod it is. Out: its kind with labels, parts of its spec and requests, so that every plugin has work:
+In: the index of such a pod. Out: its kind with labels, parts of its spec and requests, so that every plugin has work:
 spread (hard and soft), affinity and anti-affinity (required and preferred), host ports, tolerations, node affinity, batch and
 mid resources, a quota that half of its pods do not fit, an image that a third of the nodes has.
 
-Pods of one kind stand in GROUPS groups; affinity and spread are among the pods of a group.
+Pods of one kind are in GROUPS groups; affinity and spread are among the pods of a group.
 """
 
 from __future__ import annotations

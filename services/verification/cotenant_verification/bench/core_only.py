@@ -1,7 +1,7 @@
-"""The decision alone: fold the workload, decide in batches, fold back what was decided; no server.
+"""The decision alone: fold the workload, decide in batches, fold the decisions; no server.
 
-Out: CPU time of this process per part. `pods_per_second` is of the decisions; folding the pods and folding back what was
-stored are printed beside it.
+Out: CPU time of this process per part. `pods_per_second` is of the decisions; folding the pods and folding back the
+decisions are printed beside it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def run(workload: Workload) -> BenchResult:
 
 
 def carry_out(workload: Workload, log: list[Event]) -> _Times:
-    """Run the workload; what is folded and decided is appended to `log`."""
+    """Run the workload; folded and decided events are appended to `log`."""
     core = SchedulerCore()
     times = _Times()
     clock = time.process_time

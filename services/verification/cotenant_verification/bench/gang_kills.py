@@ -1,8 +1,8 @@
 """`bench gang-kills`: the scheduler is killed while it places a gang, again and again, on the whole stack.
 
-In: how large the gangs are, how often. Each round submits a gang in one batch and kills the scheduler at a moment drawn from
-twice the time that the first gang took without a kill; then a new process has to place what is left. Out: how many batches were
-stored before the kill and how many after it, and what the independent check says: every gang is placed whole by one commit, and
+In: sizes of gangs, number of rounds. Each round submits a gang in one batch and kills the scheduler at a moment drawn from
+twice the time that the first gang took without a kill; then a new process places the rest. Out: how many batches were
+stored before and after the kill, and the result of the independent check: every gang is placed whole by one commit, and
 no node started a member of it before the commit was whole on LOG.
 """
 
@@ -43,7 +43,7 @@ METRICS_EVERY_SECONDS = 60.0
 
 
 class GangKills(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found. A round is `whole` if its gang was on LOG when the killed process had ended, else `absent`."""
+    """The result. A round is `whole` if its gang was on LOG when the killed process had ended, else `absent`."""
 
     rounds: int
     whole: int
@@ -68,7 +68,7 @@ class _Log:
         self.wrong: list[str] = []
 
     async def read(self, wait_seconds: float) -> None:
-        """Read what is there, or what comes within a while."""
+        """Read existing events, or wait a bounded time for new ones."""
         for event in await self._reader.pull(1000, wait_seconds):
             data = event.data
             if isinstance(data, Placement) and data.phase is PlacementPhase.BOUND:
@@ -106,7 +106,7 @@ async def run(nodes: int, gang: int, rounds: int, seed: int, say: Callable[[str]
             if number:
                 await asyncio.sleep(chance.uniform(0, spread))
                 testbed.kill("scheduler")
-                # A server that is writing a batch to its files counts those that are there: it has to have taken all that came.
+                # A server that is writing a batch counts the messages written so far: wait until it has all of them.
                 await testbed.log.drained(COMMITS)
                 placed = (await JetStream(testbed.log.client).subjects(LOG, WATCHED[0])).total - done
                 whole += placed == gang

@@ -1,6 +1,6 @@
 """Quotas four levels deep for a benchmark: every pod is in one of the lowest level.
 
-In: how many quotas there shall be. Out: their names with their parents, and the quota of each pod, in turn. The upper levels
+In: the number of quotas. Out: their names with their parents, and the quota of each pod, in turn. The upper levels
 branch alike, as the fourth root of the number; the rest are leaves, spread evenly below the third level.
 """
 

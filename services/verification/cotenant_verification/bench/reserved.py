@@ -1,6 +1,6 @@
 """Reservations in a benchmark: a third of the pods may use one each.
 
-In: the workload, how many reservations. Out: events of Reservations and of the shares of nodes that they were given before; the
+In: the workload, the number of reservations. Out: events of Reservations and of their existing shares of nodes; the
 labels by which pods are their owners. Every reservation has a list of owners of its own; every second one is used once, the
 others often; each holds what four pods of the largest kind request. Pod 3 i may use reservation i, modulo their number. Nodes
 that are cordoned or dedicated have none.

@@ -1,7 +1,7 @@
 """`bench schedule`, end to end: server, scheduler, submitter and watcher as processes; then the independent check.
 
 With the stack also gateway, quota-tree, calculator, arbiter and simulated executors: pods are submitted by the API, and the
-watcher awaits that their nodes say they run.
+watcher waits until their nodes report them running.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 In: a testbed with nodes on its log. Out: running processes that are ready, and the gateway's address. The executors are the
 node-executor's own simulation, of the sizes that the nodes have; as in `cotenant up`, one process is many nodes. metrics-ingest
-is not among them: metrics are those that the workload has written.
+is not among them: metrics are part of the workload.
 
-Bounds: MAX_NODES nodes, NODES_A_PROCESS in one process, STALLED_SECONDS without one more node or process that is ready.
+Bounds: MAX_NODES nodes, NODES_A_PROCESS in one process, STALLED_SECONDS without another node or process becoming ready.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERVICES = ("gateway", "quota-tree", "batch-resource-calculator", "descheduler-a
 EXECUTORS = "executors"
 """Name of the executors' processes, followed by a number."""
 REPORTS = "node.*.executor"
-"""What a node stores when it joins."""
+"""The subjects that a node stores when it joins."""
 NODES_A_PROCESS = 200
 MAX_NODES = 4_000
 """The server takes many more, but they are simulated on the same machine: 20 processes of 80 MiB."""
@@ -64,7 +64,7 @@ def fleets(workload: Workload) -> list[Fleet]:
 
 async def start_stack(testbed: Testbed, simulated: Sequence[Fleet], say: Callable[[str], None]) -> Server:
     """Start everything, wait until it is ready; returns the gateway. `say` gets a line now and then: how many nodes
-    have joined, and who is not ready. Raises BenchError where a process ends, or nothing more happens."""
+    have joined, and which processes are not ready. Raises BenchError if a process ends, or nothing happens any more."""
     ports: dict[str, int] = {}
 
     def start(name: str, service: str, *flags: str) -> None:
@@ -119,7 +119,7 @@ async def _until_ready(
 
 
 async def _joined(testbed: Testbed) -> int:
-    """How many nodes have stored a report of their own; 0 where the server does not say."""
+    """How many nodes have stored a report of their own; 0 if the server does not answer."""
     try:
         return (await JetStream(testbed.log.client).subjects(LOG, REPORTS)).total
     except (BusError, *API_ERRORS):

@@ -32,7 +32,7 @@ TICK_SECONDS = 0.005
 CONNECTIONS = 64
 TRIES = 10
 AGAIN_SECONDS = 1.0
-"""A request that is answered with 503 is sent again, as Retry-After says; its clock runs on."""
+"""A request that is answered with 503 is retried after Retry-After; its clock keeps running."""
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ async def _write(orders: Orders, times: array.array[int]) -> None:
 
 
 async def _request(orders: Orders, times: array.array[int]) -> None:
-    # A process that writes to the log shall not pay for aiohttp.
+    # A process that writes to the log need not import aiohttp.
     from cotenant_verification.http_sessions import http_session
 
     gateway = orders.gateway

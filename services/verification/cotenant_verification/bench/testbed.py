@@ -1,7 +1,7 @@
 """The private testbed of a benchmark: one server or three of its own (disk, fsync, HISTORY), and processes whose CPU and memory
 are read.
 
-Everything lies in one temporary folder, is ended by its own process id, and removed at the end.
+Everything is in one temporary folder, which is removed at the end; processes are ended by their ids.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Testbed:
     """Use as an asynchronous context."""
 
     def __init__(self, replicas: int = 1) -> None:
-        """`replicas`: on how many servers the log is."""
+        """`replicas`: the number of servers that hold the log."""
         self.replicas = replicas
         self.ports: list[int] = []
         for _ in range(replicas):
@@ -60,7 +60,7 @@ class Testbed:
                 await self.until(partial(answers, port), "the NATS server answers", 15)
             self.log = await connect(self.url, "bench")
             await self.log.declare(replicas=self.replicas, sizes=StreamSizes(history=2 << 30))
-            # As the gateway does where LOG has room, and not every benchmark has a gateway.
+            # The gateway does this while LOG has room, but not every benchmark has a gateway.
             await self.log.enforce(False)
         except BaseException:
             self._end_everything()
@@ -174,7 +174,7 @@ class Testbed:
         waiting.clear()
 
     async def events(self) -> list[Event]:
-        """Everything that the check needs, in the log's order."""
+        """All events that the check needs, in the log's order."""
         return await read_all(self.log, LOG, READ)
 
     def cpu_seconds(self) -> dict[str, float]:

@@ -1,6 +1,6 @@
-"""The process that watches placements, as any subscriber would, and notes when each arrived.
+"""The process that watches placements, as any subscriber would, and records when each arrived.
 
-In: URL, number of pods to wait for, where to write. Out, to files: per pod the clock at which its placement arrived (0: it
+In: URL, number of pods to wait for, output paths. Out, to files: per pod the clock at which its placement arrived (0: it
 did not), and every commit's number of events; with `runs` also when its node first reported it running. It ends when all have
 arrived, or when none did for IDLE_SECONDS after the first; for ANSWERED_SECONDS if the others are reported as waiting.
 
@@ -116,7 +116,7 @@ async def _follow(log: NatsLog, subject: str) -> Reader:
 
 
 async def _read(reader: Reader, arrived: Arrived) -> None:
-    """Pull for ever; a pull that brings nothing within PULL_SECONDS is passed on too."""
+    """Pull forever; an empty pull after PULL_SECONDS is passed on too."""
     while True:
         events = await reader.pull(PULL_LIMIT, PULL_SECONDS)
         await arrived.put((events, time.monotonic_ns()))

@@ -1,6 +1,6 @@
-"""What a benchmark schedules: nodes with a fresh metric each, quotas, and pods.
+"""The workload of a benchmark: nodes with a fresh metric each, quotas, and pods.
 
-In: how many, of how many shapes, how many percent with constraints (`constraints`); or a folder with openb's tables
+In: numbers, shapes, the percentage with constraints (`constraints`); or a folder with openb's tables
 (`openb_node_list_all_node.csv`, `openb_pod_list_default.csv`, Alibaba cluster-trace-gpu-v2023), repeated until there are
 enough. Out: events, ready to be stored. Nothing is drawn at random: the same arguments give the same workload.
 """
@@ -66,7 +66,7 @@ class Workload(msgspec.Struct, frozen=True):
     reservations: int = 0
     """Reservations that a third of the pods may use (`reserved`)."""
     quotas: int = 0
-    """So many quotas, four levels deep, each pod in one of the lowest level; 0: one that has room for all."""
+    """The number of quotas, four levels deep, each pod in one of the lowest level; 0: one that has room for all."""
 
     def constrained(self, upto: int) -> int:
         """How many of the first `upto` pods carry constraints; they are spread evenly."""
@@ -213,7 +213,7 @@ def _quota_event(name: str, parent: str, most: dict[str, int], now: datetime) ->
 
 
 def stack_events(now: datetime) -> Iterator[Event]:
-    """What the other services require: the pods' namespace, and colocation enabled."""
+    """Objects that the other services require: the pods' namespace, and colocation enabled."""
     colocation = msgspec.json.encode({"enable": True}).decode()
     for kind, plural, namespace, name, data in (
         ("Namespace", "namespaces", "", NAMESPACE, {}),

@@ -1,4 +1,4 @@
-"""`cotenant simulate --chaos`: what the options mean.
+"""`cotenant simulate --chaos`: the options and their effect.
 
 In: options. Out: text on standard output, and the exit code: 1 at the first broken promise, with the command that reproduces
 it. Standard error has a live line if it is a terminal.

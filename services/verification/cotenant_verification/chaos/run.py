@@ -1,4 +1,4 @@
-"""One run from its schedule: build the harness, let time pass, check, and report the result.
+"""One run from its schedule: build the harness, advance time, check, and report the result.
 
 In: a schedule. Out: a Result, with the digest over every event of every stream in order: two runs of one schedule have the
 same. After the span comes SETTLE_TIME without faults and new workload; at their end everything must be idle.
@@ -54,7 +54,7 @@ class Result(msgspec.Struct, kw_only=True):
     steps: int
     faults: dict[str, int]
     asked: dict[str, int]
-    """What users and administrators asked for, by kind."""
+    """Requests of users and administrators, by kind."""
     checks: dict[str, int]
     digest: str
     virtual_seconds: float
@@ -187,7 +187,7 @@ def _raised(error: Exception, harness: Harness, view: LogView) -> Violation:
 
 
 class _Recorder:
-    """Digests every event as it is stored."""
+    """Hashes every event as it is stored."""
 
     def __init__(self) -> None:
         self._digest = blake2b(digest_size=16)

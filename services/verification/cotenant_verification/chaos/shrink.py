@@ -1,6 +1,6 @@
 """Shrinking: leave entries out of a failing schedule until nothing more can be left out.
 
-In: a schedule and a test that says whether a schedule still breaks the same promise. Out: the smallest found. Delta debugging
+In: a schedule and a test of whether a schedule still breaks the same promise. Out: the smallest found. Delta debugging
 (Zeller's ddmin): halves, quarters, and so on down to single entries; the span is cut behind the failure first.
 Bound: TRIES runs.
 """
@@ -39,5 +39,5 @@ def shrink(
 
 
 def until(schedule: Schedule, at_ms: int) -> Schedule:
-    """The entries up to a moment: what comes later had no part in what happened then."""
+    """The entries up to a moment: later ones cannot have caused the failure."""
     return schedule.having([entry for entry in schedule.entries if entry.at_ms <= at_ms])

@@ -1,8 +1,8 @@
-"""What each quota is charged with, added up from the placements alone: for promise 3.
+"""The charges of each quota, summed from the placements alone: for promise 3.
 
 In: placements as they come, change and end, reports that a pod has ended, quotas as published. Out: what a quota's own
-placements hold as known at a sequence, and the quotas of a tree. Kept by adding and taking away whole placements, so that
-a check costs what a commit changed and not what a cluster holds.
+placements hold as known at a sequence, and the quotas of a tree. Updated by adding and removing whole placements, so that
+the cost of a check depends on the commit and not on the size of the cluster.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Charges:
         """By (node, uid): placements whose pod's processes have ended, and the report that says so."""
 
     def publish(self, event: Event, data: QuotaRuntime) -> None:
-        """Take over a quota's newest state, or its end."""
+        """Take a quota's newest state, or its end."""
         if event.tombstone:
             self.trees[data.tree].pop(data.quota, None)
         else:
@@ -54,7 +54,7 @@ class Charges:
                 self.end(after, ended)
 
     def end(self, placement: Placement, sequence: int) -> None:
-        """Take over that the pod of a placement has ended on its node."""
+        """Note that the pod of a placement has ended on its node."""
         key = (placement.quota_tree, placement.quota)
         self._ended[key].setdefault((placement.node, placement.uid), _Ended(sequence, placement.requests))
 

@@ -1,9 +1,9 @@
-"""The checker: hears every event of a run and calls the invariants when they are due.
+"""The checker: receives every event of a run and calls the invariants when they are due.
 
 In: the harness, the invariants. Out: BrokenInvariantError at the first promise that is broken, and how many checks were made.
 Event and commit checks run at once; moment checks, and the folds of one service at a time, at moments that the seed chooses,
 because they cost more; checks of the idle phase at the end. Comparisons of folds have a budget in messages, so that they stay
-behind the run itself however much a cluster holds. Commits are verified as they come, and what differs is reported at the end.
+cheaper than the run itself, however large the cluster. Commits are verified as they come, differences reported at the end.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from cotenant_verification.harness.nodes import ChaosNode
 FoldCheck = Callable[[ServiceParticipant, World, ReferenceCores, int], Iterable[tuple[str, str]]]
 
 REST_WITHIN = timedelta(minutes=8)
-"""After the faults: a lost node's pods go after 5 minutes and the 30 s in which its silence shows; an eviction that is refused
-is asked for again after at most 60 s, and a budget may let only one pod go at a time.
+"""After the faults: a lost node's pods are evicted after 5 minutes and the 30 s until it counts as lost; a refused eviction
+is requested again after at most 60 s, and a budget may allow only one pod at a time.
 """
 TOLD_WITHIN = timedelta(seconds=3)
 """When idle: services decide at once, and publish changes of requests alone once a second."""
@@ -56,7 +56,7 @@ many per message stored on LOG,"""
 FOLD_FREE = 20_000
 """and this many in addition."""
 VERIFIED = 500
-"""So many commits of a run are all recomputed,"""
+"""The first commits of a run are all recomputed, up to this many,"""
 VERIFIED_OF = 4
 """and later ones with this probability, drawn from the seed."""
 
@@ -89,7 +89,7 @@ class Checker:
         self._chance = self._lot = self._decisions = Random(0)
         self._harness: Harness | None = None
         self._glanced: Collection[tuple[str, str]] = ()
-        """Findings of the last glance: check and subject."""
+        """Findings of the last early check: check and subject."""
         self._left: Collection[tuple[str, str]] = ()
         """Findings of the last idle check: check and subject."""
 
@@ -203,7 +203,7 @@ class Checker:
         self._glanced = self._left_to_do().keys()
 
     def rest(self, since: timedelta, *, last: bool = False) -> None:
-        """Look for unfinished work `since` the faults ended. A finding that the glance before did not have is too new to be
+        """Look for unfinished work `since` the faults ended. A finding that the last early check did not have is too new to be
         reported. A finding at two consecutive checks is real: it must be gone within REST_WITHIN, and at the `last` check
         nothing may be found."""
         found = self._left_to_do() if self._glanced else {}

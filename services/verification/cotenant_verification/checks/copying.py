@@ -1,6 +1,6 @@
-"""Copies of cores: what the checks may ask anything without changing the core that is in use.
+"""Copies of cores, which checks may use freely without changing the core that is in use.
 
-In: a core. Out: one that decides alike, and shares with it what does not change: frozen structs of nothing but such (events,
+In: a core. Out: one that decides alike, and shares immutable objects with it: frozen structs of only such (events,
 payloads, decoded objects, a service's own facts), text, numbers, functions. Containers, the services' own objects and frozen
 structs that refer to these are copied; everything else (arrays, weak dictionaries, types with a rule of their own)
 `copy.deepcopy` copies. `deepcopy` alone takes ten times as long, most of it for facts.
@@ -20,7 +20,7 @@ import msgspec
 
 T = TypeVar("T")
 Memo = dict[int, object]
-"""What was copied, by the original's id, as `deepcopy` keeps it."""
+"""The copies by the original's id, as in `deepcopy`."""
 Way = Callable[[object, Memo], object]
 
 
@@ -135,7 +135,7 @@ def _struct(kind: type[msgspec.Struct]) -> Way:
 
 def _may_change(kind: type, within: set[type]) -> bool:
     """Whether a struct, or something that it refers to by the types of its fields, may change. Dictionaries and lists in a
-    frozen struct are assumed to be unchanging, like those of payloads; a type that cannot be told apart counts as one that may.
+    frozen struct are assumed to be immutable, like those of payloads; an unresolvable type counts as mutable.
     """
     if not issubclass(kind, msgspec.Struct):
         return kind is object or (kind.__module__.startswith("cotenant") and not issubclass(kind, (Enum, str, int, tuple)))

@@ -1,4 +1,4 @@
-"""How much a core holds: the entries of all its containers, without what it shares with others.
+"""The size of a core: the entries of all its containers, without shared ones.
 
 In: an object. Out: a count. Walks attributes, slots, dicts, lists and sets of the project's own classes, each object once.
 Results kept for speed have bounds of their own (`CACHES` by the attribute's name) and are left out.

@@ -102,7 +102,7 @@ class Filters:
 
     @property
     def neighbours(self) -> Neighbours:
-        """All placed pods, and the pods that they keep away."""
+        """All placed pods, and the pods that their anti-affinity excludes."""
         if self._neighbours is None:
             namespaces = {}
             for subject in self._view.declared["namespaces"]:

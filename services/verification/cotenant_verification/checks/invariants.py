@@ -1,8 +1,8 @@
-"""The form of a promise: its checks, by when they are called, and what they are given.
+"""The structure of a promise: its checks, by the time of their call, and their inputs.
 
 An event check is called with the view of the log and the event just stored, a commit check with a whole commit, a moment check
-from time to time. When the faults are over a convergence check is called at every look, and may report something for a bounded
-time; a final check is called at the end of the run. Each yields what is wrong; an empty answer means that the promise holds.
+from time to time. When the faults are over a convergence check is called repeatedly, and may report something for a bounded
+time; a final check is called at the end of the run. Each yields violations; no violation means that the promise holds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cotenant_verification.checks.suppression import SuppressionWatch
 from cotenant_verification.harness.harness import Harness
 
 Wrong = Iterator[tuple[str, str]]
-"""Subject and what is wrong with it."""
+"""Subject and violation."""
 
 
 class Moment(msgspec.Struct, frozen=True):

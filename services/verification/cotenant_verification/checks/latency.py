@@ -1,6 +1,6 @@
-"""The p99 of a service's response time as a function of its contention: a model, to weigh what best-effort work costs.
+"""The p99 of a service's response time as a function of its contention: a model of the cost of best-effort work.
 
-In: what a service uses, what CPU it may have, what best-effort uses of the machine. Out: microseconds.
+In: a service's CPU usage, its available CPU, best-effort's usage of the machine. Out: microseconds.
 
 - Queueing: M/M/1. The time in the system is exponential with rate (1 - rho) / S (Kleinrock, Queueing Systems I, 3.2), so its
   p99 is ln(100) * S / (1 - rho); rho is what the service uses of the CPU it may have: its quota, or what other services and the

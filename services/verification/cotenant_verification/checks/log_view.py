@@ -3,7 +3,7 @@
 In: events as they are stored, acknowledgements of the gateways. Out: the tables that invariants read. Nothing here is taken
 from a core: a check must not share a bug with the code that it checks.
 
-Bounds: the last KEPT_LOG to twice as many events; KEPT_VERSIONS of what decisions rest on. Uids, revisions and ends of pods are
+Bounds: the last KEPT_LOG to twice as many events; KEPT_VERSIONS of decisions' inputs. Uids, revisions and ends of pods are
 kept to the end of the run: some hundred bytes for every pod that ever was. Over 300 lines: all tables follow from one pass over
 the events (`see`), and each reading method is a line or two.
 """
@@ -227,7 +227,7 @@ class LogView:
         return CommitSeen(tokens(record.subject)[1], record, record.data, tuple(self._batch))
 
     def asked(self, plan: Plan) -> None:
-        """Note a request: what its plan ends may end, whatever the answer is."""
+        """Note a request: objects that its plan ends may end, whatever the answer is."""
         first = plan.writes[0]
         if isinstance(first.payload, ObjectDeleted):
             self.may_end.add(first.payload.uid)
@@ -277,7 +277,7 @@ class LogView:
         return decode_pod(stored.object)
 
     def offer(self, node: str, folded: int) -> dict[str, int]:
-        """Return what a node offered, as of a sequence."""
+        """Return a node's allocatable, as of a sequence."""
         executor = self.version_at(executor_subject(node), folded)
         offered: dict[str, int] = {}
         if executor is not None and isinstance(executor.data, ExecutorStatus):

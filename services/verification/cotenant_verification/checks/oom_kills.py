@@ -1,6 +1,6 @@
-"""Observes which pods the nodes' kernels kill for memory: for promise 18.
+"""Observes OOM kills by the nodes' kernels: for promise 18.
 
-In: a node after each of its steps, with the pods that its kernel killed and what every pod held then; manifests as the log has
+In: a node after each of its steps, with the pods that its kernel killed and every pod's memory then; manifests as the log has
 them. Out: pods that should not have been killed, and how often each was. The limit of a pod is the sum of its containers'
 limits, in batch memory for batch pods; its request is of the machine's own memory, so a batch pod has none.
 """
@@ -71,7 +71,7 @@ class OomKills:
 
 
 def memory_limit(pod: Pod) -> int | None:
-    """What a pod may hold; None: no limit."""
+    """A pod's memory limit; None: no limit."""
     resource = BATCH_MEMORY if qos_raw(pod) is QoSClass.BE else MEMORY
     limits = [resource_amount(resource, each.resources.limits.get(resource, 0)) for each in pod.spec.containers]
     return sum(limits) if all(limits) else None

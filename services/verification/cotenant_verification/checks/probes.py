@@ -1,4 +1,4 @@
-"""Probes: artificial pods, given to copies of a core, whose decisions reveal its state.
+"""Probes: artificial pods, passed to copies of a core, whose decisions reveal its state.
 
 In: the nodes and quotas there are, a number. Out: events beyond the log. Pods with minimal requests reveal the scores and
 figures of the best node, and of each node; a pod with a huge request of one resource, bound to one node, reveals how much of it

@@ -2,7 +2,7 @@
 promise 3.
 
 In: the messages that quota-tree reads, in the log's order, and the scheduler's commits. Out: the quotas as of a commit. A
-core of quota-tree folds what a commit says was folded: foreign messages up to `folded`, the scheduler's own up to the end of
+core of quota-tree folds the messages behind a commit: foreign ones up to `folded`, the scheduler's own up to the end of
 the batch before. Bound: the messages that are stored between two commits of the scheduler.
 """
 

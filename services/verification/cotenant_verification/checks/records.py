@@ -1,4 +1,4 @@
-"""What the checks read of single events: the head of an object, a commit with its events, the revisions of a pod."""
+"""The parts of single events that checks read: the head of an object, a commit with its events, the revisions of a pod."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from cotenant_verification.checks.log_view import LogView
 
 TEXT = 400
 LONG = 160
-"""Members longer than that are left out of an event's figures: a pod's manifest, an object."""
+"""Longer members are left out of an event's figures: a pod's manifest, an object."""
 NAMED = ("objects", "waiting", "evictions")
 
 

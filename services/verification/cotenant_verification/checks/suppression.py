@@ -1,9 +1,9 @@
-"""Watches suppression on the nodes themselves, at each of their samples: for promises 8 and 9.
+"""Observes suppression on the nodes themselves, at each of their samples: for promises 8 and 9.
 
 In: a node's executor after a step, its reported actions. Out: where the best-effort bound lags behind the services, or flaps;
-where services are slower (`latency`) than with what best-effort may use; what a kernel refused. The bound
+where services are slower (`latency`) than with the allowed best-effort usage; refusals by a kernel. The bound
 by the rule: capacity * threshold - services' use - system (the reserve if that is more), of the sample that the step
-was made on; what is in force may be above it for two control periods at most, and by the width of one CPU.
+was made on; the effective bound may be above it for two control periods at most, and by the width of one CPU.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Steady(msgspec.Struct):
 
 
 class SuppressionWatch:
-    """What happened on every node."""
+    """The observations on every node."""
 
     def __init__(self) -> None:
         self._over: dict[str, tuple[datetime, int]] = {}
@@ -66,7 +66,7 @@ class SuppressionWatch:
         """The largest factor by which best-effort work has raised a service's p99."""
 
     def see(self, event: Event) -> None:
-        """Take in what a node did."""
+        """Take a node's actions."""
         data = event.data
         if not isinstance(data, Execution) or data.topic != "refusals" or len(self.refused) >= KEPT:
             return
@@ -74,7 +74,7 @@ class SuppressionWatch:
             self.refused.append((data.node, data.summary))
 
     def sampled(self, name: str, control: Control, capacity_milli: int, now: datetime) -> None:
-        """Take in a control period: what the rule demanded, and what is in force after it."""
+        """Take a control period: the rule's bound, and the effective one after it."""
         self.periods += 1
         wanted_milli, quota, cpus = control.wanted_milli, control.quota, control.cpus
         bound = capacity_milli

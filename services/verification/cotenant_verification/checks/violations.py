@@ -8,7 +8,7 @@ import msgspec
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """Which promise was broken, about which subject, in words, and after which event; `trace`: where it raised."""
+    """The broken promise, its subject, a description, and the event; `trace`: where it raised."""
 
     invariant: int
     name: str

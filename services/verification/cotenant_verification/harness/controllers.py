@@ -1,4 +1,4 @@
-"""The workloads' controllers, as users have them: an evicted pod of an application is created again under its name.
+"""Controllers of workloads: an evicted pod of an application is created again under its name.
 
 In: eviction outcomes from the log, what was created before. Out: creations at a gateway as soon as the name is free: checked
 every AGAIN, at most AGAIN_TRIES times.

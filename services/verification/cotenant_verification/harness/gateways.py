@@ -32,7 +32,7 @@ MERGE = "application/merge-patch+json"
 
 
 class Users(Protocol):
-    """Those who send requests, and record what was acknowledged."""
+    """Users who send requests, and record acknowledgements."""
 
     def asked(self, plan: Plan) -> None:
         """Called before a request's plan is stored; its outcome is not known yet."""

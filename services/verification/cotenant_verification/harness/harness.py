@@ -1,4 +1,4 @@
-"""The harness: gateways, replicas and nodes in one world, and the director who carries out a schedule.
+"""The harness: gateways, replicas and nodes in one world, and the director that carries out a schedule.
 
 In: a schedule. Out: a world in which its entries take effect when they are due (`actions`). At `span_ms` every fault
 that is still in force is lifted; no new workload follows.

@@ -1,8 +1,8 @@
-"""A node under faults: a simulated machine that dies and comes back, an executor that crashes, a clock that jumps.
+"""A node under faults: a simulated machine that fails and returns, an executor that crashes, a clock that jumps.
 
 In: a name, a size, what happens to it. Out: a participant. The machine is `cotenant_node_executor.simulated.machine`: services
 go before batch, each tier shares by weight under quota and CPU set; a pod's demand follows from its annotation and the
-time. Death loses the machine: the next one has another boot and no pods. A crash loses the executor's core alone. A slow
+time. A failure loses the machine: the next one has another boot and no pods. A crash loses the executor's core alone. A slow
 executor runs at long intervals, and then reads what has arrived since.
 """
 
@@ -42,14 +42,14 @@ class Machine(Struct, frozen=True):
 
 
 class Control(Struct, frozen=True):
-    """One control period: what best-effort may use by the rule and what it used, and the files that bound it."""
+    """One control period: best-effort's bound by the rule and its usage, and the files that bound it."""
 
     wanted_milli: int
     used_milli: int
     quota: str
     cpus: str
     services: tuple[tuple[int, int], ...]
-    """Of each service: what it uses, and what CPU it may have."""
+    """Of each service: its usage, and its available CPU."""
 
 
 class ChaosNode:

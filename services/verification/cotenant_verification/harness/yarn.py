@@ -3,10 +3,10 @@
 In: NodeManagers that register, are lost and restart; applications' total demand; the log. Out: `yarn.*` facts by
 `cotenant_yarn_copilot.syncing.Syncing.sync`, the process' own pass, every SYNC and soon after a node's resources changed.
 
-The ResourceManager's rules (Hadoop's): a NodeManager has what it announces when it registers, until somebody sets another
+The ResourceManager's rules (Hadoop's): a NodeManager has the total announced at registration, until a client sets another
 total; a smaller total ends no container (over-commitment shows as negative room), a container starts only where there is room.
 Containers have one vcore; applications fill NodeManagers in the order of their ids, and end the youngest first. What a
-container uses of the machine is not modelled: it counts by what it was given.
+container uses of the machine is not modelled: it counts by its allocation.
 """
 
 from __future__ import annotations
@@ -65,13 +65,12 @@ class ResourceManager:
         self._memory_mb = 1
 
     def register(self, host: str, announced: YarnResource) -> None:
-        """A NodeManager starts: its containers are gone, its total is what it announces."""
+        """A NodeManager starts: its containers are gone, its total is the announced one."""
         self.managers[f"{host}:{PORT}"] = NodeManager(host, announced, announced, [])
         self._schedule()
 
     def lose(self, host: str, *, lost: bool) -> bool:
-        """Stop hearing from a NodeManager (its containers keep running, the ResourceManager gives them up), or bring it back.
-        """
+        """Lose a NodeManager (its containers keep running, the ResourceManager gives them up), or bring it back."""
         manager = self.managers.get(f"{host}:{PORT}")
         if manager is None or manager.lost == lost:
             return False
@@ -95,7 +94,7 @@ class ResourceManager:
                 manager.containers.append(min(self._memory_mb, manager.total.memory_mb - sum(manager.containers)))
                 running += 1
 
-    # -- the interface that the copilot asks ------------------------------------------------------------------------
+    # -- the interface that the copilot calls -----------------------------------------------------------------------
 
     async def find_active(self) -> str:
         """Return the address of the active one."""
@@ -141,7 +140,7 @@ def _listed(name: str, manager: NodeManager) -> dict[str, object]:
 
 
 class Copilot:
-    """yarn-copilot's process, with its deaths: see `cotenant.simulation.Participant`."""
+    """yarn-copilot's process, with crashes: see `cotenant.simulation.Participant`."""
 
     filters: tuple[str, ...] = FILTERS
     usage_filters: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Promise 12: after the faults everything becomes idle, and nothing is published that changes nothing."""
+"""Promise 12: after the faults everything becomes idle, and no event is published without a change."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LAST_STRETCH = timedelta(minutes=2)
 EVENTS_PER_NODE = 40
 """In the last stretch of the idle phase: metrics, resources, quotas, reports of jobs that end."""
 STORM = 1_500
-"""Events of a source within a second, beside two for each pod: its placement, and that it does not wait any more."""
+"""Events of a source within a second, beside two for each pod: its placement, and the end of its waiting event."""
 TOLD_AGAIN = timedelta(seconds=0.9)
-"""A second, less what a commit is late behind its decision."""
+"""A second, less a commit's delay after its decision."""
 LEFT_ALONE = timedelta(minutes=2)
 """Work that began longer ago counts as unfinished."""
 DECIDING = ("scheduler", "quota-tree", "batch-resource-calculator", "descheduler-arbiter")

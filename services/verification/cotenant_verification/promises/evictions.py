@@ -25,7 +25,7 @@ from cotenant_verification.promises.limits import (
 UNARBITRATED = ("TaintEviction", "Preemption")
 """Pods of lost nodes and victims of preemption are exempt from the limits."""
 PATIENCE = timedelta(minutes=10)
-"""After a job's TTL: a service may be down, or cut off, for some minutes."""
+"""After a job's TTL: a service may be down, or disconnected, for some minutes."""
 
 
 def _over(counts: Counter[str], limit: int | None, subject: str, of: str, what: str) -> Wrong:
@@ -35,7 +35,7 @@ def _over(counts: Counter[str], limit: int | None, subject: str, of: str, what: 
 
 
 def evictions_of_a_cycle_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
-    """In one descheduling cycle the plugins move no more pods of a node, of a namespace and in all than is configured."""
+    """In one descheduling cycle the plugins move no more pods of a node, of a namespace and in total than configured."""
     fresh = [job for job in _jobs_of(seen) if _by_plugin(job) and job.created_at == seen.commit.now]
     if not fresh:
         return
@@ -131,8 +131,8 @@ def _of_workload(view: LogView, workload: str, seen: CommitSeen) -> int:
 
 
 def orders_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
-    """Within five minutes no more evictions of a workload are ordered than its size allows, and one, beside those that go as
-    they must; within a second no more in all than evictQPS and its burst.
+    """Within five minutes no more evictions of a workload are ordered than its size allows, and one, beside those that
+    are exempt; within a second no more in total than evictQPS and its burst.
     """
     for job in _jobs_of(seen):
         if job.ordered_at != seen.commit.now:

@@ -35,7 +35,7 @@ from cotenant_verification.promises.quotas import published, used_by, way_up
 PodKey = tuple[str, str]
 """Namespace and name."""
 Used = Callable[[str, int], Mapping[str, Counter[str]]]
-"""Of a tree, as known at a sequence: what each quota uses."""
+"""The usage of each quota of a tree, as known at a sequence."""
 JUST_NOW = timedelta(seconds=10)
 """More recent changes may not have been decided on yet."""
 
@@ -85,7 +85,7 @@ def placements_of(there: Mapping[PodKey, Event]) -> list[Placement]:
 
 def no_waiting_pod_fits(moment: Moment) -> Wrong:
     """In the idle phase, every pod without a placement has a waiting event, and every node or its quota refuses it; a gated pod
-    says so, and no other does. Nodes with a nominated pod or room that is kept, and nodes that
+    has that reason, and no other does. Nodes with a nominated pod or reserved room, and nodes that
     have just changed, are left out."""
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}

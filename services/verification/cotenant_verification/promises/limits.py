@@ -1,4 +1,4 @@
-"""What a descheduler's configuration allows, read from the text in its start marker: for promise 6.
+"""The limits of a descheduler's configuration, read from the text in its start marker: for promise 6.
 
 In: koord-descheduler's DeschedulerConfiguration as JSON. Out: the limits of a cycle, of concurrent migrations, and of evictions
 within a time. None: unlimited. Defaults are koord-descheduler's.
@@ -19,7 +19,7 @@ EVICT_BURST = 1
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How many pods, of each kind of group."""
+    """The number of pods, by kind of group."""
 
     cycle_per_node: int | None
     cycle_per_namespace: int | None

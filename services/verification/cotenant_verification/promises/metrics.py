@@ -31,10 +31,10 @@ class _Strategy(msgspec.Struct, rename="camel"):
 
 
 def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
-    """What a node offers to batch pods is at most capacity - margin - system - services - YARN by the metric and the report of
-    YARN that the event names as its causes: nothing is lent twice.
+    """A node's batch resources are at most capacity - margin - system - services - YARN by the metric and the report of
+    YARN that the event names as its causes: nothing is offered twice.
 
-    The services' use is added up here from that metric: of every pod that is not batch itself. Nothing is lent on a
+    The services' usage is summed here from that metric: of every pod that is not batch itself. Nothing is offered on a
     metric that is older than the strategy allows.
     """
     data = event.data
@@ -69,7 +69,7 @@ def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
 
 
 def mid_leaves_services_their_requests(view: LogView, event: Event) -> Wrong:
-    """What a node offers to mid pods is at most what its services are predicted not to need of their requests, within
+    """A node's mid resources are at most the part of services' requests that is predicted unused, within
     unused capacity, by the metric that the event names, and the configured share of unrequested capacity: mid takes no service
     below its request. A static amount is the operator's.
     """

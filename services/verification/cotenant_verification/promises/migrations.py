@@ -20,7 +20,7 @@ from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import LogView
 
 KNOWN_LATE = timedelta(seconds=30)
-"""A gateway that is cut off learns of the end of a share so much later, at most."""
+"""How much later, at most, a disconnected gateway learns of the end of a share."""
 
 
 def a_place_is_held_first(view: LogView, event: Event) -> Wrong:

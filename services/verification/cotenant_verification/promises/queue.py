@@ -1,10 +1,10 @@
-"""Promise 24: the queue's head gets the room that it is kept, and nobody behind it takes that.
+"""Promise 24: the queue's head gets the room that is reserved for it, and no pod behind it takes that.
 
-Read from waiting events, placements and offers. What the scheduler bounds is no more than this: once a waiting event names a
-node on which the pod is kept room, what ran there then ends, and nothing that comes behind the pod adds to it.
+Read from waiting events, placements and offers. The scheduler guarantees no more than this: once a waiting event names a
+node with room reserved for the pod, pods that ran there then end, and none behind the pod adds to them.
 
     a commit    places a pod behind the head on such a node only beside the head's room, in every resource that it requests
-    at rest     a single pod that is kept room on a node, and that no filter of that node has refused for a while, is placed
+    when idle   a single pod with reserved room on a node, and that no filter of that node has refused for a while, is placed
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Turn = tuple[int, str, str, str]
 
 
 def turn_of(pod: Pod) -> Turn:
-    """By what pods stand in the queue: priority, creation, name."""
+    """The order of the queue: priority, creation, name."""
     metadata = pod.metadata
     return -(pod.spec.priority or 0), metadata.creation_timestamp or "", metadata.namespace, metadata.name
 
@@ -68,7 +68,7 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
 
 
 def _rooms(view: LogView, changed: set[str]) -> dict[str, list[Pod]]:
-    """By node, the pods that it keeps room for: by waiting events that this commit leaves as they are."""
+    """By node, the pods for which room is reserved: by waiting events that this commit leaves as they are."""
     found: dict[str, list[Pod]] = {}
     for subject, event in view.last.items():
         data = event.data
@@ -83,7 +83,7 @@ def _rooms(view: LogView, changed: set[str]) -> dict[str, list[Pod]]:
 
 
 def the_head_starts_once_it_fits(moment: Moment) -> Wrong:
-    """At rest."""
+    """When idle."""
     view = moment.view
     rooms = _rooms(view, set())
     if not rooms:

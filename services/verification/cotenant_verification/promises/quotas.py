@@ -1,6 +1,6 @@
-"""Promise 3: quotas hold. The formulas are written out here, slow and plain, and share nothing with the services' code.
+"""Promise 3: quotas hold. The formulas are written out here, slow and plain, and share no code with the services.
 
-Use climbs: a quota uses what its own placements and those of all quotas below it hold, each reduced to the resources of
+Usage propagates: a quota's usage is that of its own placements and of all quotas below it, each reduced to the resources of
 its own max. Sharing (Koordinator ElasticQuota, refreshRuntime): see `_fair`.
 """
 
@@ -110,7 +110,7 @@ def unasked(seen: CommitSeen, tree: str) -> dict[str, Counter[str]]:
 def used_by(
     view: LogView, tree: str, folded: int, known: Known, without: Mapping[str, Counter[str]] = NOTHING
 ) -> dict[str, Counter[str]]:
-    """What each quota of a tree uses, without some of what is charged to it."""
+    """The usage of each quota of a tree, without some of its charges."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
     for name in view.charges.charged(tree):
         way = list(way_up(known, name))
@@ -125,7 +125,7 @@ def used_by(
 
 
 def runtimes_add_up(view: LogView, seen: CommitSeen) -> Wrong:
-    """After each commit of quota-tree, at every quota with quotas below it: their runtimes add up to no more than it has,
+    """After each commit of quota-tree, at every quota with quotas below it: the sum of their runtimes is at most its own,
     and each has at most its max, and its scaled min if it requests that much.
     """
     if seen.service != "quota-tree":
@@ -156,7 +156,7 @@ def _families(view: LogView, tree: str) -> list[Family]:
 
 def _children_fit(tree: str, parent: QuotaRuntime, children: list[QuotaRuntime], has: Mapping[str, int]) -> Wrong:
     for resource in sorted({resource for child in children for resource in child.runtime}):
-        # A tree may have less than nothing: then nothing is shared.
+        # A tree's total may be negative: then nothing is shared.
         most = max(has.get(resource, 0), 0)
         shared = sum(child.runtime.get(resource, 0) for child in children)
         if shared > most:

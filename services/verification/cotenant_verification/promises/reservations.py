@@ -4,7 +4,7 @@ Read from shares, statuses, placements and the Reservations' documents, by code 
 runs state owners by labels.
 
     a commit    places pods in shares of their node alone, in those of their own; one that is allocated once has one owner, and
-                so has a pod that acts as one; a Restricted one gives no more than it holds; pods and what is left of
+                so has a pod that acts as one; a Restricted one gives no more than it holds; pods and the free rest of
                 reservations fit into what the node offers
     afterwards  a share has its object and its node, nothing that has expired is held, and every reservation has a status
 """
@@ -33,7 +33,7 @@ from cotenant_verification.promises.placements import new_placements
 GROUP = "scheduling.koordinator.sh"
 RESTRICTED = "Restricted"
 LATE = timedelta(seconds=30)
-"""How long the end of a reservation may take once nothing is at fault any more."""
+"""How long the end of a reservation may take once there are no faults any more."""
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,4 +1,4 @@
-"""Promises 8, 9 and 13: overcommitted CPU is reclaimed at once and without flapping; nothing grows."""
+"""Promises 8, 9 and 13: overcommitted CPU is reclaimed at once and without flapping; queues and state are bounded."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def cores_hold_what_is_alive(moment: Moment) -> Wrong:
 
 
 def suppression_settles(moment: Moment) -> Wrong:
-    """A node reverses its best-effort bound at most FEW times in a stretch beyond the reversals of what its services leave, and
+    """A node reverses its best-effort bound at most FEW times in a stretch beyond the reversals of its services' load, and
     changes it at most FEW times once that is constant and it had time to settle."""
     for name, text in moment.suppressions.unsettled:
         yield execution_subject(name, "suppress"), text
@@ -91,6 +91,6 @@ def kernels_refuse_nothing(moment: Moment) -> Wrong:
 
 
 def overcommitted_cpu_is_reclaimed(moment: Moment) -> Wrong:
-    """Two control periods after a spike of the services the best-effort bound of a node is what the threshold leaves."""
+    """Two control periods after a spike of the services the best-effort bound of a node is the rest below the threshold."""
     for name, text in moment.suppressions.late:
         yield execution_subject(name, "suppress"), text

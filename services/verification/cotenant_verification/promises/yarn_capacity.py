@@ -1,4 +1,4 @@
-"""Promise 12, YARN's side: in the idle phase a NodeManager has what its node offers, neither more nor less.
+"""Promise 12, YARN's side: in the idle phase a NodeManager has exactly its node's offer.
 
     total = origin of the node's resources - batch requests of the pods placed there     whole vcores and MiB, rounded down
 """

@@ -1,7 +1,7 @@
 """The gateway in the simulation: the gateway's own loop on the simulated log, without HTTP.
 
-In: users' requests (create, delete, evict) at their moments. Out: objects on the simulated log, and what was
-refused, with the gateway's own words. What is stored is folded at once, so that requests of one moment see each
+In: users' requests (create, delete, evict) at their moments. Out: objects on the simulated log, and
+refusals, in the gateway's words. Stored objects are folded at once, so that requests of one moment see each
 other.
 """
 
@@ -179,7 +179,7 @@ class SimulatedGateway:
 
     def _store_all(self, plans: Iterable[Plan], now: datetime, world: World) -> None:
         for plan in plans:
-            # A refused one was made from an old state: it comes again after the next fold.
+            # A refused one was based on an old state: it is repeated after the next fold.
             self._carry_out("a duty", partial(storing, plan, self.core.folded), now, world)
 
     def store(self, plan: Plan, now: datetime, world: World) -> Outcome:

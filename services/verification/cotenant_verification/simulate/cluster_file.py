@@ -25,7 +25,7 @@ MAX_REPLICAS = 100_000
 
 
 class _Read(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Base of what the file holds: unknown fields are errors, for a misspelt field would silently do nothing."""
+    """Base of the file's contents: unknown fields are errors, as a misspelt field would silently have no effect."""
 
 
 class NodeShape(_Read, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class DailyLoad(_Read, frozen=True, kw_only=True):
 
 
 class Arrivals(_Read, frozen=True, kw_only=True):
-    """Jobs that come one by one: the mean gap, and between which bounds each lasts."""
+    """Jobs that arrive one by one: the mean gap, and the bounds of their duration."""
 
     every: str
     lasts_from: str
@@ -66,9 +66,9 @@ class Arrivals(_Read, frozen=True, kw_only=True):
 
 
 class Workload(_Read, frozen=True, kw_only=True):
-    """One kind of pod and how it comes and works. Exactly one of `replicas` and `arrivals` is given.
+    """One kind of pod, its arrival and its usage. Exactly one of `replicas` and `arrivals` is given.
 
-    `uses_cpu` and `uses_memory` are what one pod uses; empty: the simulated node's own rule from its requests.
+    `uses_cpu` and `uses_memory`: usage of one pod; empty: the simulated node's own rule from its requests.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """`cotenant simulate -f cluster.yaml`: the whole control plane on simulated nodes, in virtual time.
 
-In: a cluster, a seed, a span. Out: a document of what came of it. The same file, seed and span give the same bytes:
+In: a cluster, a seed, a span. Out: a document with the result. The same file, seed and span give the same bytes:
 nothing in it comes from a wall clock, and the digest over every event of the log shows it.
 """
 
@@ -100,7 +100,7 @@ def _declare(cluster: Cluster, gateway: SimulatedGateway) -> None:
 
 
 def capacity_of(cluster: Cluster) -> dict[str, int]:
-    """What all nodes offer, as placements count it."""
+    """The allocatable of all nodes, as placements count it."""
     return {
         "cpu": sum(shape.cpu_milli * shape.count for shape in cluster.nodes),
         "memory": sum(shape.memory_bytes * shape.count for shape in cluster.nodes),

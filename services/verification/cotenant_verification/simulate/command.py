@@ -1,4 +1,4 @@
-"""What `cotenant simulate -f` and `--openb` run, and how they print the result.
+"""The commands `cotenant simulate -f` and `--openb`.
 
 In: a cluster file or the folder of the trace, a seed, the output format. Out: text or JSON on standard output; progress on
 standard error, and only where that is a terminal.

@@ -152,7 +152,7 @@ def _pod(row: _Row) -> TracePod:
 
 
 def offered_gpus(gpus: int) -> dict[str, int]:
-    """What a node with this many GPUs offers, as its Device object sums it."""
+    """The allocatable of a node with this many GPUs, as its Device object sums it."""
     return {GPU: gpus, **dict.fromkeys((GPU_CORE, GPU_MEMORY_RATIO, GPU_SHARED), gpus * GPU_CORE_PER_GPU)}
 
 
@@ -162,7 +162,7 @@ def asked_gpus(core: int) -> Document:
 
 
 def pod_document(pod: TracePod) -> Document:
-    """The Pod object of a pod. Its requests are its limits; batch pods request ordinary resources, as they did there."""
+    """The Pod object of a pod. Its requests are its limits; batch pods request ordinary resources, as in the trace."""
     amounts: Document = {"cpu": f"{pod.cpu_milli}m", "memory": f"{pod.memory_mib}Mi"}
     if pod.gpus:
         amounts |= asked_gpus(pod.gpu_core)

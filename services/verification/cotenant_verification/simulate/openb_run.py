@@ -1,7 +1,7 @@
 """`cotenant simulate --openb DIR`: the trace from its first second to its last, in virtual time.
 
 In: the trace. Out: a `TraceResult`. The gateway's planning and admission, quota-tree and the scheduler are the
-services' own; executors answer for all nodes at once, and nothing samples: a trace of requests has no
+services' own; executors answer for all nodes at once, and there are no samples: a trace of requests has no
 usage. Services are woken by events, and once in six hours.
 """
 
@@ -88,7 +88,7 @@ def run_trace(trace: Trace, progress: Callable[[float], None], seed: int = 0) ->
 
 
 def capacity_of(trace: Trace) -> dict[str, int]:
-    """What all nodes offer, as placements count it: cpu in thousandths, memory in bytes."""
+    """The allocatable of all nodes, as placements count it: cpu in thousandths, memory in bytes."""
     return {
         "cpu": sum(node.cpu_milli for node in trace.nodes),
         "memory": sum(node.memory_mib for node in trace.nodes) * MIB,

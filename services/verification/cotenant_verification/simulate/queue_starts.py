@@ -1,4 +1,4 @@
-"""When the jobs that wait for nodes start: the scheduler's own core, run ahead over the ends of pods that are known.
+"""When waiting jobs start: the scheduler's own core, simulated ahead over the known ends of pods.
 
 In: nodes, pods, PodGroups, quotas and priority classes as the API shows them, the time, the order of the queue. Out: for pods
 that wait, the moment at which the scheduler places them. A pod's end is known
@@ -7,9 +7,9 @@ that wait, the moment at which the scheduler places them. A pod's end is known
     by the median run time of finished pods of the same controller or gang (once it has run longer: the longest of them)
     where it is a victim of a nominated pod: after its grace period
 
-and so is that of a pod once it is placed here. Nothing else ends, and nothing else comes; what load is measured is not looked
-at. What reservations hold counts as free. So a moment is what follows from what is known, no promise. Bounds: MOST_PODS pods,
-MOST_ENDS ends, HORIZON ahead; what lies beyond is not in the answer.
+and so is that of a pod once it is placed here. No other pod ends or arrives; measured load is not
+considered. Room of reservations counts as free. So a moment is an estimate, no promise. Bounds: MOST_PODS pods,
+MOST_ENDS ends, HORIZON ahead; later starts are not in the answer.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ MOST_PODS = 20_000
 MOST_ENDS = 1_000
 HORIZON = timedelta(days=7)
 DECISIONS_AT_ONCE = 200
-"""Decisions for one moment; a queue that takes more is looked at again at the next."""
+"""Decisions for one moment; a queue that takes more is continued at the next."""
 DEFAULT_GRACE_SECONDS = 30
 
 PodKey = tuple[str, str]
 
 
 class _Pod(msgspec.Struct):
-    """What is known of a pod by itself."""
+    """A pod's own properties."""
 
     document: Document
     key: PodKey
@@ -98,13 +98,13 @@ class _Run:
         self._say(object_subject(group, plural, namespace, name), stored)
 
     def ahead(self) -> dict[PodKey, datetime]:
-        """Return what the core places and when."""
+        """Return the core's placements and their times."""
         waiting = {key for key, pod in self._pods.items() if not pod.node}
         for key, pod in self._pods.items():
             if pod.node:
                 self._node_of[key] = pod.node
                 self._will_end(pod, self._started(pod))
-        # Those that have a node are counted there before the others are looked at.
+        # Pods that have a node are counted there before the others are placed.
         for placed in (True, False):
             for pod in self._pods.values():
                 if bool(pod.node) is placed:

@@ -1,7 +1,7 @@
 """Deciding services whose requests to the gateway reach one in the simulation.
 
 In: a service's process and the gateway. Out: a participant. A request is repeated after REPEAT while the core returns it, so
-one that is lost comes again.
+a lost one is repeated.
 """
 
 from __future__ import annotations

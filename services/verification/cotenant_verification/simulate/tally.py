@@ -1,7 +1,7 @@
 """The result of a simulation: placements, waiting pods with reasons, and utilisation over time.
 
 In: the events of the simulated log, as they are stored. Out: counts and series. A pod counts as placed if it was placed once;
-utilisation is the requests of placed pods over what the nodes offer.
+utilisation is the requests of placed pods over the nodes' allocatable.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Executors for a trace: every node at once, event-driven.
 
 In: placements on any node. Out: the nodes' executor reports at the start, and for each pod "running" when it is
-placed and "stopped" when its placement is terminating. There are no samples: usage follows from placements, which
-is what a trace of requests can say.
+placed and "stopped" when its placement is terminating. There are no samples: usage follows from placements, as
+a trace of requests has no more.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def _jobs(workload: Workload, seed: int, span_seconds: float) -> Iterator[tuple[
 
 
 def pod_document(workload: Workload, index: int, duration: str) -> Document:
-    """One pod of a workload, with what it uses as annotations that simulated nodes read."""
+    """One pod of a workload, with its usage as annotations that simulated nodes read."""
     annotations: Document = dict(workload.annotations)
     usage = usage_text(workload)
     if usage:
@@ -73,7 +73,7 @@ def pod_document(workload: Workload, index: int, duration: str) -> Document:
 
 
 def usage_text(workload: Workload) -> str:
-    """What one pod uses, in the annotation's format."""
+    """One pod's usage, in the annotation's format."""
     parts = []
     if workload.load is not None:
         parts.append(f"cpu={workload.load.night}..{workload.load.noon}")

@@ -43,7 +43,7 @@ class _Room(msgspec.Struct):
 
 
 def check_pods(events: Sequence[Event], label: str, budgets: Mapping[str, int]) -> list[Violation]:
-    """Hold placements, runs and evictions against one another. `budgets`: pods that must stay, by the label's value."""
+    """Compare placements, runs and evictions with one another. `budgets`: pods that must stay, by the label's value."""
     return list(_check(events, label, budgets))
 
 

@@ -1,4 +1,4 @@
-"""A listing shows the log as it was at the version that it names; that is no older than asked for, and never goes back.
+"""A listing shows the log as it was at its version, which is no older than requested and never decreases.
 
 In: listings and all versions that the log ever had, in order. Out: violations.
 """
@@ -15,7 +15,7 @@ BACK = "what a gateway shows never goes back"
 
 
 def check_reads(listings: Sequence[Listing], versions: Sequence[Version], missing: Collection[int] = ()) -> list[Violation]:
-    """Hold the listings against the log, and against one another."""
+    """Compare the listings with the log, and with one another."""
     return [*_exact(listings, versions, missing), *_asked(listings), *_back(listings)]
 
 

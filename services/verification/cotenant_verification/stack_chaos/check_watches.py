@@ -1,7 +1,7 @@
 """A watch delivers every change between its start and its end, once, in order.
 
 In: watches and all versions that the log ever had, in order. Out: violations. A watch that ends with 410 may lack versions of
-objects that have ended since: a tombstone removes them from the log, and a gateway that had not read them yet says 410 when it
+objects that have ended since: a tombstone removes them from the log, and a gateway that had not read them returns 410 when it
 reads the tombstone.
 """
 
@@ -15,7 +15,7 @@ WHOLE = "a watch has no gap and repeats nothing"
 
 
 def check_watches(watches: Sequence[Watch], versions: Sequence[Version], missing: Collection[int] = ()) -> list[Violation]:
-    """Hold the watches against the log."""
+    """Compare the watches with the log."""
     changes = list(_changes(versions))
     return [violation for watch in watches for violation in _check(watch, changes, missing)]
 

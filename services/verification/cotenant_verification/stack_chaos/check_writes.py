@@ -1,4 +1,4 @@
-"""Acknowledged writes are there; refused ones are not; conditions held; the log's order is that of real time.
+"""Acknowledged writes are stored; refused ones are not; preconditions held; the log's order is that of real time.
 
 In: the clients' writes and all versions that the log ever had, in order. Out: violations. Sequences that could not be read
 (`missing`) prove nothing.
@@ -18,7 +18,7 @@ REAL_TIME = "what is acknowledged before something else begins comes before it"
 
 
 def check_writes(writes: Sequence[Write], versions: Sequence[Version], missing: Collection[int] = ()) -> list[Violation]:
-    """Hold the writes against the log."""
+    """Compare the writes with the log."""
     return [
         *_acknowledged(writes, versions, missing),
         *_refused(writes, versions),

@@ -1,7 +1,7 @@
 """Clients of the gateways: they write and list small objects, and record requests, times and answers.
 
-In: the gateways' URLs, a seed. Out: writes and listings. Each client does one thing after the other, now at this gateway, now
-at that one; it never requests an older version than the newest that it has seen.
+In: the gateways' URLs, a seed. Out: writes and listings. Each client sends one request after the other, at alternating
+gateways; it never requests an older version than the newest that it has seen.
 
 Bound: ANSWER_SECONDS for an answer; after that the outcome is unknown.
 """
@@ -60,7 +60,7 @@ class Registers:
                     await asyncio.sleep(1.0)
 
     def random(self, name: str) -> Random:
-        """A client's own chances."""
+        """A client's own random generator."""
         return Random(f"{name}/{self._seed}")
 
     def url(self, gateway: str) -> str:

@@ -75,7 +75,7 @@ class Cluster:
         ]
         self.ports = {service: port() for service in SERVICES}
         self.nats_url = nats_urls([member.port for member in self.members])
-        """Without relays: for who looks on."""
+        """Without relays: for observers."""
         self._specs: dict[str, ProcessSpec] = {}
         self._identity = prepared(folder, GATEWAY_NAMES)
         self._keys = prepared_keys(keys_folder(folder))
@@ -135,7 +135,7 @@ class Cluster:
         await self.supervisor.replace(replace(spec, argv=(*spec.argv, *offset)))
 
     async def until_ready(self) -> None:
-        """Wait until every service says that it is ready. Raises StackError."""
+        """Wait until every service is ready. Raises StackError."""
         for service in SERVICES:
             credentials = self.credentials if service in GATEWAYS else None
             await self._until(service, partial(_ready, credentials=credentials), self.ports[service])
@@ -149,7 +149,7 @@ class Cluster:
             await asyncio.sleep(0.1)
 
     def pid(self, name: str) -> int:
-        """The process of a server or service now, 0 between two."""
+        """The present process of a server or service, 0 between two."""
         return self.supervisor.processes[name].pid
 
     def _relays(self) -> Iterable[Relay]:
@@ -165,7 +165,7 @@ class Cluster:
         return [relay for (by, _), relay in self.to_servers.items() if by == service]
 
     def heal(self) -> None:
-        """Cut nothing any more."""
+        """Heal all relays."""
         for relay in self._relays():
             if relay.is_cut:
                 relay.heal()

@@ -1,9 +1,9 @@
-"""Which faults a run has: chosen from its seed, before it begins.
+"""The faults of a run, chosen from its seed before it begins.
 
 In: a seed, a span, the participants. Out: faults in order, each over before the next begins but for some that come two
 together. The last FAULT_FREE_SECONDS have no faults; at their end everything must be idle.
 
-What Jepsen's report on NATS 2.12.1 names is among them as far as processes can show it: killed leaders and whole clusters,
+They include those of Jepsen's report on NATS 2.12.1 as far as processes can have them: killed leaders and whole clusters,
 paused servers beside killed ones, partitions with and without the clients. A power failure (unsynced pages lost) is not: it
 would need a machine of its own; `sync_interval: always` protects against it.
 """

@@ -1,6 +1,6 @@
 """Carries out the faults of a run, each at its time, and undoes it.
 
-In: the cluster, the chosen faults. Out: what was done, when, and to whom in the end (a fault on the leader names the server
+In: the cluster, the chosen faults. Out: the faults with their times and actual targets (a fault on the leader names the server
 that led LOG at that time).
 """
 

@@ -1,4 +1,4 @@
-"""TCP relays that can be cut: one in front of each connection that a partition may take away.
+"""TCP relays that can be cut: one in front of each connection that a partition may affect.
 
 In: where to listen and whom to reach. Out: a relay. Cut, it is a network that loses everything: connections stay open, nothing
 arrives on either side, new ones are accepted and lead nowhere; healed, what was sent meanwhile arrives, as TCP would have it.

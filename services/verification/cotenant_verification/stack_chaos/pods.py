@@ -1,4 +1,4 @@
-"""Pods that come and go, and evictions: what scheduler, executors and arbiter have to do in a run.
+"""Pods that come and go, and evictions: the load of scheduler, executors and arbiter in a run.
 
 In: the gateways' URLs, a seed. Out: load. Two groups have a budget and lose pods by evictions only; the others are deleted.
 """
@@ -22,7 +22,7 @@ SIZES = {"kept-a": 6, "kept-b": 5, "free": 8}
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 STEP_SECONDS = 0.7
 EVICTED_TOGETHER = 4
-"""More than a budget lets go, asked of both gateways at once."""
+"""More evictions than a budget allows, requested from both gateways at once."""
 
 
 class Pods:

@@ -1,4 +1,4 @@
-"""What a run records: the clients' operations, listings and watches, and what the log holds in the end.
+"""A run's records: the clients' operations, listings and watches, and the log's final content.
 
 Times are seconds since the run began, on one clock. Versions are resourceVersions, which are sequences of LOG: the log's own
 order is the linearization order.
@@ -47,7 +47,7 @@ class Write(msgspec.Struct, kw_only=True):
     version: int = 0
     """As acknowledged; 0 for a deletion, whose answer has none."""
     uid: str = ""
-    """Of what a deletion has ended, as acknowledged."""
+    """Of the object that a deletion ended, as acknowledged."""
     said: str = ""
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Watch(msgspec.Struct, kw_only=True):
     through: int
     changes: list[WatchedChange]
     expired: bool = False
-    """It ended with 410: what it did not deliver is to be listed."""
+    """It ended with 410: undelivered changes must be listed."""
 
     def __str__(self) -> str:
         return f"watch at {self.gateway} since {self.started:.2f} s from version {self.start} through {self.through}"
@@ -129,7 +129,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct):
-    """All that clients saw."""
+    """The clients' observations."""
 
     writes: list[Write] = []
     listings: list[Listing] = []

@@ -1,6 +1,6 @@
 """The report of one run.
 
-In: what was recorded and found. Out: lines; the run is good where no promise was broken.
+In: records and violations. Out: lines; the run is good if no promise was broken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cotenant_verification.stack_chaos.records import Fault, Outcome, Violation,
 
 SHOWN = 20
 AFTER_SECONDS = 30.0
-"""A gap that begins within a fault, or so soon after it, is put down to it."""
+"""A gap that begins within a fault, or this soon after it, is attributed to it."""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class RunReport(msgspec.Struct, kw_only=True):
-    """What was recorded and found in one run."""
+    """Records and violations of one run."""
 
     seed: int
     seconds: float

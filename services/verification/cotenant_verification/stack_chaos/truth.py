@@ -1,4 +1,4 @@
-"""What the log holds in the end, and whether it ever held anything else.
+"""The log's final content, and whether it was ever different.
 
 In: the three servers' addresses. Out: all events of LOG in order (as a concurrent reader received them, as HISTORY has them,
 and as LOG still has them), the versions of the clients' objects, sequences that could not be read; and violations where two of
@@ -53,7 +53,7 @@ class Truth(msgspec.Struct):
 
 
 class Onlooker:
-    """Reads LOG while the run lasts, so that what is replaced at once was seen. `logs`: one connection to each server, so that
+    """Reads LOG during the run, so that quickly replaced messages are seen. `logs`: one connection to each server, so that
     not all of its consumers are lost together."""
 
     def __init__(self, logs: Sequence[NatsLog]) -> None:
@@ -118,7 +118,7 @@ async def find_truth(onlooker: Onlooker, log: NatsLog, urls: Sequence[str]) -> T
 
 
 async def _copied(log: NatsLog, end: int) -> None:
-    """Wait until HISTORY has taken over what there is; what it lacks, the onlooker may have."""
+    """Wait until HISTORY has all messages; the concurrent reader may have those that it lacks."""
     for _ in range(100):
         copied = await log.last_sequence(HISTORY)
         event = await log.get(HISTORY, copied)
@@ -151,7 +151,7 @@ async def _replicas(onlooking: NatsLog, urls: Sequence[str], events: Sequence[Ev
                 said = "nothing" if expected is None else expected.ref
                 violations.append(Violation(ONE_LOG, f"the replica at {url} ends {subject} with LOG:{sequence}, not {said}"))
         for subject, event in last.items():
-            # What has a time to live may be over, and what was replaced during the load comes behind it.
+            # A message with a time to live may have expired, and one replaced during the load comes after it.
             if subject in shown or event.tombstone or event.ttl_seconds:
                 continue
             head = await onlooking.head(subject)

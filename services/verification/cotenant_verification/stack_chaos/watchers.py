@@ -30,7 +30,7 @@ class Watcher:
         self._version = 0
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch, again and again."""
+        """Watch repeatedly."""
         timeout = aiohttp.ClientTimeout(total=None, sock_read=SILENT_SECONDS, sock_connect=5)
         async with http_session(self._run.credentials, timeout=timeout, read_bufsize=LINE_BYTES) as session:
             while not stop.is_set():

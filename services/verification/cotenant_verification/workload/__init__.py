@@ -1,6 +1,6 @@
-"""The workload of a run, from its seed: what users, administrators and machines do, as entries.
+"""The workload of a run, from its seed: actions of users, administrators and machines, as entries.
 
-In: a seed and a header. Out: entries. Each part draws from a chance of its own, so that a change of one leaves the
+In: a seed and a header. Out: entries. Each part has its own random generator, so that a change of one leaves the
 others' seeds as they are.
 
 | part | what |
@@ -34,7 +34,7 @@ from cotenant_verification.workload.yarn import yarn
 
 
 def workload(header: Header) -> list[Entry]:
-    """All that users and machines do in a run."""
+    """All actions of users and machines in a run."""
     nodes, capacity = machines(header)
     parts = (
         quotas(header, capacity),

@@ -1,4 +1,4 @@
-"""Pods that want more than room, and those who change what they want: namespaces, priorities, taints, zones.
+"""Pods with constraints, and changes around them: namespaces, priorities, taints, zones.
 
 In: a header, the machines' CPUs. Out: entries. Applications in three namespaces, each of one kind of constraint; a run has some
 of the kinds. Two teams' namespaces change their tier, which (anti-)affinity of other namespaces is about, and end at times.
@@ -127,7 +127,7 @@ def _contest(chance: Random, header: Header, capacity: int) -> list[Entry]:
 
 
 def _change(chance: Random, header: Header, kinds: list[str]) -> list[Entry]:
-    """Something around the pods changes; nodes are seldom cordoned for good."""
+    """Something around the pods changes; nodes are rarely cordoned permanently."""
     at_ms = chance.randrange(SETTLE_MS, header.span_ms)
     node = f"n{chance.randrange(header.nodes)}"
     over_ms = at_ms + chance.choice((2_000, 20_000, 60_000, header.span_ms))

@@ -12,7 +12,7 @@ up over the seeds.
 | stall | the log | no leader for `for_ms` |
 | partition | any | cut off for `for_ms`: its writes do not arrive, its deliveries are lost |
 | switch | the first `nodes` machines | cut off for `for_ms`, all at once; in some runs all machines stand in one zone |
-| gap | any | deliveries of `for_ms` are lost; then it reads on behind the last message it was given |
+| gap | any | deliveries of `for_ms` are lost; then it continues after the last delivered message |
 | crash | a service, a gateway | killed `where` (between, before, after a batch is stored), back after `down_ms` |
 | pause | a service | stopped for `for_ms` between deciding and storing |
 | executor-crash | a node | the executor dies, the pods go on; a fresh core on the same machine |
@@ -43,9 +43,9 @@ REPLICATED = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "sche
 GATEWAYS = ("gateway-a", "gateway-b")
 COPILOT = "yarn-copilot/a"
 FAULTS_PER_HOUR = (60, 120, 400, 1_200)
-"""Seeds differ in how many faults they have, and in which kinds: rare ones show only where others do not hide them."""
+"""Seeds differ in the number and kinds of faults: rare ones show only if others do not mask them."""
 LATE_MS = (DEDUPLICATION_SECONDS + 1) * 1_000
-"""A message that is sent again by then is stored again: the log has forgotten its id."""
+"""A message that is resent after this is stored again: the log has dropped its id."""
 LONG_MS = 600_000
 LAST_FAULT = 0.8
 """Faults begin in this part of the span; the longest ends within it or soon after."""

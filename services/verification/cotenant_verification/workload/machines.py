@@ -1,4 +1,4 @@
-"""The machines that are there from the start."""
+"""The machines of a run's start."""
 
 from __future__ import annotations
 

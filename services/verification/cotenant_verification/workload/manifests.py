@@ -1,4 +1,4 @@
-"""The manifests of a chaos run: what its users write.
+"""The manifests of a chaos run.
 
 In: a name and an entry's arguments. Out: documents as a user of Koordinator would write them.
 """
@@ -91,7 +91,7 @@ def pod(target: str, args: Args) -> Document:
 
 
 def _usage(args: Args) -> str:
-    """What it uses over a period; `leaks`: growing from each start."""
+    """Its usage over a period; `leaks`: growing from each start."""
     parts = [f"cpu={args['use_low']}m..{args['use_high']}m"] if "use_high" in args else []
     if "hold_high" in args:
         parts.append(f"memory={args['hold_low']}Mi..{args['hold_high']}Mi")

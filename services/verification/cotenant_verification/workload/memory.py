@@ -14,7 +14,7 @@ Args = dict[str, int | str]
 
 EVERY_MS = 60_000
 PERIODS = (60, 240, 1_200)
-"""Seconds in which what is held rises and falls."""
+"""Period in seconds in which memory rises and falls."""
 
 
 def memory(header: Header) -> list[Entry]:

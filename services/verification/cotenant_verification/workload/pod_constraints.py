@@ -1,4 +1,4 @@
-"""What pods ask of their nodes and of one another, as users of Kubernetes write it.
+"""Constraints of pods on their nodes and on one another, as users of Kubernetes write them.
 
 In: a pod's spec as a document, an entry's arguments. Out: the spec with constraints. Arguments, any of them together:
 

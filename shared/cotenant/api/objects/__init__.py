@@ -1,1 +1,1 @@
-"""Kubernetes-shaped objects: raw documents kept byte for byte, and typed views of what is read."""
+"""Kubernetes-shaped objects: raw documents kept byte for byte, and typed views of the fields that are read."""

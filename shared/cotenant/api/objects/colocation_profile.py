@@ -1,6 +1,6 @@
-"""Typed view of config.koordinator.sh/v1alpha1 ClusterColocationProfile: what it does to the pods that it selects.
+"""Typed view of config.koordinator.sh/v1alpha1 ClusterColocationProfile: its changes to selected pods.
 
-Out of a document comes the view; `probability_percent` says how many of a hundred selected pods the profile is applied to.
+In: a document. Out: the view; `probability_percent`: how many of a hundred selected pods the profile is applied to.
 Source: Koordinator's custom resource. An absent selector restricts nothing, an empty one selects everything.
 """
 

@@ -1,4 +1,4 @@
-"""Typed view of scheduling.koordinator.sh/v1alpha1 Device: what is on one node, one entry a device."""
+"""Typed view of scheduling.koordinator.sh/v1alpha1 Device: the devices of one node."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Taint(View, frozen=True, kw_only=True):
 
 
 class NodeSpec(View, frozen=True, kw_only=True):
-    """What users declare of a node."""
+    """A node's spec as users declare it."""
 
     unschedulable: bool = False
     taints: list[Taint] = []

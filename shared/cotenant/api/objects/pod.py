@@ -1,8 +1,8 @@
-"""Typed view of core/v1 Pod: what some service reads. The raw document holds everything else.
+"""Typed view of core/v1 Pod: the fields that services read. The raw document holds everything else.
 
-Replicas of one workload have the same bytes as their spec: a spec is decoded once for all of them, and what follows from it
-alone is computed once. REMEMBERED_SPECS are remembered, none above REMEMBERED_SPEC_BYTES. A document that several read one
-after the other is decoded once too: the last REMEMBERED_PODS, none above REMEMBERED_POD_BYTES.
+The specs of a workload's replicas have the same bytes: a spec is decoded once for all of them, and values derived from it
+alone are computed once. REMEMBERED_SPECS are cached, none above REMEMBERED_SPEC_BYTES. A document with several readers in
+a row is decoded once too: the last REMEMBERED_PODS, none above REMEMBERED_POD_BYTES.
 """
 
 from __future__ import annotations

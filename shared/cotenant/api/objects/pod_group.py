@@ -16,7 +16,7 @@ class PodGroupSpec(View, frozen=True, kw_only=True):
 
 
 class PodGroup(View, frozen=True, kw_only=True):
-    """What is read of a PodGroup; its status is composed."""
+    """The fields of a PodGroup that are read; its status is composed."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()

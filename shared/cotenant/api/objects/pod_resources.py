@@ -1,8 +1,8 @@
-"""What a pod requests and is limited to: integer amounts per resource (cpu in milli-cores, the rest in units).
+"""A pod's requests and limits: integer amounts per resource (cpu in milli-cores, the rest in units).
 
 In: a pod's view. Out: the effective amounts of the whole pod, saturated at the bounds of amounts. The larger of the sum over
 containers (with restartable init containers) and each init container on top of the restartable ones before it, plus the
-overhead. What follows from a spec is computed once for all pods that share the decoded spec.
+overhead. Computed once for all pods that share the decoded spec.
 
 Source: Kubernetes' resource requirements of pods (sidecar containers included).
 """

@@ -18,7 +18,7 @@ class ConfigMap(View, frozen=True, kw_only=True):
 
 
 class ElasticQuotaSpec(View, frozen=True, kw_only=True):
-    """Limits of one quota: what it may use at most, and what it is guaranteed."""
+    """Bounds of one quota: its maximum and its guaranteed amounts."""
 
     max: dict[str, Scalar] = {}
     min: dict[str, Scalar] = {}
@@ -79,7 +79,7 @@ class PriorityClassObject(View, frozen=True, kw_only=True):
 
 
 class RuntimeScheduling(View, frozen=True, kw_only=True):
-    """What a RuntimeClass merges into its pods."""
+    """Members that a RuntimeClass merges into its pods."""
 
     node_selector: dict[str, str] = {}
     tolerations: list[Toleration] = []

@@ -12,7 +12,7 @@ ALL = "*"
 
 
 class PolicyRule(View, frozen=True, kw_only=True):
-    """What may be done: verbs on resources of API groups (of these names only, where there are any), or on paths."""
+    """Permissions: verbs on resources of API groups (of these names only, if any), or on paths."""
 
     verbs: tuple[str, ...] = ()
     api_groups: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class PolicyRule(View, frozen=True, kw_only=True):
 
 
 class AggregationRule(View, frozen=True, kw_only=True):
-    """A cluster role with one has the rules of all cluster roles that a selector selects, in place of its own."""
+    """A cluster role with one has the rules of all cluster roles that a selector selects, instead of its own."""
 
     cluster_role_selectors: tuple[LabelSelector, ...] = ()
 

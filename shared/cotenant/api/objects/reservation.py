@@ -20,7 +20,7 @@ class ControllerReference(OwnerReference, frozen=True, kw_only=True):
 
 
 class OwnerRule(View, frozen=True, kw_only=True):
-    """Pods that may use the reservation: all parts that are given must agree."""
+    """Pods that may use the reservation: all given parts must match."""
 
     object: ObjectReference | None = None
     controller: ControllerReference | None = None
@@ -35,7 +35,7 @@ class PodTemplate(View, frozen=True, kw_only=True):
 
 
 class PreAllocationPolicy(View, frozen=True, kw_only=True):
-    """Which running pods may become owners of a reservation that is placed on what they use."""
+    """Which running pods may become owners of a reservation that takes over their room."""
 
     mode: str = ""
     enable_multiple: bool = False
@@ -57,7 +57,7 @@ class ReservationSpec(View, frozen=True, kw_only=True):
 
 
 class Reservation(View, frozen=True, kw_only=True):
-    """What is read of a Reservation; its status is composed."""
+    """The fields of a Reservation that are read; its status is composed."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: ReservationSpec = ReservationSpec()

@@ -1,4 +1,4 @@
-"""The annotation by which somebody outside says where a pod should go: Koordinator's SchedulingHint.
+"""The annotation with an external hint about a pod's node: Koordinator's SchedulingHint.
 
 In: annotations of a pod. Out: `SchedulingHint`. `internal.scheduling.koordinator.sh/scheduling-hint` is read before
 `scheduling.koordinator.sh/scheduling-hint`; an empty text is none.
@@ -6,7 +6,7 @@ In: annotations of a pod. Out: `SchedulingHint`. `internal.scheduling.koordinato
     {"nodeNames": ["a", "b"], "preferredNodeNames": ["b"], "extensions": {}}
 
 `nodeNames`: no other nodes; empty: any. `preferredNodeNames`: tried in this order before others, the first
-PREFERRED_NODES of them. `extensions` is carried, and not read. Source: Koordinator's schedulinghint plugin (`maxHintNodes`).
+PREFERRED_NODES of them. `extensions` is kept, but not read. Source: Koordinator's schedulinghint plugin (`maxHintNodes`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HINT_ANNOTATIONS = (ANNOTATION_INTERNAL_SCHEDULING_HINT, ANNOTATION_SCHEDULING_H
 
 
 class SchedulingHintError(ValueError):
-    """The annotation cannot be read; the text says why."""
+    """The annotation cannot be read; the text states why."""
 
     def __init__(self, annotation: str, text: str, why: str) -> None:
         super().__init__(f"{annotation} must be a JSON object with lists of node names: {why}")

@@ -1,4 +1,4 @@
-"""Label selectors and node selector terms: do they hold for a set of labels.
+"""Label selectors and node selector terms: whether they match a set of labels.
 
 In: requirements, LabelSelector, node selector terms; labels and name. Out: yes or no. A missing key satisfies NotIn and
 DoesNotExist. Gt and Lt compare whole numbers. An unknown operator never holds; callers that report it check it

@@ -1,4 +1,4 @@
-"""Typed views of Kubernetes' storage kinds: claims, volumes, storage classes, and what CSI drivers say of a node."""
+"""Typed views of Kubernetes' storage kinds: claims, volumes, storage classes, and CSI drivers of a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_PROVISIONER = "kubernetes.io/no-provisioner"
 """The provisioner of a class whose volumes exist beforehand."""
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-"""On a claim: the node that its volume is made for."""
+"""On a claim: the node for which its volume is provisioned."""
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 """On a claim or a volume: the name of its class, before there was a field."""
@@ -30,7 +30,7 @@ class ObjectRef(View, frozen=True, kw_only=True):
 
 
 class ClaimSpec(View, frozen=True, kw_only=True):
-    """What is claimed. `volume_name`: the volume that it is bound to; `storage_class_name` None: that of the default class."""
+    """A claim's spec. `volume_name`: the volume that it is bound to; `storage_class_name` None: that of the default class."""
 
     access_modes: list[str] = []
     selector: LabelSelector | None = None
@@ -69,7 +69,7 @@ class CsiVolume(View, frozen=True, kw_only=True):
 
 
 class VolumeSpec(View, frozen=True, kw_only=True):
-    """What a volume is. `csi` None: it is of another kind, which the document says."""
+    """A volume's spec. `csi` None: it is of another kind, as the document states."""
 
     capacity: dict[str, Scalar] = {}
     access_modes: list[str] = []
@@ -124,7 +124,7 @@ class StorageClass(View, frozen=True, kw_only=True):
 
     @property
     def is_default(self) -> bool:
-        """Whether claims that name no class are of this one."""
+        """Whether claims without a class get this one."""
         return self.metadata.annotations.get(DEFAULT_CLASS) == "true"
 
 
@@ -133,7 +133,7 @@ class VolumeLimit(View, frozen=True, kw_only=True):
 
 
 class CsiDriver(View, frozen=True, kw_only=True):
-    """A CSI driver on a node; `allocatable` None: it bounds nothing."""
+    """A CSI driver on a node; `allocatable` None: no limit."""
 
     name: str = ""
     node_id: str = msgspec.field(default="", name="nodeID")

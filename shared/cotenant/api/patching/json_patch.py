@@ -104,7 +104,7 @@ def _index(token: str, length: int, *, insert: bool) -> int:
 
 
 class _Tree:
-    """A document of which the levels on the operations' paths are open, each decoded once; all else is verbatim."""
+    """A document whose levels on the operations' paths are open, each decoded once; the rest is verbatim."""
 
     def __init__(self, document: msgspec.Raw) -> None:
         self._work = Work()
@@ -134,7 +134,7 @@ class _Tree:
         return value
 
     def put(self, path: Sequence[str], value: _Node, *, insert: bool) -> None:
-        """Put a value at a path: replace what is there, or, with `insert`, add it (before an array's element)."""
+        """Put a value at a path: replace the present one, or, with `insert`, add it (before an array's element)."""
         holder, place = self._place(path, insert=insert)
         if insert and isinstance(holder, list) and holder is not self._top:
             holder.insert(_number(place), value)

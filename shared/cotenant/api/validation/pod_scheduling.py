@@ -1,4 +1,4 @@
-"""Rules for what a pod says of nodes and of other pods: selectors, tolerations, affinity, spread, preemption, hints.
+"""Rules for a pod's constraints on nodes and other pods: selectors, tolerations, affinity, spread, preemption, hints.
 
 In: the typed view of a pod. Out: every field error. Source: Kubernetes `ValidatePod`; Koordinator's label of the preemption
 policy and annotation of the scheduling hint.
@@ -37,7 +37,7 @@ PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 
 def scheduling_errors(pod: Pod) -> list[FieldError]:
-    """Return what is wrong in what a pod says of nodes and of other pods."""
+    """Return the errors in a pod's constraints on nodes and other pods."""
     spec = pod.spec
     found = labels("spec.nodeSelector", spec.node_selector) if spec.node_selector else []
     for index, toleration in enumerate(spec.tolerations):
@@ -100,7 +100,7 @@ def _hint(pod: Pod) -> list[FieldError]:
 
 
 def _label_keys(path: str, term: PodAffinityTerm) -> list[FieldError]:
-    """What is wrong with the keys of pod labels that a term about other pods adds to its selector."""
+    """Errors in the label keys that a term about other pods adds to its selector."""
     both = [
         invalid(f"{path}.matchLabelKeys[{index}]", key, "exists in both matchLabelKeys and mismatchLabelKeys")
         for index, key in enumerate(term.match_label_keys)
@@ -146,7 +146,7 @@ def _required_pods(spec: PodSpec) -> Iterator[tuple[str, Sequence[PodAffinityTer
 
 
 def node_term_errors(path: str, terms: Sequence[NodeSelectorTerm], *, indexed: bool = True) -> list[FieldError]:
-    """Return what is wrong in terms about nodes."""
+    """Return the errors in terms about nodes."""
     found: list[FieldError] = []
     for number, term in enumerate(terms):
         where = f"{path}[{number}]" if indexed else path

@@ -1,6 +1,6 @@
-"""What the process runtime can do with a pod: plain processes of the node, no image, no mounts.
+"""The limits of the process runtime: plain processes of the node, no image, no mounts.
 
-In: the typed view of a pod that asks for `runtimeClassName: process`. Out: field errors for admission, so that nobody
+In: the typed view of a pod with `runtimeClassName: process`. Out: field errors for admission, so that no user
 learns on the node that a volume was ignored; and the value of the few `fieldRef`s that need no runtime of their own.
 """
 
@@ -81,7 +81,7 @@ def root_fields(pod: Pod) -> list[str]:
 
 
 def process_runtime_errors(pod: Pod) -> list[FieldError]:
-    """Return everything in the pod that the process runtime cannot do."""
+    """Return all fields of the pod that the process runtime does not support."""
     found: list[FieldError] = []
     for index, _ in enumerate(pod.spec.init_containers):
         found.append(forbidden(f"spec.initContainers[{index}]", "the process runtime has no init containers"))

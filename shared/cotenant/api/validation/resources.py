@@ -28,7 +28,7 @@ def may_be_overcommitted(resource: str) -> bool:
 
 
 def resource_name_errors(field: str, resource: str) -> list[FieldError]:
-    """Return what is wrong with a resource's name in a container."""
+    """Return the errors in a resource's name in a container."""
     if resource in _STANDARD:
         return []
     found = qualified_name(field, resource)
@@ -38,7 +38,7 @@ def resource_name_errors(field: str, resource: str) -> list[FieldError]:
 
 
 def resource_errors(field: str, resources: Resources) -> list[FieldError]:
-    """Return what is wrong in a container's requests and limits."""
+    """Return the errors in a container's requests and limits."""
     found: list[FieldError] = []
     for section, amounts in (("limits", resources.limits), ("requests", resources.requests)):
         for resource, amount in amounts.items():

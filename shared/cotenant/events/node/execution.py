@@ -16,7 +16,7 @@ class Change(Part, frozen=True, kw_only=True):
 
 
 class Execution(Payload, frozen=True, kw_only=True):
-    """Subject `execution.<node>.<topic>`: what was changed from what to what, and why, with the figures."""
+    """Subject `execution.<node>.<topic>`: changes with old and new values, and why, with the figures."""
     TYPE = "cotenant.execution.v1"
 
     node: str

@@ -27,7 +27,7 @@ class AggregatedUsage(Part, frozen=True, kw_only=True):
 
 
 class Contention(Part, frozen=True, kw_only=True):
-    """How much a pod was slowed down: averages over its messages since the last report, -1 where nothing was measured.
+    """Contention of a pod: averages over its messages since the last report, -1 if not measured.
 
     `throttled_permille`: throttled periods per thousand. `*_some`, `*_full`: PSI over 10 s, in hundredths of a percent.
     `cpi_thousandths`: cycles per thousand instructions.
@@ -75,7 +75,7 @@ class ModelPeaks(Part, frozen=True, kw_only=True):
 class PredictorTerms(Part, frozen=True, kw_only=True):
     """What one predictor (`pod`, `priority`, or `timeOfDay`, which counts where that forecast is in force).
 
-    `request` of the pods that it counts, less `peak`, their predicted peak with the safety margin, at most `cap`, what that
+    `request` of the pods that it counts, less `peak`, their predicted peak with the safety margin, at most `cap`, which that
     peak leaves of the node's allocatable.
     """
 
@@ -90,7 +90,7 @@ class ResourceForecast(Part, frozen=True, kw_only=True):
     """One resource's forecasts by time of day and by histogram, of a node that is configured for the former: the peak of the
     system and prod pods, in milli-cores (`resource` cpu) or bytes (memory).
 
-    `by_time_of_day`: which one is in force. None: nothing is known. A cost is a forecast's error over the last quarter
+    `by_time_of_day`: which one is in force. None: unknown. A cost is a forecast's error over the last quarter
     hours: what it withheld needlessly, and by how much it was too low in all but 1 in 20; `quarters` were compared so far.
     """
 
@@ -104,10 +104,10 @@ class ResourceForecast(Part, frozen=True, kw_only=True):
 
 
 class ProdPrediction(Part, frozen=True, kw_only=True):
-    """What `prod_reclaimable` was computed from; where that is None, `error` says why.
+    """The inputs of `prod_reclaimable`; if that is None, `error` states why.
 
     `cold`: prod pods younger than the cold start, which add nothing. `unpredicted`: those without a model, which take part in
-    neither predictor. `unplaced`: pods with samples and no placement, of which no request is known. `trainings`: how often the
+    neither predictor. `unplaced`: pods with samples and no placement, whose requests are unknown. `trainings`: how often the
     models were trained since the process started or `restored`, the event of their stored state (empty: from nothing).
     """
 
@@ -207,8 +207,8 @@ class NodeMetricComputed(Payload, frozen=True, kw_only=True):
     prod_peak: Usage | None = None
     """The predicted peak of services and the system, with the safety margin: the larger of that of pods and of tiers."""
     services_peak: Usage | None = None
-    """The most that services (all but batch and free) and the system used together at one sample since the last report; None
-    where that was not measured."""
+    """The peak of services (all but batch and free) and the system together at one sample since the last report; None
+    if not measured."""
     prediction: ProdPrediction | None = None
     durations_seconds: tuple[Seconds, ...] = ()
     """The percentile windows of the node's collect policy."""

@@ -33,15 +33,15 @@ class NodeRisk(Part, frozen=True, kw_only=True):
 
     `group`: the node entry of the configuration whose nodes' hours are counted together, empty for the cluster's strategy.
     `broken_permille`: thousandths of node-hours that may break; the percentages bound the threshold, `start_percent` counts
-    until a node of the group has seen `least_hours` hours.
+    until a node of the group has `least_hours` hours.
 
     `hour`: the present hour since the epoch, -1 before the first; `worst`: the largest margin that a report of it needed;
     `counts`: past hours by the margin that they needed. Margins are in steps of `formulas.risk_budget`; zeros at the end of
     `counts` are left out.
 
-    `margin_permille`: the margin in force, in thousandths of what services request; -1: not enough hours yet; more than 1000:
+    `margin_permille`: the margin in force, in thousandths of services' requests; -1: not enough hours yet; more than 1000:
     more than all of it. It was chosen when the hour began, from `node_hours` of the group, `above` of which had needed more.
-    `percent`: the reclaim threshold that it makes of the node.
+    `percent`: the resulting reclaim threshold of the node.
     """
 
     group: str = ""
@@ -60,7 +60,7 @@ class NodeRisk(Part, frozen=True, kw_only=True):
 
 
 class NodeResources(Payload, frozen=True, kw_only=True):
-    """Subject `node.<node>.resources`. `batch_cpu_milli` and `batch_memory_bytes` are what batch pods may request in sum.
+    """Subject `node.<node>.resources`. `batch_cpu_milli` and `batch_memory_bytes`: the allocatable of batch pods.
 
     `withdrawn`: the node offers no batch and mid resources at all, which differs from 0 left: colocation
     is off, or the metric is too old (`degraded`). `reason` is a code, `message` is the text.
@@ -69,8 +69,8 @@ class NodeResources(Payload, frozen=True, kw_only=True):
     placement. `strategy` is the colocation strategy (JSON) without the node's own annotation and labels: it is kept
     when a configuration is rejected. `config` is the event that it came from.
 
-    `cpu_normalization_ratio` is what batch-cpu was scaled by; `cpu_normalization` the annotation's text that the calculator
-    decided, empty while it decides none. `amplification`: by how much the node's allocatable is amplified, by resource; no
+    `cpu_normalization_ratio` is the factor of batch-cpu; `cpu_normalization` the annotation's text that the calculator
+    decided, empty while it decides none. `amplification`: the factors of the node's allocatable, by resource; no
     figure of this event is. `devices`: sums over the node's Device object, by resource name; `device_labels`: labels of it that
     the Node gets. `yarn`: YARN's own report within `third_party`, None where YARN reports nothing. Mid terms are among `terms`
     under names that begin with `mid`.

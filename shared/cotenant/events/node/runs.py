@@ -44,6 +44,16 @@ class ContainerRun(Part, frozen=True, kw_only=True):
     """While it waits to be restarted: how long."""
 
 
+class EvictionBegun(Part, frozen=True, kw_only=True):
+    """The eviction of a pod by a strategy of its node. An executor that starts carries on with it, and counts it for the
+    strategy's cool-down and rate."""
+
+    strategy: str
+    at: datetime
+    why: str = ""
+    grace_seconds: Seconds = 0
+
+
 class RunStatus(Payload, frozen=True, kw_only=True):
     """Subject `node.<node>.run.<namespace>.<pod>`."""
     TYPE = "cotenant.run.v1"
@@ -59,6 +69,8 @@ class RunStatus(Payload, frozen=True, kw_only=True):
     containers: tuple[ContainerRun, ...] = ()
     reason: str = ""
     message: str = ""
+    eviction: EvictionBegun | None = None
+    """From its beginning on."""
 
     @property
     def ready(self) -> bool:

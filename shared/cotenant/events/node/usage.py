@@ -1,6 +1,6 @@
 """Raw samples of a node on stream USAGE, written by its executor.
 
-The executor samples every second and says once per report period what it saw: for each series the newest value and the
+The executor samples every second and reports once per report period: for each series the newest value and the
 digest (the values themselves) of the samples since the last message.
 """
 
@@ -13,9 +13,9 @@ from cotenant.model.bounds import Count, Int32, Int64
 class Series(Part, frozen=True, kw_only=True):
     """CPU in milli-cores and memory working set in bytes, per sample, parallel to the newest of `UsageSample.offsets_ms`.
 
-    Values are not bounded here: metrics-ingest refuses a message of values that nothing can have, and counts it. A series that
-    is shorter than `offsets_ms` belongs to its last entries: a pod that was not there before. `page_cache_bytes` comes on top
-    of the working set, `cold_bytes` are those of both that were not used for a while; empty where a node does not collect them.
+    Values are not bounded here: metrics-ingest refuses a message with impossible values, and counts it. A series that
+    is shorter than `offsets_ms` belongs to its last entries: a pod that did not exist before. `page_cache_bytes` is in addition
+    to the working set, `cold_bytes` are those of both that were not used for a while; empty where a node does not collect them.
     """
 
     cpu_milli: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""What YARN was given on a node and what it uses, written by yarn-copilot on `yarn.<node>`."""
+"""YARN's total and usage on a node, written by yarn-copilot on `yarn.<node>`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cotenant.model.bounds import Count
 class YarnNode(Payload, frozen=True, kw_only=True):
     """`node_id` is the ResourceManager's own id (host:port). `given` was read back from it; `used` is what YARN allocated.
 
-    `wanted` is what the node offers YARN, in whole vcores and MB; `confirmed`: the ResourceManager's own list says the same.
+    `wanted` is the node's offer to YARN, in whole vcores and MB; `confirmed`: the ResourceManager's own list shows the same.
     `state` is the ResourceManager's word for the NodeManager (RUNNING, LOST, ...; empty where it lists none).
     `update_time` is when the NodeManager was last seen running. `reason` is empty while all is well.
     A NodeManager that belongs to no node of ours is reported on `yarn.<host:port>`, with `node` empty.

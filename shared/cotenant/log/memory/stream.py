@@ -1,6 +1,6 @@
 """One stream in memory: sequences, expectations, last per subject, atomic batches, message ids, rollup, TTL, purge.
 
-In: writes, and the time of a given clock. Out: what a server would answer. Plain and synchronous, so that the simulator can
+In: writes, and the time of a given clock. Out: a server's answers. Plain and synchronous, so that the simulator can
 drive it under a virtual clock.
 
 Bounds: the last `keep_per_subject` versions a subject where that is not 0, MAX_MESSAGES in all; message ids are kept for their
@@ -105,7 +105,7 @@ class MemoryStream:
         return Stored(first, self.last_sequence)
 
     def _forget_ids(self, now: datetime) -> None:
-        """Forget ids whose window is over."""
+        """Drop ids whose window is over."""
         since = self._ids_since
         over = now - self.window
         while since and since[0][0] <= over:
@@ -143,7 +143,7 @@ class MemoryStream:
             del self._by_subject[message.subject]
 
     def _first(self) -> int:
-        """Return the first sequence that is held; the one behind the last where there is none."""
+        """Return the first sequence that is held; the one after the last if there is none."""
         while self._oldest <= self.last_sequence and self._oldest not in self._messages:
             self._oldest += 1
         return self._oldest
@@ -195,7 +195,7 @@ class MemoryStream:
         return decode_event(message.data, subject=message.subject, stream=self.name, sequence=sequence)
 
     def events(self, stored: Stored) -> list[Event | None]:
-        """Return what `append` has stored; None where a later message of the same batch has removed it already."""
+        """Return the message that `append` has stored; None if a later message of the same batch has removed it already."""
         found = map(self._messages.get, range(stored.first, stored.last + 1))
         return [message if isinstance(message, Event) else None for message in found]
 

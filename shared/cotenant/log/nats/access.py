@@ -23,7 +23,7 @@ _BEGIN = "-----BEGIN NATS USER JWT-----"
 
 
 class AccessError(Exception):
-    """Credentials or a CA cannot be used; the text says which file, and why."""
+    """Credentials or a CA cannot be used; the text states which file, and why."""
 
 
 class _UserClaims(msgspec.Struct):

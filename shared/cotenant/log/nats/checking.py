@@ -28,7 +28,7 @@ class StreamUnfitError(BusError):
 
 
 async def check_streams(client: BusClient) -> None:
-    """Raises StreamsMissingError, StreamUnfitError, and what asking the server raises."""
+    """Raises StreamsMissingError, StreamUnfitError, and the errors of the server's API."""
     if client.api == NODES_API:
         # A node can only see that LOG exists.
         await identity(client)

@@ -1,4 +1,4 @@
-"""Reading LOG with a node's permissions: the subject of every request names what it is about.
+"""Reading LOG with a node's permissions: the subject of every request names its target.
 
 In: the one filter of a node, `node.<node>.>`. Out: LOG's identity, its end, and its messages about the node, in order.
 STREAM.INFO and direct gets of several messages name their target in the body, which nats-server's permissions do not cover, so
@@ -130,7 +130,7 @@ async def identity(client: BusClient) -> str:
 
 
 class NodeReads:
-    """Reads of what LOG holds of one node."""
+    """Reads of one node's messages on LOG."""
 
     def __init__(self, client: BusClient, selected: str) -> None:
         """`selected`: `node.<node>.>`."""

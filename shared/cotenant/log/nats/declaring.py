@@ -1,8 +1,8 @@
-"""Declares the four streams on a server: what `cotenant admin streams` does. Services only check (`checking`).
+"""Declares the four streams on a server, for `cotenant admin streams`. Services only check (`checking`).
 
-In: what an operator wants of each stream (`Wanted`). Out: the streams, the identity of LOG (`LogDeclared`), and what was
-changed, a line each. What is on the server is never made smaller: a larger size, more replicas or a longer age stay, and a line
-says so; so do fewer versions of a subject and a size beyond the bound, which make room on a full LOG
+In: an operator's settings of each stream (`Wanted`). Out: the streams, the identity of LOG (`LogDeclared`), and
+the changes, a line each. Streams are never made smaller: a larger size, more replicas or a longer age stay, and a line
+states it; so do fewer versions of a subject and a size beyond the bound, which make room on a full LOG
 (`cotenant.log.contract.Bounded`).
 
 Bounds: DECLARE_SECONDS of tries for each stream.
@@ -35,14 +35,14 @@ logger = logging.getLogger(__name__)
 DECLARE_SECONDS = 60.0
 """A cluster that has just started elects its leaders in some seconds, and servers may start a while apart."""
 ANSWER_SECONDS = 1.0
-"""While there is no leader yet nobody answers."""
+"""Until there is a leader there is no answer."""
 MIN_LOG_BYTES = 64 << 20
 """The least that LOG is declared with on a server that has not the storage for more."""
 _NAME_IN_USE = 10058
 _GROWING = ("max_bytes", "max_age", "num_replicas", "max_msgs_per_subject", "max_consumers")
 """Limits that are never reduced; negative or 0: none."""
 _SETTLED = ("persist_mode", "storage", "sources")
-"""What was settled when a stream was created. A stream whose source is changed takes everything over once more."""
+"""Settings that are fixed at a stream's creation. A stream whose source is changed copies everything once more."""
 
 
 class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -62,7 +62,7 @@ class Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def wanted_of(replicas: int = 0, sizes: StreamSizes | None = None) -> dict[str, Wanted]:
-    """Return what a number of replicas (0: as many as there are) and sizes say of each stream. HISTORY has one replica."""
+    """Return the settings of each stream for a number of replicas (0: the present one) and sizes. HISTORY has one replica."""
     found = {name: Wanted(replicas=replicas or None) for name in (LOG, USAGE, EXECUTION)}
     if sizes is None:
         return found
@@ -80,7 +80,7 @@ def configurations(wanted: Mapping[str, Wanted]) -> list[dict[str, Any]]:
     for config in stream_configs():
         settings = wanted.get(config["name"], Wanted())
         if settings.replicas is None:
-            # One where it is created, as many as there are where it is there.
+            # One if it is created, the present number if it exists.
             del config["num_replicas"]
         else:
             config["num_replicas"] = settings.replicas
@@ -98,7 +98,7 @@ def configurations(wanted: Mapping[str, Wanted]) -> list[dict[str, Any]]:
 
 
 async def declare(api: JetStream, wanted: Mapping[str, Wanted], *, dry_run: bool = False) -> list[str]:
-    """Create the streams that are missing, and give the others what they lack; returns a line for each difference. With
+    """Create missing streams, and update the others; returns a line for each difference. With
     `dry_run` nothing is changed. Raises BusError."""
     lines: list[str] = []
     for config in configurations(wanted):
@@ -161,7 +161,7 @@ async def _update(api: JetStream, config: dict[str, Any], info: StreamInfo, dry_
 
 
 def _stays(name: str, key: str, there: Any, value: Any) -> bool:
-    """Return whether the server has more than is wanted, or what the gateway changed to make room."""
+    """Return whether the server has more than declared, or a setting that the gateway changed to make room."""
     if not isinstance(there, int) or there <= 0:
         # No bound is more than any; of consumers, it is nats-server's own.
         return key not in ("num_replicas", "max_consumers")
@@ -188,6 +188,6 @@ def _is_no_storage(error: ApiError | None) -> bool:
 
 
 def log_changes(lines: Sequence[str]) -> None:
-    """Log what a declaration changed, or left."""
+    """Log a declaration's changes, and settings that it left."""
     for line in lines:
         logger.log(logging.WARNING if line[:1] in "=!" else logging.INFO, "streams: %s", line)

@@ -15,7 +15,7 @@ Headers = dict[str, str]
 REPLACES = "Cotenant-Replaces"
 """Header of a message that rolls its subject up and is no tombstone."""
 _MOST_DIGITS = 18
-"""Of a number in a header; anybody may have written it."""
+"""Of a number in a header, which any client may have written."""
 
 
 def text_of(subject: bytes) -> str:
@@ -46,7 +46,7 @@ def _followed(headers: Headers) -> int:
 
 
 def is_tombstone(headers: Headers) -> bool:
-    """Return whether a message says that its entity has ended."""
+    """Return whether a message is a tombstone."""
     return headers.get("Nats-Rollup") == "sub" and REPLACES not in headers
 
 
@@ -89,9 +89,9 @@ class MessageDecoder:
         self.decoders = WHOLE
 
     async def into(self, events: list[Event], subject: str, sequence: int, block: bytes, data: bytes) -> None:
-        """Add the event of a message to `events`; what is no event goes to the dead letters, and one of a type that is unknown
+        """Add the event of a message to `events`; what is no event becomes a dead letter, and one of a type that is unknown
         here is counted and left out."""
-        # Most messages carry headers of their batch only: nothing that says what they are.
+        # Most messages carry headers of their batch only, which do not matter here.
         telling = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
         try:
             if telling:

@@ -30,7 +30,7 @@ class DirectAnswer:
         self.messages: list[Message] = []
         self.ended = asyncio.Event()
         self.status = ""
-        """204 at the end of messages, 404 where there are none, 503 where no stream answers, else what was wrong."""
+        """204 at the end of messages, 404 if there are none, 503 if no stream answers, else the error."""
         self.status_text = ""
         self.pending = 0
         """Messages that the answer left out."""

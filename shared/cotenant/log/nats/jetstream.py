@@ -1,8 +1,8 @@
-"""The streams' and consumers' API of a JetStream server, as far as cotenant asks for it: requests and answers as structs.
+"""The streams' and consumers' API of a JetStream server, as far as cotenant uses it: requests and answers as structs.
 
-In: a connection. Out: streams and consumers made, changed and removed, single messages, a stream's end. A refusal is a BusError
+In: a connection. Out: streams and consumers created, changed, removed; single messages; a stream's end. A refusal is a BusError
 where the caller cannot continue without the answer. No answer within ANSWER_SECONDS is one of API_ERRORS. A cluster that elects
-a leader does not answer, or answers that it is unavailable (`is_passing`): neither says anything about what was asked for.
+a leader does not answer, or answers that it is unavailable (`is_passing`): neither is an answer to the request.
 
 Over 300 lines: half of it are the structs of answers.
 """
@@ -32,7 +32,7 @@ _PASSING = {
     10005,  # no suitable peers for placement: some of the servers are not up yet
     10008,  # JetStream system temporarily unavailable
     10009,  # not the leader
-    10176,  # a batch is incomplete: its beginning went to a leader that is no more
+    10176,  # a batch is incomplete: its beginning went to a former leader
     10210,  # too many batches in progress
 }
 EXTENDED = "cotenant.extended_bytes"
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class BusError(RuntimeError):
-    """The server refused a request that the log depends on; the text says what and why."""
+    """The server refused a request that the log depends on; the text states which and why."""
 
 
 class NoStreamError(BusError):
@@ -57,7 +57,7 @@ class NoStreamError(BusError):
 
 
 class PassingError(BusError):
-    """The server cannot say or do it at the moment: there is no leader, or not enough servers are up."""
+    """The server is temporarily unavailable: there is no leader, or not enough servers are up."""
 
 
 class ApiError(msgspec.Struct):
@@ -69,12 +69,12 @@ class ApiError(msgspec.Struct):
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may be answered well a little later; it was not carried out. A store without room answers
+        """Whether the same request may succeed a little later; it was not carried out. A store without room answers
         with the same code as one without a leader, but stays as it is."""
         return (self.code == _UNAVAILABLE or self.err_code in _PASSING) and not is_no_space(self)
 
     def as_exception(self, what: str) -> BusError:
-        """Return what to raise: what could not be done, and why."""
+        """Return the error to raise: the failed request, and why."""
         text = f"{what}: {self.description}"
         if self.is_passing:
             return PassingError(text)
@@ -157,7 +157,7 @@ class StreamInfo(msgspec.Struct):
 
     @property
     def extended(self) -> int:
-        """By how many bytes the stream is extended beyond its bound, as who extended it wrote down."""
+        """By how many bytes the stream is extended beyond its bound, as recorded in its metadata."""
         text = self.config.get("metadata", {}).get(EXTENDED, "0")
         return int(text) if text.isdigit() and int(text) < self.limits.max_bytes else 0
 
@@ -228,13 +228,13 @@ class JetStream:
             await self.change(info, **limits)
 
     async def change(self, info: StreamInfo, **settings: Any) -> None:
-        """Give a stream other settings. Raises BusError where that is refused."""
+        """Change settings of a stream. Raises BusError if that is refused."""
         error = await self.update_stream({**info.config, **settings})
         if error is not None:
             raise error.as_exception(f"the limits of {info.config['name']} cannot be changed")
 
     async def names(self) -> frozenset[str]:
-        """Return the names of the streams that there are. Raises BusError where the server cannot say."""
+        """Return the names of the existing streams. Raises BusError if the server cannot list them."""
         found = await self._call("STREAM.NAMES", {}, _Names)
         if found.error is not None:
             raise BusError(f"the streams cannot be listed: {found.error.description}")
@@ -298,7 +298,7 @@ class JetStream:
         return StoredMessage(found.seq, found.subject, headers, base64.b64decode(found.data), found.time)
 
     async def _message(self, stream: str, which: dict[str, Any]) -> _StoredMessage | None:
-        """Ask the leader for a message. None only where it says that there is none; raises PassingError and API_ERRORS."""
+        """Request a message from the leader. None only if it answers that there is none; raises PassingError and API_ERRORS."""
         answer = await self._call(f"STREAM.MSG.GET.{stream}", which, _GetAnswer)
         if answer.error is not None and answer.error.is_passing:
             raise answer.error.as_exception(f"a message of {stream} cannot be read")
@@ -322,5 +322,5 @@ class JetStream:
             raise kind(f"no consumer on {stream} for {', '.join(filters)}: {answer.error.description}")
 
     async def delete_consumer(self, stream: str, name: str) -> None:
-        """Remove a consumer; one that is not there is no error."""
+        """Remove a consumer; a missing one is no error."""
         await self._call(f"CONSUMER.DELETE.{stream}.{name}", {}, _Answer)

@@ -1,7 +1,7 @@
 """The log on NATS JetStream.
 
-In: a server's address. Out: `NatsLog`, on which everything of `cotenant.log.contract` is done: writing (`publishing`), reading
-(`reader`), single messages (`lookups`), and putting aside what nobody can use (dead letters, on EXECUTION).
+In: a server's address. Out: `NatsLog`, which implements `cotenant.log.contract`: writing (`publishing`), reading
+(`reader`), single messages (`lookups`), and dead letters (on EXECUTION).
 
 While a replicated stream has no leader, the servers refuse writes at once: they are sent again until it has one.
 
@@ -64,7 +64,7 @@ NO_LEADER_SECONDS = 15.0
 """Followers begin an election 4 to 9 s after they last heard of their leader (nats-server 2.15)."""
 _WRONG_SEQUENCE = {10071, 10164}
 REFUSALS = ("sequence", "no_space", "too_large", "no_answer", "other")
-"""Why a write is not stored: its expectation failed, LOG or its disk is full, a message is too large, nobody answered."""
+"""Why a write is not stored: its expectation failed, LOG or its disk is full, a message is too large, no answer."""
 
 
 class NatsLog(Lookups):
@@ -79,7 +79,7 @@ class NatsLog(Lookups):
         self.unknown_types = 0
         self.dead_letters = 0
         self.refused = dict.fromkeys(REFUSALS, 0)
-        """Writes that were not stored, or of which that is not known, by reason."""
+        """Writes that were not stored, or whose outcome is unknown, by reason."""
         self.longest_ttl_seconds = 0
         """For tests and benchmarks: no tombstone stays longer, whatever its TTL says; 0: as it says. Start markers are left
         alone: a process whose marker expires before it is delivered never ends its load."""
@@ -88,12 +88,12 @@ class NatsLog(Lookups):
     async def declare(
         self, wanted: Mapping[str, Wanted] | None = None, *, replicas: int = 0, sizes: StreamSizes | None = None
     ) -> list[str]:
-        """Declare the streams as an administrator does; returns what was changed, a line each. See
-        `cotenant.log.nats.declaring`. `replicas` and `sizes` say in short what `wanted` would."""
+        """Declare the streams as an administrator does; returns the changes, a line each. See
+        `cotenant.log.nats.declaring`. `replicas` and `sizes` are short forms of `wanted`."""
         return await declare(self._api, wanted if wanted is not None else wanted_of(replicas, sizes))
 
     async def store_identity(self) -> None:
-        """Store which LOG this is, for nodes: they cannot ask the stream. Raises BusError, API_ERRORS."""
+        """Store LOG's identity, for nodes, which cannot read the stream's. Raises BusError, API_ERRORS."""
         info = await self._api.info(LOG)
         known = await self._api.last(LOG, LOG_IDENTITY)
         data = LogDeclared(created=info.created)
@@ -104,7 +104,7 @@ class NatsLog(Lookups):
                 raise BusError(f"the identity of LOG was not stored: {outcome.reason}")
 
     async def differences(self, wanted: Mapping[str, Wanted]) -> list[str]:
-        """Return what `declare` would change, and change nothing."""
+        """Return the changes that `declare` would make, without making them."""
         return await declare(self._api, wanted, dry_run=True)
 
     async def check_streams(self) -> None:
@@ -113,7 +113,7 @@ class NatsLog(Lookups):
         asked = loop.time()
         async with self.client.one_at_a_time("check_streams"):
             if self._looked_at > asked:
-                return  # Hundreds of nodes can load again at once; one of them has looked for all that waited.
+                return  # Hundreds of nodes can load again at once: the result of one check is used by all that waited.
             await check_streams(self.client)
             self._looked_at = loop.time()
 
@@ -170,7 +170,7 @@ class NatsLog(Lookups):
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(NoRespondersError),
             wait=wait_exponential_jitter(multiplier=0.02, max=0.25),
-            # A single server elects nobody: where it has no listener, it has no stream.
+            # A single server has no elections: without a listener there is no stream.
             stop=stop_after_delay(NO_LEADER_SECONDS) if len(self.client.servers) > 1 else stop_after_attempt(1),
             reraise=True,
         ):

@@ -1,7 +1,7 @@
 """Single messages of the streams: the last one of a subject, one by its sequence, one that a cause names.
 
-In: subjects, sequences, references such as `LOG:123`. Out: what LOG holds, else HISTORY, else why it is nowhere. A node
-asks only for what its credentials reach, by the subject of the request (`confined`).
+In: subjects, sequences, references such as `LOG:123`. Out: the message of LOG, else of HISTORY, else why there is none. A node
+requests only what its credentials allow, by the subject of the request (`confined`).
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Lookups:
         return None
 
     async def last_execution(self, node: str, topic: str) -> Event | None:
-        """Return what a node did last of a topic, as long as EXECUTION keeps it. Raises LogUnavailableError."""
+        """Return a node's last action of a topic, as long as EXECUTION keeps it. Raises LogUnavailableError."""
         subject = execution_subject(node, topic)
         message = await self._answer(f"the last message of {subject}", self._api.last(EXECUTION, subject))
         return self._decoded(EXECUTION, message)

@@ -1,6 +1,6 @@
 """How messages are written: an atomic batch leaves in one write, and only its last message asks for the answer.
 
-In: what is to be stored. Out: frames, and the server's acknowledgement.
+In: messages to store. Out: frames, and the server's acknowledgement.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cotenant.log.nats.wire import BusClient, frame
 
 BATCH_ID_BYTES = 9
 DRAINED_SECONDS = 1.0
-"""How long to wait for an answer that only saves time."""
+"""How long to wait for an optional answer that only saves time."""
 
 Message = tuple[str, bytes, bytes]
 """Subject, header lines, data."""
@@ -35,7 +35,7 @@ _ACK = msgspec.json.Decoder(Ack)
 
 
 def header_lines(event: Event, expected: int | None = None, message_id: str = "", longest_ttl: int = 0) -> bytes:
-    """Return the lines that say what a message is, and what it expects of its subject. `longest_ttl` (seconds, 0: none) cuts
+    """Return the header lines with a message's kind and expectation. `longest_ttl` (seconds, 0: none) cuts
     the TTL of a tombstone."""
     lines = b"" if expected is None else b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % expected
     if message_id:

@@ -36,9 +36,9 @@ MANY_FILTERS = 2
 server a walk over all subjects of the stream each time a rollup removes several messages (19 % of its time at 25 pods/s and
 15,000 subjects, and growing with them), and many times what the messages left out cost when it is behind."""
 MAX_BEHIND_UNFILTERED = 200_000
-"""`MAX_BEHIND` for such readers, whom catching up costs no more than reading along."""
+"""`MAX_BEHIND` for such readers, for which catching up costs no more than keeping up."""
 AWAY_SECONDS = TOMBSTONE_TTL_SECONDS / 2
-"""A reader of LOG that was silent for longer starts over: tombstones of its subjects may have expired meanwhile."""
+"""A reader of LOG that received nothing for longer starts over: tombstones of its subjects may have expired meanwhile."""
 
 
 def boot_seconds() -> float:
@@ -65,14 +65,14 @@ class NatsReader:
         self._server_ahead: float | None = None
         """Server's time less `boot_seconds`, at least."""
         self._in_touch = 0.0
-        """`boot_seconds` when something was heard, 0 before the first time."""
+        """`boot_seconds` of the last delivery or heartbeat, 0 before the first."""
         self._snapshot: Snapshot | None = Snapshot(client, stream, filters) if after is None else None
         self._after = after or 0
         """The consumer begins behind it."""
         self._delivers_from = 0
-        """Sequence below which what this consumer delivers is known."""
+        """Sequence below which this consumer's deliveries are known already."""
         self._created = ""
-        """When LOG was created: the one that is there after a reconnect may be another."""
+        """When LOG was created: after a reconnect it may be another one."""
         self._after_ns = b""
         """When the server stored that message, in nanoseconds since the epoch; empty before the first delivery."""
         self._loading = after is None
@@ -90,7 +90,7 @@ class NatsReader:
         """Once the load is over."""
         self._hurried: Sequence[str] = ()
         self._hints: list[Subscription] = []
-        """To what is published on those subjects, before it is stored."""
+        """Subscriptions to those subjects, which see messages before they are stored."""
         self.reopened = 0
         self.behind = False
         """See `cotenant.log.contract.Lagging`."""
@@ -101,7 +101,7 @@ class NatsReader:
         return self._snapshot is None
 
     def hold_at_most(self, pull_bytes: int) -> None:
-        """Ask for so many bytes at a time from the next pull on; at least those of the largest message."""
+        """Request this many bytes at a time from the next pull on; at least those of the largest message."""
         self._consumer.pull_bytes = pull_bytes
 
     async def open(self) -> None:
@@ -211,7 +211,7 @@ class NatsReader:
         return events
 
     async def _take(self, events: list[Event], limit: int) -> None:
-        """Move what has arrived into `events`; what is in there stays good when this raises."""
+        """Move arrived messages into `events`, which stays valid if this raises."""
         consumer = self._consumer
         queue = consumer.queue
         if queue:
@@ -236,7 +236,7 @@ class NatsReader:
             if not sees_gaps:
                 self.behind = pending != b"0"
             elif sequence != self._after + 1:
-                # What removed the missing comes later: also where the server has not counted it yet.
+                # The message that removed the missing ones comes later, even if the server has not counted it yet.
                 self.behind = True
             elif pending == b"0":
                 self.behind = False
@@ -247,7 +247,7 @@ class NatsReader:
             if self._selects is not None and self._selects.fullmatch(subject) is None:
                 continue
             await self._decoder.into(events, text_of(subject), sequence, headers, data)
-        # What was stored long ago says nothing of the server's clock.
+        # Old messages do not show the server's clock.
         if stored_ns and (self._server_ahead is not None or not self.behind):
             ahead = int(stored_ns) / 1e9 - self._in_touch
             self._server_ahead = ahead if self._server_ahead is None else max(ahead, self._server_ahead)
@@ -270,8 +270,8 @@ class NatsReader:
         self._decoder.decoders = MessageDecoders(views)
 
     def loaded(self) -> None:
-        """The owner has seen what ends its load: from here on too far behind raises Behind. (A load that is slower than what is
-        written meanwhile catches up; started over it would be as far behind again.)"""
+        """The owner has seen the end of its load: from here on too far behind raises Behind. (A load that is slower than
+        the writers catches up; started over it would be as far behind again.)"""
         self._loading = False
         self._consumer.gather_seconds = self._gather_seconds
 

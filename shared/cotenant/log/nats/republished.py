@@ -1,16 +1,16 @@
-"""Following what one filter selects of LOG without a consumer: republished messages, held together by direct gets.
+"""Following one filter of LOG without a consumer: republished messages, completed by direct gets.
 
 In: a filter below a source of LOG's `republish` (`streams`). Out: a snapshot (`snapshot`), then every message in order of
 sequence, as a consumer gives it. LOG's server sends each stored message once more on `republished.<subject>`, to whoever is
 subscribed at that moment, with its sequence and the one before it on its subject. That costs the server nothing while nothing
 happens; a consumer costs it timers, heartbeats and 0.2 MiB, and 3,000 of them a third of a core.
 
-What is sent while nobody listens is lost: while the connection was down, before another server knew of the subscription, or
-where the leader was killed between storing and sending. So the reader looks at the log itself: it gets what is stored behind
-`_known`, up to which it has everything. It looks after each reconnect, when the stream has a new leader, where a message's
-predecessor is one that it has not seen, and now and then: SETTLE_SECONDS after one of these, and then twice as long after each
-look, up to LOOK_SECONDS. What it finds there and has not delivered it delivers; what is older than something delivered cannot
-be put in its place any more: it raises Behind, and its owner starts over.
+Messages without a subscriber are lost: while the connection was down, before a server knew of the subscription, or
+if the leader was killed between storing and sending. So the reader reads the log itself: it gets the messages after
+`_known`, up to which it has everything. It does so after each reconnect, when the stream has a new leader, if a message's
+predecessor is one that it has not seen, and periodically: SETTLE_SECONDS after one of these, and then twice as long after each
+read, up to LOOK_SECONDS. It delivers messages found there that are not delivered yet; one older than a delivered one cannot
+be delivered in order any more: it raises Behind, and its owner starts over.
 
 A replica that is behind answers with a prefix of the stream: `_known` goes no further than the last message of an answer.
 
@@ -47,11 +47,11 @@ logger = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 2.0
 LOOK_SECONDS = 60.0
-"""Between two looks while nothing happens, a quarter more or less: many nodes start together and need not look together."""
+"""Between two reads without events, plus or minus a quarter: many nodes start together and should not read together."""
 RETRY_SECONDS = 0.2
 MAX_RETRY_SECONDS = 10.0
-"""Until a look that was not answered is tried again: the longer, the more in a row, as a server that is slow is not helped by
-thousands who ask again."""
+"""Until an unanswered read is retried: longer with each in a row, as a slow server must not be flooded by
+thousands of retries."""
 PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 1.0
 GAP_TRIES = 10
@@ -60,12 +60,12 @@ MAX_WAITING = 5_000
 MAX_WAITING_BYTES = 16 << 20
 MAX_DELIVERED = 10_000
 ADVISORIES = f"$JS.EVENT.ADVISORY.STREAM.*.{LOG}"
-"""The server says here that LOG was created, changed or removed, or has a new leader."""
+"""Advisories that LOG was created, changed or removed, or has a new leader."""
 _ADVISORY = b'{"type":"io.nats.jetstream.advisory.'
 
 
 class RepublishedReader:
-    """Follows what one filter selects of LOG. Use `pull` from one task only."""
+    """Follows one filter of LOG. Use `pull` from one task only."""
 
     def __init__(self, client: BusClient, dead_letters: DeadLetters, selected: str, after: int | None) -> None:
         self._client = client
@@ -78,9 +78,9 @@ class RepublishedReader:
         """The snapshot is read, and its owner was not notified yet."""
         self._loading = after is None
         self._known = after or 0
-        """Of what is selected, everything up to here is delivered or in `_found`."""
+        """All selected messages up to here are delivered or in `_found`."""
         self._delivered: set[int] = set()
-        """What was delivered beyond it."""
+        """Messages delivered beyond it."""
         self._found: deque[Message] = deque()
         """Messages found by a read of LOG and not delivered yet."""
         self._waiting: deque[tuple[int, int, bytes, bytes, bytes]] = deque()
@@ -89,16 +89,16 @@ class RepublishedReader:
         self._arrived = asyncio.Event()
         self._subscriptions: list[Subscription] = []
         self._gap = after is not None
-        """What waits may not follow on what was delivered."""
+        """Waiting messages may not directly follow the delivered ones."""
         self._other = True
         """LOG may be another one."""
         self._created = ""
         self._look_at = 0.0
         self._interval = SETTLE_SECONDS
         self._gap_looks = 0
-        """Looks in a row that did not find what a republished message follows on."""
+        """Consecutive reads that did not find the predecessor of a republished message."""
         self._unanswered = 0
-        """Looks in a row without an answer."""
+        """Consecutive reads without an answer."""
         self._reconnects = 0
         self._in_touch = 0.0
         """`boot_seconds` when the log was last looked at."""
@@ -132,8 +132,8 @@ class RepublishedReader:
         stored = subject[len(REPUBLISHED_PREFIX) :]
         try:
             sequence, before = int(server_header(block, b"Nats-Sequence")), int(server_header(block, b"Nats-Last-Sequence"))
-            # Whoever asks the server for a message chooses where the answer goes: it could come here. Such a message has
-            # another subject, or the server says another one.
+            # A client that requests a message chooses the reply subject, which could be this one. Such a message has
+            # another subject, or a header names another one.
             if not subject.startswith(self._republished) or server_header(block, b"Nats-Subject") != stored:
                 raise ValueError
         except ValueError:
@@ -230,8 +230,8 @@ class RepublishedReader:
             await self._decoder.into(events, text_of(subject), sequence, block, data)
 
     def _missed(self, sequence: int, before: int) -> bool:
-        """Tell whether something before a republished message was not delivered; then the log must be looked at. Raises Behind
-        where looking does not help."""
+        """Return whether a predecessor of a republished message was not delivered; then the log must be read. Raises Behind
+        if reading does not help."""
         if sequence > self.position and (before <= self._known or before in self._delivered):
             if len(self._delivered) < MAX_DELIVERED:
                 return False
@@ -256,7 +256,7 @@ class RepublishedReader:
             raise Behind(f"nothing was heard of {LOG} for {away:.0f} s")
 
     async def _look_if_due(self) -> None:
-        """Look at the log when it is time to. Without an answer it is tried again. Raises Behind."""
+        """Read the log when due. Without an answer it is tried again. Raises Behind."""
         if self._client.stats["reconnects"] != self._reconnects:
             self._reconnects = self._client.stats["reconnects"]
             self._other = True
@@ -278,7 +278,7 @@ class RepublishedReader:
             self._unanswered = 0
 
     async def _check_log(self) -> None:
-        """Raise Behind where LOG is not the one that was read so far, or lost its end."""
+        """Raise Behind if LOG is not the one that was read so far, or lost its end."""
         try:
             created = await identity(self._client)
         except NoStreamError as error:
@@ -292,7 +292,7 @@ class RepublishedReader:
         self._other = False
 
     async def _look(self) -> None:
-        """Get what is stored behind `_known`, a page of it, and say when to look again: at once where there is more. Raises
+        """Get a page of the messages after `_known`, and schedule the next read: at once if there are more. Raises
         Behind, BusError, API_ERRORS."""
         try:
             last = await self._reads.last()
@@ -312,7 +312,7 @@ class RepublishedReader:
         self._interval = min(self._interval * 2, LOOK_SECONDS)
 
     def _find(self, page: Page) -> None:
-        """Take what a look has found. Raises Behind."""
+        """Take the messages that a read has found. Raises Behind."""
         if not self._loading and page.pending > MAX_BEHIND:
             raise Behind(f"more than {MAX_BEHIND} messages behind on {LOG}")
         for message in page.messages:

@@ -40,7 +40,7 @@ MAX_PAUSE_SECONDS = 1.0
 
 
 class _IncompleteError(Exception):
-    """An answer is not (yet) usable; the text says why."""
+    """An answer is not (yet) usable; the text states why."""
 
 
 _TRY_AGAIN = (*API_ERRORS, _IncompleteError)

@@ -39,7 +39,7 @@ LOG_SUBJECTS = (
 )
 """All facts of record."""
 PASSING = (f"{PREDICTIONS}.*",)
-"""What HISTORY does not copy: a state that only its writer reads, and that each message replaces."""
+"""Subjects that HISTORY does not copy: a state that only its writer reads, and that each message replaces."""
 
 MAX_MESSAGE_BYTES = 1 << 20
 REPUBLISHED_PREFIX = "republished."
@@ -83,7 +83,7 @@ def stream_configs(*, replicas: int = 1, sizes: StreamSizes = DEFAULT_SIZES) -> 
             **shared,
             "name": LOG,
             "subjects": list(LOG_SUBJECTS),
-            # What is on LOG is what is true: at its bound it refuses, and drops nothing.
+            # LOG is the record: at its bound it refuses writes, and drops nothing.
             "discard": "new",
             "max_bytes": sizes.log,
             "max_msgs_per_subject": KEEP_PER_SUBJECT,

@@ -1,4 +1,4 @@
-"""A NATS client that spends little on each message: batches leave as one buffer, deliveries reach their reader as bytes.
+"""A NATS client with little cost per message: batches leave as one buffer, deliveries reach their reader as bytes.
 
 nats-py builds every frame and parses every header line by itself, which is most of what a small message costs, and a request
 goes through a queue and two tasks each way. `BusClient` keeps its connection handling (reconnects, pings) and adds three
@@ -151,11 +151,11 @@ class BusClient(Client):
         pending_msgs_limit: int = PENDING_MESSAGES,
         pending_bytes_limit: int = PENDING_BYTES,
     ) -> Subscription:
-        """nats-py's, with bounds for requests that wait: what is beyond them is dropped, and whoever asked hears nothing."""
+        """nats-py's, with bounds for waiting requests: further ones are dropped without an answer."""
         return await super().subscribe(subject, queue, cb, future, max_msgs, pending_msgs_limit, pending_bytes_limit)
 
     def one_at_a_time(self, name: str) -> asyncio.Lock:
-        """Return the lock of something that two tasks of this connection must not do at once."""
+        """Return the lock of an operation that two tasks of this connection must not do at once."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     async def _process_err(self, err_msg: str) -> None:

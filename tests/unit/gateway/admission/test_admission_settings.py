@@ -97,5 +97,5 @@ def test_gates_of_pods_and_quotas_stand_in_one_flag() -> None:
     assert settings_of(found, "true") == AdmissionSettings(disable_extended_resource_spec=True, entries_need_names=True)
     with pytest.raises(GateError, match="there is no feature gate 'Enable'"):
         feature_gates("Enable=true")
-    with pytest.raises(GateError, match="is 'maybe': it is true or false"):
+    with pytest.raises(GateError, match="is 'maybe': must be true or false"):
         feature_gates("DisableExtendedResourceSpec=maybe")

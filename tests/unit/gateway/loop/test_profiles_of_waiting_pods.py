@@ -164,7 +164,7 @@ def test_a_pod_that_would_be_invalid_stays_as_it_is_and_this_is_said_once(caplog
         assert not waiting.look()
         assert not waiting.look(PASS.total_seconds())
     assert len(caplog.records) == 1
-    assert "default/web waits and does not get its profiles" in caplog.text
+    assert "waiting pod default/web does not get its profiles" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -69,11 +69,11 @@ async def test_the_calculator_is_asked_with_the_data_as_it_would_be() -> None:
     ("calculator", "told"),
     [
         (Calculator(TimeoutError()), "batch-resource-calculator does not answer within 2 s"),
-        (Calculator(MaxPayloadError()), "batch-resource-calculator cannot be asked (MaxPayloadError"),
+        (Calculator(MaxPayloadError()), "batch-resource-calculator cannot be reached (MaxPayloadError"),
         (Calculator(b"", 400, "no such section"), "batch-resource-calculator refuses to answer: no such section"),
         (Calculator(b"[]"), "batch-resource-calculator gives an unreadable answer"),
         (Calculator(b'{"error": "the log is loading"}'), "what this would change is unknown: the log is loading"),
-        (Calculator(b'{"nodes": 1, "changes": {"batch-cpu": 0.0}}'), "1 node: what they offer"),
+        (Calculator(b'{"nodes": 1, "changes": {"batch-cpu": 0.0}}'), "1 node: batch and mid resources would not change"),
     ],
 )
 async def test_where_there_is_no_figure_that_is_what_is_told(calculator: Calculator, told: str) -> None:
@@ -125,17 +125,17 @@ async def test_a_profile_that_is_tried_counts_the_pods_that_it_matches_and_chang
     world = world_with_pods()
     made = profile(selector={"matchLabels": {"app": "web"}}, labels={"colocated": "yes"})
     (told,) = await advice(world, Calculator())(tried(world, "clustercolocationprofiles", made))
-    assert told.startswith("ClusterColocationProfile batch: 2 pods of 3 match, it would change 2; pods that are there stay")
+    assert told.startswith("ClusterColocationProfile batch: 2 pods of 3 match, it would change 2; existing pods stay")
 
 
 async def test_one_that_is_applied_to_waiting_pods_says_how_many_would_be_changed_now() -> None:
     world = world_with_pods()
     made = profile(managed=True, labels={"app": "web"})
     (told,) = await advice(world, Calculator())(tried(world, "clustercolocationprofiles", made))
-    assert told.startswith("ClusterColocationProfile batch: 3 pods of 3 match, it would change 1: 1 that wait")
+    assert told.startswith("ClusterColocationProfile batch: 3 pods of 3 match, it would change 1: 1 waiting")
     made = profile(managed=True, labels={"colocated": "yes"})
     (told,) = await advice(world, Calculator())(tried(world, "clustercolocationprofiles", made))
-    assert "would change 3: 2 that wait to be placed would be changed now" in told
+    assert "would change 3: 2 waiting to be placed would be changed now" in told
 
 
 async def test_pods_that_could_not_be_created_with_it_are_told_with_the_reason() -> None:

@@ -115,6 +115,17 @@ def test_one_groups_error_does_not_stop_the_others() -> None:
     assert ResctrlGroup("BE") in values(decision)
 
 
+def test_a_range_that_holds_no_way_is_said_and_its_schemata_are_left_alone() -> None:
+    # ceil(11 x 0.91) = ceil(11 x 1.00) = 11: the kernel refuses a mask without a bit.
+    assert l3_mask("7ff", 91, 100) == "0"
+    narrow = {"enable": True, "catRangeStartPercent": 91, "catRangeEndPercent": 100}
+    decision = decide(there({**BE_ON, "lsClass": {"resctrlQOS": narrow}}), None)
+    assert decision.problems == ("group LS: cache range 91..100% holds none of this machine's 11 ways: widen it",)
+    assert values(decision)[ResctrlGroup("LS")] == {SCHEMATA: "MB:0=100;1=100;\n"}
+    with pytest.raises(ValueError, match="holds none of this machine's 11 ways"):
+        pod_schemata('{"llc": {"schemata": {"range": [91, 100]}}}', FACTS)
+
+
 def test_a_pod_with_an_annotation_has_its_own_group_and_leaves_its_classes() -> None:
     cache = '{"schemata": {"range": [0, 50]}, "schemataPerCache": [{"cacheID": 1, "range": [50, 100]}]}'
     text = f'{{"llc": {cache}, "mb": {{"schemata": {{"percent": 20}}}}}}'

@@ -190,5 +190,5 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_counts_as_empty(tmp_path: P
     for text in ("rubbish", '[{"kind": "thread", "name": "x", "attribute": "affinity", "text": "0"}]', '[{"kind": "moon"}]'):
         (tmp_path / "held.json").write_text(text)
         held = HeldValues(tmp_path / "held.json")
-        assert "what was set before is not restored" in held.problem
+        assert "former values are not restored" in held.problem
         assert not held

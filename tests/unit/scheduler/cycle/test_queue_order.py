@@ -322,3 +322,29 @@ def test_room_is_kept_on_the_node_where_the_least_is_short(count: int) -> None:
     found = hold(story, "head")
     assert found is not None
     assert found.node == "n07"
+
+
+def test_two_tenants_alone_take_turns_in_long_runs() -> None:
+    story = story_of(FAIR, node("a", cpu="180", memory="240Gi", pods="1000"))
+    for minute, name in enumerate(("red", "blue")):
+        story.quota(name, max={"cpu": 180_000}, min={"cpu": 90_000})
+        labels = {"quota.scheduling.koordinator.sh/name": name}
+        story.pods(*(job(f"{name}-{index}", created=at(minute), labels=labels) for index in range(60)))
+    placed = [name.partition("-")[0] for name in order_of(story)]
+    assert placed == ["red", "blue"] * 60
+
+
+@pytest.mark.parametrize("queue", [DEFAULT, FIFO, FAIR], ids=lambda queue: queue.order.value)
+def test_who_waits_is_looked_at_again_behind_one_that_is_placed_and_in_the_same_decision(queue: QueueArgs) -> None:
+    story = story_of(queue, node("a", cpu="4"))
+    story.pod(pod("service", cpu="1", memory="1Mi", nodeName="a"))
+    story.settle()
+    story.pod(job("waits", "4", created=at(9)))
+    story.settle()
+    story.later(60)
+    story.pod(job("placed", "2", created=at(1)))
+    story.decide()
+    assert story.placed()["placed"] == "a"
+    waiting = story.waiting("waits")
+    assert waiting is not None
+    assert [reason.detail for reason in waiting.reasons] == ["short by 3"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement, PlacementPhase
 from tests.unit.scheduler.builders_scheduler import GIB, Story, batch_pod, node, pod
-from tests.unit.scheduler.reference_preemption import schedule
+from tests.unit.scheduler.reference.passes import schedule
 
 NODES = [f"n{i}" for i in range(7)]
 TAINTS = [
@@ -164,13 +164,14 @@ def perform(story: Story, step: tuple[object, ...], known: set[str]) -> None:
 
 def check(story: Story) -> None:
     """Both schedulers decide on the same messages."""
-    expected, nominated = schedule(story.last.values(), story.now)
+    expected = schedule(story.last.values(), story.now)
     made: dict[str, str] = {}
     for event in story.settle():
         if isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND and event.data.bound_at == story.now:
             made[event.data.name] = event.data.node
-    assert made == expected
-    assert story.nominated() == nominated
+    assert made == expected.placed
+    assert story.nominated() == expected.nominated
+    assert story.kept() == expected.kept
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cotenant.events.placements import Placement
 from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
-from tests.unit.scheduler.reference_preemption import schedule
+from tests.unit.scheduler.reference.passes import schedule
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -57,10 +57,11 @@ def test_runs_of_equal_pods_go_where_the_reference_puts_them(
             number += 1
             spec: dict[str, Any] = {"affinity": WISH} if wishes else {}
             story.pod(pod(f"p{number:03}", cpu=cpu, memory=memory, **spec))
-    expected, nominated = schedule(story.last.values(), story.now)
+    expected = schedule(story.last.values(), story.now)
     made = {e.data.name: e.data.node for e in story.settle() if isinstance(e.data, Placement)}
-    assert made == expected
-    assert story.nominated() == nominated
+    assert made == expected.placed
+    assert story.nominated() == expected.nominated
+    assert story.kept() == expected.kept
 
 
 def test_a_run_stops_where_its_quota_is_full() -> None:

@@ -96,6 +96,9 @@ def test_a_restricted_room_gives_a_resource_whole_or_not() -> None:
         "Reservation(s) Insufficient cpu, requested: 6, used: 4, capacity: 9"
     ]
     assert short_in_room({"cpu": 0, GPU: 9}, held) == []
+    full = restricted(allocatable={"cpu": 10, "memory": 5}, allocated={"cpu": 11, "memory": 5})
+    assert short_in_room({"cpu": 0}, full) == [], "what is not requested is not short"
+    assert short_in_room({"memory": 6}, held) == ["Reservation(s) Insufficient memory"], "nothing of CPU is requested"
     assert short_in_room({GPU: 2}, restricted(allocatable={GPU: 1}), ignored=Ignored(frozenset((GPU,)))) == []
 
 
@@ -151,6 +154,9 @@ def test_victims_give_back_on_the_node_and_inside_a_room() -> None:
     loose = room(allocatable={"cpu": 1000}, allocated={"cpu": 500})
     assert fit({"cpu": 0}, loose, victims=both).fits
     assert not fit({"cpu": 0}, loose, cpu=1001, victims=both).fits
+    others = Victims(on_node={"cpu": 500}, inside={"uid-r": {"memory": 5}})
+    assert fit({"cpu": 0}, loose, victims=others).fits
+    assert not fit({"cpu": 0}, loose, cpu=1001, victims=others).fits
 
 
 def test_with_a_single_room_the_node_need_not_be_looked_at() -> None:
@@ -206,7 +212,8 @@ def test_the_nominated_room_has_the_smallest_order_else_is_the_fullest_else_the_
     ("raw", "found"), [([10, 40, 0], [25, 100, 0]), ([0, 0], [0, 0]), ([3, 1], [100, 33]), ([1], [100]), ([], [])]
 )
 def test_scores_of_nodes_are_parts_of_the_highest(raw: list[int], found: list[int]) -> None:
-    assert normalised(np.array(raw, dtype=np.int64)).tolist() == found
+    with np.errstate(divide="raise"):
+        assert normalised(np.array(raw, dtype=np.int64)).tolist() == found
 
 
 def test_the_node_of_the_smallest_order_is_worth_1000() -> None:

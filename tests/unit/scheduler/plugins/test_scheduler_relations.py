@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_scheduler.plugins.pod_relations import PodRelations
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
-from tests.unit.scheduler.reference_preemption import schedule
+from tests.unit.scheduler.reference.passes import schedule
 
 apps = st.sampled_from("ab")
 keys = st.sampled_from(["zone", "host"])
@@ -117,15 +117,16 @@ def ask(story: Story, wanted: list[Asked], first: str) -> None:
 
 
 def check(story: Story) -> None:
-    expected, nominated = schedule(story.last.values(), story.now)
+    expected = schedule(story.last.values(), story.now)
     before = set(story.placed())
     made = {
         event.data.name: event.data.node
         for event in story.settle()
         if isinstance(event.data, Placement) and event.data.phase is PlacementPhase.BOUND and event.data.name not in before
     }
-    assert made == expected
-    assert story.nominated() == nominated
+    assert made == expected.placed
+    assert story.nominated() == expected.nominated
+    assert story.kept() == expected.kept
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])

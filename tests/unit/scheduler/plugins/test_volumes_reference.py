@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.scheduler.builders_scheduler import node
 from tests.unit.scheduler.builders_volumes import VolumeStory, on_nodes, using
-from tests.unit.scheduler.reference_volumes import StorageWorld
+from tests.unit.scheduler.reference.volumes import StorageWorld
 
 CLAIMS, VOLUMES = ["c0", "c1", "c2", "c3"], ["v0", "v1", "v2", "v3", "v4"]
 CLASSES = ["local", "made", "now"]

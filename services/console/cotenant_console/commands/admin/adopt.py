@@ -22,7 +22,7 @@ ADOPT_PATH = "/apis/cotenant.io/v1/nodes/{name}/adopt"
 @click.option("--all", "every", is_flag=True, help="All nodes whose executor does not know this LOG.")
 @with_client
 def command(client: Client, nodes: tuple[str, ...], every: bool) -> None:
-    """List the nodes that follow an unknown LOG, or have them adopt it: pods without a placement are then stopped."""
+    """List the nodes that follow an unknown LOG, or let them adopt it: pods without a placement are then stopped."""
     if nodes and every:
         raise click.UsageError("name nodes, or give --all, not both")
     unknown = nodes_with_unknown_log(client)

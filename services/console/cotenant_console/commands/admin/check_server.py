@@ -22,7 +22,7 @@ from cotenant_console.up.server_watch import verdict
     default="/data/jetstream",
     show_default=True,
     type=click.Path(path_type=Path),
-    help="The folder that it stores in, on this machine.",
+    help="Its storage folder on this machine.",
 )
 def command(monitor: str, store: Path) -> None:
     """Exit status 1 if nats-server must be restarted: it has refused writes since its disk was full, and there is space again.

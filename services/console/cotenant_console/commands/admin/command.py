@@ -10,8 +10,8 @@ _HERE = "cotenant_console.commands.admin"
 COMMANDS = {
     "adopt": (f"{_HERE}.adopt", "Let nodes adopt a LOG that they do not know."),
     "check-server": (f"{_HERE}.check_server", "Check whether nats-server must be started again."),
-    "credentials": (f"{_HERE}.credentials", "Make certificates and an administrator's token for a gateway."),
-    "nats-credentials": (f"{_HERE}.nats_credentials", "Make keys, accounts and credentials of NATS."),
+    "credentials": (f"{_HERE}.credentials", "Create certificates and an administrator's token for a gateway."),
+    "nats-credentials": (f"{_HERE}.nats_credentials", "Create keys, accounts and credentials of NATS."),
     "streams": (f"{_HERE}.streams", "Declare the streams."),
 }
 

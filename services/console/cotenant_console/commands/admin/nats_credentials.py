@@ -20,7 +20,7 @@ from cotenant_console.pki.identity import GATEWAY_NAMES, IdentityError, nats_cer
 @click.command("nats-credentials")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="A node whose executor needs credentials.")
-@click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name or address of a NATS server: makes a certificate.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="A NATS server's name or address: creates a certificate.")
 @click.option("--revoke", "revoked", multiple=True, metavar="NAME", help="A node or service whose credentials are revoked.")
 @click.option("--roles", is_flag=True, help="Print who may publish and subscribe to what, and exit.")
 def command(

@@ -1,8 +1,8 @@
 """`cotenant admin streams`: declare the streams, as an operator configures them. `cotenant up` does it by itself.
 
 In: a YAML file (deploy/streams.yaml is an example), an address, an administrator's credentials. Out: the streams, and a line
-for each difference: `+` created, `~` changed, `=` left as it is since the server has more, `!` refused for lack of disk space.
-With --dry-run nothing is changed. Nothing is ever made smaller; run twice, it changes nothing the second time.
+for each difference: `+` created, `~` changed, `=` unchanged since the server has more, `!` refused for lack of disk space.
+With --dry-run nothing is changed. Streams are never made smaller; a second run changes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cotenant_console.nats_access.finding import access_of
 from cotenant_console.nats_access.roles import ADMINISTRATOR
 
 CONNECT_SECONDS = 60.0
-"""Servers that are started together with this command need a while."""
+"""Servers that are started together with this command need some time."""
 SILENT_SECONDS = 2.0
 STREAMS = (LOG, HISTORY, USAGE, EXECUTION)
 

@@ -1,8 +1,8 @@
 """The keys of service accounts' tokens: one that signs, and those whose tokens are accepted.
 
 In: `--service-account-signing-key-file` and `--service-account-key-file`. Out: the signing key, all keys that verify, and the
-documents by which others verify (OpenID discovery, a JWK set). Files are read again when they change; ones that have become
-unreadable keep what they held, and the log says so.
+documents by which others verify (OpenID discovery, a JWK set). Files are read again when they change; if one has become
+unreadable, its last keys stay in use and the process logs it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONFIGURATION_PATH = "/.well-known/openid-configuration"
 
 
 class AccountKeys:
-    """The keys as their files have them now."""
+    """The keys, current with their files."""
 
     def __init__(self, signing_file: Path, key_files: Sequence[Path] = ()) -> None:
         """Read them. Raises AccessFileError."""

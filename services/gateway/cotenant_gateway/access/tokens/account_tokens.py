@@ -2,7 +2,7 @@
 
 In: the read model, the cell's keys, a token. Out: a new token for an account, or the account that a token is of. Claims are
 Kubernetes'; a token is valid while its account, and what it is bound to (a pod or a node), exist with the same uid, until it
-expires. That they exist is looked up at each request, the signature is checked once (`VerifiedTokens`). Source: Kubernetes'
+expires. Their existence is checked at each request, the signature once (`VerifiedTokens`). Source: Kubernetes'
 serviceaccount package (claims.go, jwt.go) and TokenRequest.
 """
 
@@ -51,7 +51,7 @@ class AccountToken(msgspec.Struct, frozen=True):
     of: _Private
 
     def lives(self, core: GatewayCore) -> bool:
-        """Return whether the account, and what the token is bound to, are still there."""
+        """Return whether the account, and what the token is bound to, still exist."""
         of = self.of
         if not _is(core.get(SERVICE_ACCOUNTS, of.namespace, of.serviceaccount.name), of.serviceaccount.uid):
             return False
@@ -117,7 +117,7 @@ class AccountTokens:
         return self.keys.signing.signed(claims), float(expires)
 
     def known(self, token_digest: bytes) -> User | None:
-        """Return whose token this is, if its signature was checked before."""
+        """Return the token's user, if its signature was checked before."""
         found = self._verified.get(token_digest, self._now())
         if found is None:
             return None

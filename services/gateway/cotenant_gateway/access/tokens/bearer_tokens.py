@@ -1,4 +1,4 @@
-"""What a source of bearer tokens is, and the cache of tokens whose signature was checked.
+"""The interface of a source of bearer tokens, and the cache of tokens whose signature was checked.
 
 A signature takes some 0.1 ms to check and a token is sent with each request, so a token is checked once: until it expires,
 until its source forgets it, or until MAX_VERIFIED others were used since.
@@ -14,20 +14,20 @@ from typing import Generic, Protocol, TypeVar
 from cotenant_gateway.access.users import User
 
 MAX_TOKEN_BYTES = 8000
-"""A header that is longer by much gets no further than HTTP."""
+"""Much longer headers are refused by the HTTP server."""
 MAX_VERIFIED = 4096
 T = TypeVar("T")
 
 
 Fetch = Callable[[], Awaitable[bool]]
-"""Fetches keys; returns whether it brought some."""
+"""Fetches keys; returns whether there are any."""
 
 
 class TokenError(Exception):
     """A token of this source is not valid; the text states why."""
 
     def __init__(self, why: str, fetch: Fetch | None = None) -> None:
-        """`fetch`: brings keys that may be the token's."""
+        """`fetch`: fetches keys, of which one may be the token's."""
         super().__init__(why)
         self.fetch = fetch
 
@@ -36,14 +36,14 @@ class TokenSource(Protocol):
     """A source of bearer tokens."""
 
     def known(self, token_digest: bytes) -> User | None:
-        """Return whose token this is, if that is known without checking it."""
+        """Return the token's user, if known without checking the token."""
 
     def verified(self, token: str, token_digest: bytes) -> User | None:
         """Check a token. None where it is not one of this source's. Raises TokenError."""
 
 
 def digest(token: str) -> bytes:
-    """Return what a token is known by."""
+    """Return the cache key of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
@@ -58,7 +58,7 @@ class VerifiedTokens(Generic[T]):
         return len(self._found)
 
     def get(self, token_digest: bytes, now: float) -> T | None:
-        """Return what is known of a token that has not expired."""
+        """Return the cached result of a token that has not expired."""
         found = self._found.get(token_digest)
         if found is None:
             return None
@@ -70,7 +70,7 @@ class VerifiedTokens(Generic[T]):
         return known
 
     def put(self, token_digest: bytes, until: float, known: T) -> None:
-        """Keep what is known of a token until it expires."""
+        """Cache a token's result until the token expires."""
         self._found[token_digest] = (until, known)
         self._found.move_to_end(token_digest)
         if len(self._found) > MAX_VERIFIED:

@@ -1,6 +1,6 @@
 """Files that the gateway reads again when they change: tokens, keys, certificates.
 
-In: paths. Out: whether they differ from the last look (by time of change, size and inode), and the text of files that only
+In: paths. Out: whether they differ from the last check (by time of change, size and inode), and the text of files that only
 their owner may read.
 """
 
@@ -19,7 +19,7 @@ class AccessFileError(Exception):
 
 
 class FileMarks:
-    """Modification marks of some files at the last check. To be taken before reading them."""
+    """Times of change, sizes and inodes of some files at the last check. Taken before the files are read."""
 
     def __init__(self, *paths: Path) -> None:
         self._paths = paths

@@ -32,7 +32,7 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 
 class IssuerError(Exception):
-    """The issuer does not answer as it should; the text states what was asked and what is wrong."""
+    """The issuer's answer is missing or invalid; the text states what was requested and what is wrong."""
 
 
 class _Configuration(msgspec.Struct):
@@ -44,7 +44,7 @@ _CONFIGURATION = msgspec.json.Decoder(_Configuration)
 
 
 class IssuerKeys:
-    """The keys of one issuer. `on_change` is called when they are others than before."""
+    """The keys of one issuer. `on_change` is called when they have changed."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class IssuerKeys:
         self.issuer = issuer
         self.keys: tuple[Key, ...] = ()
         self.problem = f"the keys of {issuer} are not fetched yet"
-        """Why the last fetch brought nothing; empty after one that did."""
+        """Why the last fetch failed; empty if it did not."""
         self.fetched = self.failed = 0
         self.on_change: Callable[[], None] = lambda: None
         self._algorithms = tuple(algorithms)
@@ -67,13 +67,13 @@ class IssuerKeys:
         self._fetching: asyncio.Task[bool] | None = None
 
     async def run(self) -> None:
-        """Keep the keys, forever."""
+        """Keep the keys current, forever."""
         while True:
             await self.fetch()
             await asyncio.sleep(RETRY_SECONDS if self.problem else RENEW_SECONDS)
 
     async def fetch(self) -> bool:
-        """Fetch the keys, unless that was begun less than RETRY_SECONDS ago; returns whether they were fetched. Whoever comes
+        """Fetch the keys, unless a fetch began less than RETRY_SECONDS ago; returns whether they were fetched. Callers
         during a fetch waits for it."""
         if self._fetching is None:
             now = self._clock()

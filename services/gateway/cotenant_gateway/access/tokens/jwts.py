@@ -35,7 +35,7 @@ PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 MAX_KEYS = 32
 MIN_RSA_BITS = 2048
 SKEW_SECONDS = 60.0
-"""So much later than ours may the clock be that wrote `nbf`."""
+"""Allowed clock skew of whoever wrote `nbf`."""
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 ALGORITHMS = (*RSA_ALGORITHMS, *_CURVES.values())
@@ -87,7 +87,7 @@ _PAYLOAD = msgspec.json.Decoder(_Payload)
 
 
 def issuer_of(token: str) -> str:
-    """Return who a token says that it is from; empty where it is no JWT. Nothing is checked."""
+    """Return the issuer that a token names; empty if it is no JWT. Nothing is checked."""
     parts = token.split(".")
     if len(parts) != 3:
         return ""
@@ -98,7 +98,7 @@ def issuer_of(token: str) -> str:
 
 
 def key_of(token: str, keys: Sequence[Key]) -> Key | None:
-    """Return the key that a token names; where it names none, the only one that there is. Raises TokenError."""
+    """Return the key that a token names; if it names none, the only key. Raises TokenError."""
     try:
         kid = jwt.get_unverified_header(token).get("kid")
     except (jwt.PyJWTError, ValueError, RecursionError) as error:
@@ -148,7 +148,7 @@ def key_id(public: PublicKey) -> str:
 
 
 def _algorithm(public: object) -> str:
-    """Return how tokens of a key are signed. Raises ValueError."""
+    """Return the algorithms of a key. Raises ValueError."""
     if isinstance(public, rsa.RSAPublicKey):
         if public.key_size < MIN_RSA_BITS:
             raise ValueError(f"an RSA key has {MIN_RSA_BITS} bits at least, this one has {public.key_size}")

@@ -3,7 +3,7 @@
 In: a token, the issuer's keys, `Oidc`. Out: user name and groups from its claims, with their prefixes. Names and groups of the
 system (`system:`) and of this machine (`unix:`) cannot come from an issuer: such a token is refused.
 
-A token is checked once and is then known until it expires, for REMEMBERED_SECONDS at most, or until the keys change.
+A token is checked once; the result is cached until it expires, for REMEMBERED_SECONDS at most, or until the keys change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EMAIL = "email"
 
 
 class OidcError(ValueError):
-    """The flags do not fit together; the text states which and why."""
+    """The flags contradict each other; the text states which and why."""
 
 
 class Oidc(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Oidc(msgspec.Struct, frozen=True, kw_only=True):
 def oidc_of(
     issuer: str, client_id: str, required_claims: Sequence[str], algorithms: Sequence[str], **others: Any
 ) -> Oidc | None:
-    """Return what the flags say; None where they name no issuer. Raises OidcError."""
+    """Return the flags' values; None if they name no issuer. Raises OidcError."""
     if not issuer and not client_id:
         return None
     if not issuer or not client_id:
@@ -73,12 +73,12 @@ def oidc_of(
 
 
 def user_of_claims(oidc: Oidc, claims: Mapping[str, Any]) -> User:
-    """Return who the claims of a verified token name. Raises TokenError."""
+    """Return the user that the claims of a verified token name. Raises TokenError."""
     if oidc.client_id not in texts_of(claims, "aud"):
         raise TokenError(f"it is not meant for {oidc.client_id!r} (aud)")
     for claim, value in oidc.required_claims.items():
         if claims.get(claim) != value:
-            raise TokenError(f"its claim {claim} is not what is required (--oidc-required-claim)")
+            raise TokenError(f"its claim {claim} does not have the required value (--oidc-required-claim)")
     name = claims.get(oidc.username_claim)
     if not isinstance(name, str) or not name:
         raise TokenError(f"its claim {oidc.username_claim} is not a user name")
@@ -107,7 +107,7 @@ class OidcTokens:
         keys.on_change = self._verified.clear
 
     def known(self, token_digest: bytes) -> User | None:
-        """Return whose token this is, if it was checked before."""
+        """Return the token's user, if the token was checked before."""
         return self._verified.get(token_digest, self._now())
 
     def verified(self, token: str, token_digest: bytes) -> User | None:

@@ -1,7 +1,7 @@
 """Bearer tokens from a file, as kube-apiserver's `--token-auth-file` has them.
 
 One line a token: `token,user,uid,"group1,group2"`; uid and groups may be left out. Empty lines and lines that begin with `#`
-are skipped. The file is read again when it has changed, so that a token is taken away without a restart. Tokens are kept as
+are skipped. The file is read again when it has changed, so that a token is revoked without a restart. Tokens are kept as
 their SHA-256 digests.
 """
 
@@ -41,7 +41,7 @@ def _users(path: Path, text: str) -> Mapping[bytes, User]:
         if len(token) < MIN_TOKEN:
             raise AccessFileError(f"{path}:{number}: a token has {MIN_TOKEN} characters at least")
         if not name:
-            raise AccessFileError(f"{path}:{number}: the user's name is missing: token,user,uid,\"group1,group2\"")
+            raise AccessFileError(f'{path}:{number}: the user\'s name is missing: token,user,uid,"group1,group2"')
         key = digest(token)
         if key in found:
             raise AccessFileError(f"{path}:{number}: the token of {found[key].name!r} is listed twice")
@@ -50,7 +50,7 @@ def _users(path: Path, text: str) -> Mapping[bytes, User]:
 
 
 class TokenFile:
-    """The tokens of a file. One that has become unreadable keeps what it held, and says so in the log."""
+    """The tokens of a file. If it becomes unreadable, its last tokens stay valid and the process logs it."""
 
     def __init__(self, path: Path) -> None:
         """Read it. Raises AccessFileError."""
@@ -59,11 +59,11 @@ class TokenFile:
         self._users = read_tokens(path)
 
     def known(self, token_digest: bytes) -> User | None:
-        """Return whose token this is."""
+        """Return the token's user."""
         return self._users.get(token_digest)
 
     def verified(self, token: str, token_digest: bytes) -> User | None:
-        """None: what the file holds is known without checking."""
+        """None: `known` finds the file's tokens without a check."""
         del token, token_digest
         return None
 

@@ -125,7 +125,7 @@ def _errors(spec: _Spec, seconds: int) -> list[FieldError]:
 
 
 def _bound(core: GatewayCore, account: Snapshot, ref: _BoundTo) -> Snapshot:
-    """Return what the token is to be bound to. Raises ApiError."""
+    """Return the object that the token is to be bound to. Raises ApiError."""
     kind = BINDABLE[ref.kind]
     found = core.get(kind, account.address.namespace if kind.namespaced else "", ref.name)
     if found is None:
@@ -140,7 +140,7 @@ def _bound(core: GatewayCore, account: Snapshot, ref: _BoundTo) -> Snapshot:
 
 
 def _account_of(pod: Snapshot) -> str:
-    """Return the name of the service account that a pod runs as: none is looked up when it is created."""
+    """Return the name of the service account that a pod runs as. Its existence is not checked when the pod is created."""
     assert pod.stored is not None
     try:
         return _POD.decode(pod.stored.raw).spec.service_account_name or DEFAULT_ACCOUNT

@@ -1,4 +1,4 @@
-"""Bandwidths of `resource-qos-config` that have to fit together.
+"""Bandwidths of `resource-qos-config` that must be consistent.
 
 In: the section and `system-config` as JSON values. Out: field errors. The requests of one strategy are all percentages or all
 quantities; in each direction percentages are 100 at most together, quantities at most the node's `totalNetworkBandwidth`.
@@ -21,12 +21,12 @@ _CLUSTER = "clusterStrategy"
 
 
 def network_share_errors(path: str, qos: Json, system: Json) -> list[FieldError]:
-    """Return the requests that do not fit, for the cluster's strategy and each entry of nodes."""
+    """Return the requests beyond the total, for the cluster's strategy and each entry of nodes."""
     cluster = member(qos, _CLUSTER)
     found = _strategy(f"{path}.{_CLUSTER}", cluster, _bandwidth(system, None))
     entries = member(qos, _ENTRIES)
     for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-        # What an entry leaves out is the cluster's.
+        # Values that an entry leaves out are the cluster's.
         merged = {name: _merged(member(cluster, name), member(entry, name)) for name in QOS_CLASSES}
         found += _strategy(f"{path}.{_ENTRIES}[{index}]", merged, _bandwidth(system, member(entry, "nodeSelector")))
     return found

@@ -55,7 +55,7 @@ class Section(msgspec.Struct, frozen=True):
     entries: str
     rules: Rules
     by_node: bool = True
-    """Whether Koordinator's webhooks check what the entries select; else the first that selects a node applies."""
+    """Whether Koordinator's webhooks check that the entries do not overlap; else the first that selects a node applies."""
 
 
 _PERCENT = whole(0, 100)
@@ -149,16 +149,16 @@ _IO = {
 _BLOCK = members_of({"name": text, "type": one_of("device", "volumegroup", "podvolume"), "ioCfg": members_of(_IO)})
 _CLASS = Rules(
     within={
-        "cpuQOS": Rules({
-            "enable": flag,
-            "groupIdentity": whole(-1, 2),
-            "schedIdle": _SWITCH,
-            "coreExpeller": flag,
-            "cpuClass": one_of("none", "fair", "realtime"),
-        }),
-        "resctrlQOS": Rules(
-            {"enable": flag, "mbaPercent": _PERCENT}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)
+        "cpuQOS": Rules(
+            {
+                "enable": flag,
+                "groupIdentity": whole(-1, 2),
+                "schedIdle": _SWITCH,
+                "coreExpeller": flag,
+                "cpuClass": one_of("none", "fair", "realtime"),
+            }
         ),
+        "resctrlQOS": Rules({"enable": flag, "mbaPercent": _PERCENT}, pairs=(("catRangeStartPercent", "catRangeEndPercent"),)),
         "memoryQOS": Rules(
             {
                 "enable": flag,

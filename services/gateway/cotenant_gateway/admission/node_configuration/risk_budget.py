@@ -1,8 +1,8 @@
-"""Extensions of a colocation strategy: `riskBudget`, how many node-hours may break, in the place of a bare CPU threshold; and
-`forecast`, by what the peak of services is predicted.
+"""Extensions of a colocation strategy: `riskBudget`, how many node-hours may break, instead of a fixed CPU threshold; and
+`forecast`, how the peak of services is predicted.
 
 In: the extensions as JSON values. Out: field errors; those of the budget by the bounds of batch-resource-calculator, which
-rejects the section for the same reasons. Extensions of other names are carried as they are.
+rejects the section for the same reasons. Extensions of other names are stored as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cotenant_gateway.admission.node_configuration.values import Json, mapping, 
 EXTENSION = "riskBudget"
 FORECAST = "forecast"
 LOWEST_PERCENT, HIGHEST_PERCENT = 40, 95
-"""Of a budget that does not say."""
+"""Defaults of a budget."""
 MOST_LEAST_HOURS = 512
 
 

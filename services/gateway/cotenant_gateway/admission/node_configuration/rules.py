@@ -42,7 +42,7 @@ _POLICIES = {
     "memoryCalculatePolicy": ("usage", "request", "maxUsageRequest"),
     "midReclaimMode": ("static",),
 }
-"""Values of `colocation-config` that do something; any other counts as the first, or as absent."""
+"""Values of `colocation-config` that have an effect; any other counts as the first, or as absent."""
 
 
 class ConfigurationError(ValueError):
@@ -74,7 +74,7 @@ def node_configuration_warnings(review: Review) -> list[str]:
 
 
 def is_node_configuration(config: ConfigMap) -> bool:
-    """Return whether this is the ConfigMap that nodes are configured by."""
+    """Return whether this is the ConfigMap of the node configuration."""
     return (config.metadata.namespace, config.metadata.name) == (SLO_CONFIG_NAMESPACE, SLO_CONFIG_NAME)
 
 
@@ -189,7 +189,7 @@ def selecting_entries(selectors: Sequence[LabelSelector], labels: Mapping[str, s
 
 
 def overlap(selectors: Sequence[LabelSelector]) -> tuple[int, int] | None:
-    """Return two entries that select a node together, tried on nodes made from each entry's own labels and values.
+    """Return two entries that select the same node, tried on nodes made from each entry's own labels and values.
 
     Koordinator's rule: such a node has the entry's labels and, of each expression with values, the next value in turn.
     """
@@ -215,7 +215,7 @@ def _sample_nodes(selector: LabelSelector) -> Iterator[Mapping[str, str]]:
 
 
 def _without_effect(config: ConfigMap) -> Iterator[str]:
-    """Yield what `colocation-config` takes and does nothing: unknown policies, a risk budget of another spelling."""
+    """Yield the members of `colocation-config` without effect: unknown policies, a misspelled risk budget."""
     key = "colocation-config"
     try:
         section = decoded_section(config.data.get(key) or "{}")

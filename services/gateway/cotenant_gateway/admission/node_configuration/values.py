@@ -1,7 +1,7 @@
-"""Values of the node configuration: what each kind of value may be.
+"""Values of the node configuration: the checks of each kind of value.
 
 In: a value of a section of the ConfigMap `slo-controller-config` as JSON, and its path. Out: field errors. A check is made
-where the value is set (0 is set, null is not); what goes into a message is cut. Bound: of a list or a map MAX_LISTED are
+where the value is set (0 is set, null is not); values are truncated in messages. Bound: of a list or a map MAX_LISTED are
 looked at.
 """
 
@@ -43,7 +43,7 @@ integer = whole(-(2**63))
 
 
 def number(above: float | None, low: float | None, high: float | None) -> Check:
-    """A number above a bound, or from a bound on, up to another."""
+    """A number above a lower bound (inclusive or not), up to an upper one."""
     said = "must be " + " and ".join(
         text
         for text in (
@@ -87,7 +87,7 @@ def one_of(*choices: str, may_be_empty: bool = True) -> Check:
 
 
 def mapping(field: str, value: Json) -> list[FieldError]:
-    """An object that is carried as it is."""
+    """An object that is stored as it is."""
     return [] if isinstance(value, dict) else [wrong_type(field, "must be an object")]
 
 
@@ -149,7 +149,7 @@ def each_element(check: Check) -> Check:
 
 
 def members_of(checks: dict[str, Check], needed: Sequence[str] = ()) -> Check:
-    """An object whose members each have their check, in any case of their names; others are carried as they are."""
+    """An object whose members each have their check, in any case of their names; others are stored as they are."""
 
     def of_object(field: str, value: Json) -> list[FieldError]:
         if not isinstance(value, dict):
@@ -177,7 +177,7 @@ def member(value: Json, name: str) -> Json:
 
 
 def selector_of(value: Json) -> LabelSelector:
-    """Return a label selector as it is read where it is in force: names in any case, null is absent. Raises ValidationError."""
+    """Return a label selector as the calculator reads it: names in any case, null is absent. Raises ValidationError."""
     if not isinstance(value, dict):
         return msgspec.convert(value, LabelSelector)
     spelled = _spelled(value, ("matchLabels", "matchExpressions"))
@@ -203,7 +203,7 @@ def bits_per_second(value: Json) -> int:
 
 
 def shown(value: Json) -> str:
-    """Return a value as messages show it: an integer of a thousand digits too."""
+    """Return a value as messages show it, even an integer of a thousand digits."""
     if isinstance(value, int) and not -(2**64) < value < 2**64:
         return "a number beyond 64 bits"
     return str(value)[:100]

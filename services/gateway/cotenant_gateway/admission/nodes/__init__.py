@@ -1,1 +1,1 @@
-"""Admission of nodes, and of what is made of a node's facts."""
+"""Admission of nodes, and of documents derived from them."""

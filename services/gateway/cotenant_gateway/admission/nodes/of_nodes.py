@@ -1,6 +1,6 @@
-"""Documents of what is made of a node's facts, NodeSLO and NodeMetric: they are named as a node, and what is rendered wins.
+"""Documents derived from a node, NodeSLO and NodeMetric: they have the node's name, and rendered members take precedence.
 
-In: the object. Out: a field error where no node has its name; warnings of what is written and will not be seen.
+In: the object. Out: a field error if no node has its name; warnings about members that are written and will not be shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def node_exists(review: Review) -> list[FieldError]:
 
 
 def rendered_members_warnings(review: Review) -> list[str]:
-    """Name the members of spec that other services render: what is written there is stored and not shown."""
+    """Name the members of spec that other services render: values written there are stored and not shown."""
     try:
         spec = member_object(members(review.document), "spec")
     except DocumentError:

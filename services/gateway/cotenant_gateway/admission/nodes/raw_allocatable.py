@@ -1,8 +1,8 @@
-"""Writes of a node's status: what the calculator had added to the node that a client read does not become the machine's.
+"""Writes of a node's status: amounts that the calculator added to the node, read and written back, do not become the machine's.
 
 In: an update of a Node. Out: the document with raw cpu and memory in its allocatable, which is what is stored: the API
-amplifies them when it shows the Node. An amount that equals the one shown is the amplified one, any other is what the machine
-offers now. Device totals that are written back as shown are left out unless the object declared them before. Source:
+amplifies them when it shows the Node. An amount that equals the one shown is the amplified one, any other is the machine's
+new amount. Device totals that are written back as shown are left out unless the object declared them before. Source:
 Koordinator's node status webhook (`cotenant.domain.amplification`).
 """
 
@@ -20,12 +20,12 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.model.quantities import QuantityError, Scalar
 from cotenant_gateway.admission.review import Mutation, Review
 
-_WRITTEN_BACK = "what the calculator offers was written back: the machine's own amounts stay"
-_NEW = "cpu and memory count as what the machine offers without amplification"
+_WRITTEN_BACK = "the calculator's amounts were written back: the machine's own amounts stay"
+_NEW = "cpu and memory count as the machine's amounts before amplification"
 
 
 def keep_raw_allocatable(review: Review) -> Mutation | None:
-    """Put the machine's amounts in the place of the calculator's; validation says what is wrong with a quantity."""
+    """Replace the calculator's amounts by the machine's; validation reports invalid quantities."""
     resources = _resources(review.old)
     if review.old is None or resources is None or not isinstance(review.view, Node):
         return None

@@ -1,4 +1,4 @@
-"""Nodes when they are written: what overcommitment reads of them, and whether the node configuration selects them twice.
+"""Nodes when they are written: labels and annotations of overcommitment, and whether the node configuration selects them twice.
 
 In: the node, as it is, and the ConfigMap `slo-controller-config`. Out: field errors. Annotations and labels are checked
 when they change; an unreadable value is refused, where Koordinator accepts it and omits it from its sums. A node
@@ -82,7 +82,7 @@ def one_entry_selects_node(review: Review) -> list[FieldError]:
 
 
 def new_node_warnings(review: Review) -> list[str]:
-    """Tell of a new node that two entries of a section select."""
+    """Warn of a new node that two entries of a section select."""
     return [] if review.old is not None else [f"metadata.labels: {why}" for why in _selected_twice(review, {})]
 
 
@@ -122,7 +122,7 @@ def _selectors_of(config: ConfigMap, key: str) -> Iterator[LabelSelector]:
             selector = selector_of(member(entry, "nodeSelector"))
             check_selector(selector)
         except (msgspec.ValidationError, SelectorError):
-            # As the calculator does: an entry that selects nothing.
+            # As in the calculator, such an entry selects nothing.
             selector = _NOTHING
         yield selector
 
@@ -133,7 +133,7 @@ Check = Callable[[str, str], list[FieldError]]
 
 
 def _json(check: Callable[[str, Json], list[FieldError]]) -> Check:
-    """A text that is a JSON object, with the check of what is in it."""
+    """A text that is a JSON object, with a check of its contents."""
 
     def of_text(field: str, text: str) -> list[FieldError]:
         try:

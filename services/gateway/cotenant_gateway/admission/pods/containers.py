@@ -1,7 +1,7 @@
 """Walks the resource requests of a pod's spec: init containers, containers, overhead.
 
-In: the members of a spec, a change of one container, a change of the overhead's amounts. Out: whether anything was changed;
-what was not stays byte for byte.
+In: the members of a spec, functions that change one container and the overhead's amounts. Out: whether anything was changed;
+the rest stays byte for byte.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A pod's device requests: `koordinator.sh/gpu` in its parts, the number of cards it spreads over, and what cannot be had.
+"""A pod's device requests: `koordinator.sh/gpu` in its parts, the number of cards, and requests that no device can meet.
 
 In: a pod. Out: the pod whose containers ask for gpu-core and gpu-memory-ratio in place of `koordinator.sh/gpu` (100 is a whole
-card of both), and for `gpu.shared` where the amounts are several whole cards; field errors of amounts that no device gives:
+card of both), and for `gpu.shared` where the amounts are several whole cards; field errors of amounts that no device has:
 
     koordinator.sh/gpu, rdma, fpga      at most 100 or a multiple of it, not 0; gpu not together with gpu.shared
     gpu-memory, gpu-memory-ratio        one of them where gpu-core or gpu.shared is asked for, not both
@@ -9,8 +9,8 @@ card of both), and for `gpu.shared` where the amounts are several whole cards; f
     one card or several                 without gpu.shared gpu-core and gpu-memory-ratio are at most 100 or a multiple of it
 
 Source: Koordinator 1.7's device mutation and `ValidatePodDeviceResource`, and what its scheduler refuses. Koordinator writes
-`gpu.shared: 1` too, which is what its absence means. Slices of other vendors (`npu-core`) have rules of their own and are left
-to the scheduler. A live pod whose manifest is applied again is treated as it was when it was created.
+`gpu.shared: 1` too, which is the default. Slices of other vendors (`npu-core`) have rules of their own and are left
+to the scheduler. A live pod whose manifest is applied again is treated as at its creation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMES = (GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED, RDMA, FPGA)
 
 
 def complete_device_spec(review: Review) -> Mutation | None:
-    """Write a new pod's GPUs in their parts."""
+    """Rewrite a new pod's GPUs in their parts."""
     if not _asks_for_gpus(review.view):
         return None
     return _completed(review, merged=False)
@@ -54,8 +54,8 @@ def _completed(review: Review, *, merged: bool) -> Mutation | None:
 
 
 def complete_device_spec_again(review: Review) -> Mutation | None:
-    """The same for a live pod, if nothing is left to be written in the pod as it is stored. What a patch adds to the parts that
-    stand there (`kubectl apply` adds `koordinator.sh/gpu`) replaces them."""
+    """The same for a live pod, if the stored pod has nothing left to rewrite. `koordinator.sh/gpu` that a patch adds to the
+    stored parts (as `kubectl apply` does) replaces them."""
     old = review.old
     if old is None or old.stored is None or not _asks_for_gpus(review.view):
         return None
@@ -64,7 +64,7 @@ def complete_device_spec_again(review: Review) -> Mutation | None:
 
 
 def complete_patched_device_spec(review: Review) -> Mutation | None:
-    """The same for a pod that waits and has been patched: `koordinator.sh/gpu` replaces the parts that stand there."""
+    """The same for a waiting pod that has been patched: `koordinator.sh/gpu` replaces the stored parts."""
     return _completed(review, merged=True) if _asks_for_gpus(review.view) else None
 
 
@@ -100,7 +100,7 @@ def _complete(amounts: Members, *, merged: bool) -> bool:
     try:
         asked = {name: parse_value(_SCALAR.decode(amounts[name])) for name in _MADE_OF if name in amounts}
     except (QuantityError, msgspec.MsgspecError):
-        # The pod's own rules name the quantity that cannot be read.
+        # The pod's own rules report the invalid quantity.
         return False
     changed = False
     if asked.get(GPU, 0) > 0 and _whole_or_part(asked[GPU]):
@@ -143,7 +143,7 @@ def _container_errors(path: str, container: Container) -> Iterator[FieldError]:
     try:
         asked = {name: parse_value(requests[name]) for name in _NAMES if name in requests}
     except QuantityError:
-        # The pod's own rules name the quantity that cannot be read.
+        # The pod's own rules report the invalid quantity.
         return
     part = f"must be at most {WHOLE}, a part of one device, or a multiple of it"
     for name in (GPU, RDMA, FPGA):

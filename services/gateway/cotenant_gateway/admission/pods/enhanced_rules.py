@@ -1,10 +1,10 @@
-"""Labels that an operator requires of pods: the ConfigMap `koordinator-system/pod-enhanced-validator-config`.
+"""Labels that the operator requires on pods: the ConfigMap `koordinator-system/pod-enhanced-validator-config`.
 
 In: a pod, and the ConfigMap's members `enable` ("true") and `rules` (JSON: `[{"name", "requiredLabels",
-"namespaceWhitelist"}]`). Out: a field error for each label that a rule demands and the pod lacks. Left alone are pods with
+"namespaceWhitelist"}]`). Out: a field error for each label that a rule requires and the pod lacks. Exempt are pods with
 the label `pod.koordinator.sh/skip-enhanced-validation: "true"`, pods of a rule's whitelisted namespaces and of namespaces
-with the label `control-plane`, and labels that a live pod never had: one that was taken before the rule stays writable. Rules
-that cannot be read are refused when they are written; written by another writer than a gateway they count as none. Source:
+with the label `control-plane`, and labels that a live pod never had: a pod admitted before the rule stays writable. Rules
+that cannot be read are refused when they are written; if another writer than a gateway stored them they are ignored. Source:
 Koordinator's pod webhook (gate EnablePodEnhancedValidator; here the ConfigMap is the switch).
 """
 
@@ -68,7 +68,7 @@ def _missing(rules: tuple[LabelRule, ...], review: Review) -> list[FieldError]:
 
 
 def rules_in_force(objects: ObjectSource) -> tuple[LabelRule, ...]:
-    """Return the rules of the read model; none where they are off, or cannot be read."""
+    """Return the rules of the read model; none if they are off, or cannot be read."""
     found = objects.get(CONFIG_MAPS, NAMESPACE, NAME)
     if found is None or found.stored is None:
         return ()

@@ -2,9 +2,9 @@
 
 In: any pod. Out: the annotation as Koordinator's pod webhook writes it, `{"containers":{"a":{"limits":{..},"requests":{..}}}}`
 with batch-cpu and batch-memory alone: what a runtime without support for extended resources applies. Containers without
-them are left out, init containers and mid resources too. An annotation that says the same already stays as it is written. On a
-live pod it follows the containers too: it cannot be changed to say something else, nor be lost by `kubectl replace`. Pods of
-namespaces with the label `control-plane` are left alone.
+them are left out, init containers and mid resources too. An annotation with the same meaning stays as it is written. On a
+live pod it follows the containers too: it can neither be changed to differ from them, nor be lost by `kubectl replace`. Pods of
+namespaces with the label `control-plane` are skipped.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def write_extended_resource_spec(review: Review) -> Mutation | None:
             if given == _amounts(wanted):
                 return None
         except QuantityError:
-            # The validators report the quantity that cannot be read, with its container.
+            # The validators report the invalid quantity, with its container.
             return None
     written = msgspec.json.encode(_Spec(wanted)).decode()
     document = with_annotation(review.document, ANNOTATION_EXTENDED_RESOURCE_SPEC, written)
@@ -65,7 +65,7 @@ def write_extended_resource_spec(review: Review) -> Mutation | None:
 
 
 def renew_extended_resource_spec(review: Review) -> Mutation | None:
-    """On a live pod: where the annotation changes, or a manifest that is put in its place lacks it, it is written again."""
+    """On a live pod: if the annotation changes, or a replacing manifest lacks it, it is written again."""
     old = review.old
     if old is None or old.stored is None:
         return None

@@ -1,6 +1,6 @@
 """`spec.priorityClassName` becomes `spec.priority` and `spec.preemptionPolicy`, as Kubernetes' Priority admission does.
 
-Without a class the global default class (if one is marked so) applies. A pod that gives a priority of its own and no
+Without a class the global default class (if there is one) applies. A pod that gives a priority of its own and no
 class keeps it: the priority tier follows from the value, and manifests for tests and simulations set it directly.
 """
 

@@ -1,9 +1,9 @@
 """Resources of a pod under other names: the annotation `pod.koordinator.sh/replace-resources`.
 
 In: a pod whose annotation says `from:to,from:` (an empty `to` erases). Out: the pod whose containers, init containers and
-overhead ask for `to` in place of `from`, the amount as it is written. No name may stand on both sides, so the order of the
-pairs does not count. A live pod whose manifest is applied again is treated alike. Source: Koordinator 1.8 (a transformer of
-pods as its scheduler and its quota webhook see them; here the pod is stored so, and everybody sees the same).
+overhead request `to` instead of `from`, the amount as it is written. No name may be on both sides, so the order of the
+pairs does not matter. A live pod whose manifest is applied again is treated alike. Source: Koordinator 1.8 (a transformer of
+pods as its scheduler and its quota webhook see them; here the translated pod is stored, and all services see the same).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_PAIRS = 100
 
 
 def replace_resources(review: Review) -> Mutation | None:
-    """Replace what the annotation names. Raises ApiError where it cannot be read."""
+    """Replace the resources that the annotation names. Raises ApiError if it cannot be read."""
     annotations = review.view.metadata.annotations
     if ANNOTATION not in annotations:
         return None

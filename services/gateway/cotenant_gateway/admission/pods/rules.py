@@ -1,6 +1,6 @@
-"""Pods: the rules of the pod by itself, of its classes together, and of what may change on a live one.
+"""Pods: the rules of the pod by itself, of its classes in combination, and of changes to a live one.
 
-In a namespace with the label `control-plane` the classes may go together as they will (Koordinator's webhooks leave it alone).
+In a namespace with the label `control-plane` any combination of classes is accepted (Koordinator's webhooks skip it).
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def pod_is_valid(review: Review) -> list[FieldError]:
 
 @by_identity
 def _known_errors(_: PodSpec) -> dict[tuple[object, ...], list[FieldError]]:
-    """The errors found in new pods of a spec, by everything else that these checks read: replicas of one workload are checked
+    """The errors found in new pods of a spec, by the other inputs of these checks: replicas of one workload are checked
     once."""
     return {}
 
 
 def _errors(pod: Pod, old: Pod | None, free: bool, *, priority_label_may_change: bool = False) -> list[FieldError]:
-    """`free`: no rule says which classes go together."""
+    """`free`: any combination of classes is accepted."""
     found = validate_all(pod, POD_CHECKS)
     found += _operating_mode(pod)
     unreadable = any("resources" in error.field or "overhead" in error.field for error in found)

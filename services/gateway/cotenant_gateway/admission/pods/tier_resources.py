@@ -1,8 +1,8 @@
 """`cpu` and `memory` of a pod become the batch or mid resources of its tier.
 
-In: a pod's `spec` as JSON bytes and its tier. Out: the spec in which every container, init container and the overhead ask for
+In: a pod's `spec` as JSON bytes and its tier. Out: the spec in which every container, init container and the overhead request
 the tier's resources: cpu in whole milli-cores (`500m` becomes `500`), memory as it is written. An amount of the tier that was
-there already is overwritten; afterwards a limit without a request is the request too, a missing limit stays missing. Specs that
+there already is overwritten; then a missing request becomes the limit, a missing limit stays missing. Specs that
 replicas share are translated once. Source: Koordinator's pod webhook; only batch and mid have resources of their own.
 """
 

@@ -79,7 +79,7 @@ def changed_by_profiles(review: Review, drawn: Draw) -> tuple[Mutation | None, S
 
 
 def reapply_colocation_profiles(review: Review) -> Mutation | None:
-    """Apply to a pod that waits what matches it now: the profiles that ask for that by their label, and those that it was
+    """Apply to a waiting pod the profiles that match it now: those that request this by their label, and those that it was
     created with, so that the order of names decides as it did then. Raises ApiError where one cannot be applied."""
     recorded = review.view.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES, "")
     names = {*recorded.split(",")} - {""}

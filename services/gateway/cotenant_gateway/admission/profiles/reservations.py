@@ -1,4 +1,4 @@
-"""ClusterColocationProfiles are applied to a Reservation when it is created: it holds room for pods that the profiles change
+"""ClusterColocationProfiles are applied to a Reservation when it is created: it is for pods that the profiles change
 alike.
 
 In: the Reservation and the profiles. Out: the Reservation with the labels and annotations that the profiles set on itself,

@@ -1,7 +1,7 @@
-"""A ClusterColocationProfile when it is written: its own rules, and whether its patch is one.
+"""A ClusterColocationProfile when it is written: its own rules, and whether its patch is valid.
 
-The patch is tried on a small pod: it must be an object that can be merged, must leave alone what says which pod it is, and
-what comes out must have a pod's types, containers with names, and labels that are labels. Elements of `containers` without
+The patch is tried on a small pod: it must be an object that can be merged, must not change the pod's identity, and
+the result must have a pod's types, containers with names, and valid labels. Elements of `containers` without
 a name would replace the containers of every pod instead of being merged into them.
 """
 

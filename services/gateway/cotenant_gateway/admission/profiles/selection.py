@@ -1,7 +1,7 @@
 """The ClusterColocationProfiles of the read model, made ready to be matched: once for each change of any of them.
 
 In: the stored profiles. Out: a `ProfileSet` that finds the profiles of a pod, in order of name; each with its predicates, its
-percentage, what it sets in words, and its faults. A profile that was stored by another writer than a gateway, and that a
+percentage, a description of its changes, and its faults. A profile that was stored by another writer than a gateway, and that a
 gateway would have refused, is not applied, and the events of pods that it might select say so (Koordinator lets a selector that
 cannot be read select every pod).
 """
@@ -46,7 +46,7 @@ class ReadyProfile(msgspec.Struct, frozen=True):
     percent: int
     keeps_resources: bool
     managed: bool
-    """Pods that wait to be placed get it too when it changes."""
+    """It is also applied to waiting pods when it changes."""
     sequence: int
     patch: msgspec.Raw | None
     sets: Mapping[str, str]
@@ -60,11 +60,11 @@ class ProfileSet(msgspec.Struct, frozen=True):
     by_label: Mapping[tuple[str, str], Sequence[int]]
     others: tuple[int, ...]
     managed: bool = False
-    """Whether any is applied to pods that wait."""
+    """Whether any is applied to waiting pods."""
 
     def matching(self, pod: Mapping[str, str], namespace: Callable[[], Mapping[str, str]]) -> list[ReadyProfile]:
         """Return the profiles that select these labels; the namespace's labels are looked up only if a profile needs them. In a
-        namespace of the control plane none does."""
+        control-plane namespace none does."""
         places = [*self.others, *(place for label in pod.items() for place in self.by_label.get(label, ()))]
         if not places:
             return []
@@ -86,7 +86,7 @@ def ready_profiles(objects: ObjectSource) -> ProfileSet:
     for place, profile in enumerate(profiles):
         selector = profile.spec.selector
         if selector is not None and selector.match_labels and not profile.faults:
-            # One of the labels is enough to find it; the predicate checks the others.
+            # Indexed under one label; the predicate checks the others.
             by_label.setdefault(min(selector.match_labels.items()), []).append(place)
         else:
             others.append(place)
@@ -96,8 +96,8 @@ def ready_profiles(objects: ObjectSource) -> ProfileSet:
 def draw(profile: str, namespace: str, pod: str) -> int:
     """Return 0..99 for a profile's probability: it is applied where this is below its percentage.
 
-    A hash instead of chance: every gateway, a dry run and a repeated request come to the same answer, and a percentage that
-    grows keeps the pods that it had.
+    A hash, not a random number: every gateway, a dry run and a repeated request get the same result, and a percentage that
+    grows keeps the pods that it selected before.
     """
     digest = hashlib.blake2b(f"{profile}/{namespace}/{pod}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) % 100

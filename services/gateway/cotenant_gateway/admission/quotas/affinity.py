@@ -1,4 +1,4 @@
-"""Pods of a quota tree are kept on the tree's nodes: the node affinity that an ElasticQuotaProfile asks for.
+"""Pods of a quota tree are kept on the tree's nodes: the node affinity that an ElasticQuotaProfile requires.
 
 In: a new pod, the ElasticQuotas and the ElasticQuotaProfiles. Out: the pod with the profile's node selector in every required
 node selector term (in a term of its own where there is none). The profile is the first, in order of namespace and name, that

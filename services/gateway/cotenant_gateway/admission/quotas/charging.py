@@ -11,7 +11,7 @@ read, so that neither a burst nor two gateways overshoot; None where nothing is 
     request     the pod's, overhead included, in the resources of max; a max that lists none of RESOURCES limits no pod here
     refused     charged + request is above the limit in a resource that the pod requests
 
-Ancestors are not looked at. Nothing is given back when a pod ends: what quota-tree publishes next is without it.
+Ancestors are not checked. Nothing is subtracted when a pod ends: quota-tree's next figures are without it.
 Source: Koordinator's quota evaluator, with its texts.
 """
 

@@ -33,7 +33,7 @@ def stored_quotas(objects: ObjectSource) -> list[ElasticQuotaView]:
 
 
 def with_facts(quota: ElasticQuotaView, snapshot: Snapshot) -> ElasticQuotaView:
-    """Return the view with what quota-tree published last of the quota in the place of what the document says of it."""
+    """Return the view with quota-tree's last published figures instead of the document's."""
     published = published_quota(snapshot)
     if published is None:
         return quota
@@ -57,7 +57,7 @@ def inherit_tree(review: Review) -> Mutation | None:
 
 
 def complete_weight(review: Review) -> Mutation | None:
-    """A new quota is stored with a shared weight in every dimension of its max, and in no other."""
+    """A new quota is stored with a shared weight for every resource of its max, and for no other."""
     quota = review.view
     if not isinstance(quota, ElasticQuota) or review.old is not None or quota.metadata.name == ROOT:
         return None

@@ -32,7 +32,7 @@ _AS_USER, _AS_GROUP = "Impersonate-User", "Impersonate-Group"
 
 
 class Access:
-    """Lets requests in."""
+    """Admits requests."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Access:
         self._hosts = LOOPBACK_NAMES | {host.lower() for host in hosts}
 
     def check_origin(self, request: web.BaseRequest) -> None:
-        """Raise ApiError 403 for a Host that is not this server's, and for an Origin that is not its Host."""
+        """Raise ApiError 403 for a Host that is not this server's, or an Origin that differs from its Host."""
         if connection_of(request).peer.uid is not None:
             return  # a unix socket: no web page reaches it
         headers = request.headers
@@ -63,7 +63,7 @@ class Access:
             raise forbidden_text(f"the host {host[:100]!r} is not served here (--allowed-host names more)")
         origin = headers.get("Origin")
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            raise forbidden_text(f"requests from pages of {origin[:100]!r} are not answered")
+            raise forbidden_text(f"requests from pages of {origin[:100]!r} are refused")
 
     async def admit(self, request: web.BaseRequest, asked: RequestAttributes) -> User:
         """Return the authorized user. Raises ApiError 401, 403, 429, and 503 while the roles are still loading."""
@@ -99,7 +99,7 @@ class Access:
         return user
 
     def answered(self, request: web.BaseRequest, code: int) -> None:
-        """Take note of an answer, for the audit trail."""
+        """Record an answer for the audit trail."""
         asked = request.get(_ASKED)
         if asked is None:
             return
@@ -109,7 +109,7 @@ class Access:
     def _impersonated(self, user: User, name: str, groups: Sequence[str]) -> User:
         """Return the user that another one acts as (`kubectl --as`), if they may. Raises ApiError."""
         if not name:
-            raise bad_request(f"the header {_AS_GROUP} goes with {_AS_USER}")
+            raise bad_request(f"the header {_AS_GROUP} requires {_AS_USER}")
         account = account_of(name)
         asked = [
             RequestAttributes("impersonate", resource="users", name=name)
@@ -131,7 +131,7 @@ def user_of(request: web.BaseRequest) -> User:
 
 
 def actor_of(request: web.BaseRequest) -> str:
-    """Return who writes, as events say it: the user's name."""
+    """Return the writer's name for events: the user's name."""
     return encodable(user_of(request).name[:MAX_ACTOR])
 
 

@@ -2,7 +2,7 @@
 
 In: a request's subject, whose last token names the user (nats-server lets each user publish its own name only), and its body,
 an `EvictionRequest`. Out: the outcome as JSON, or a RequestError. The user is `system:cotenant:<name>`. RBAC must let it
-`create` `pods/eviction`, `delete` `pods` where budgets do not count, and `patch` `pods` where the pod is only asked to go. Each
+`create` `pods/eviction`, `delete` `pods` if budgets do not count, and `patch` `pods` if the pod is only asked to end. Each
 request is in the audit trail.
 """
 

@@ -35,7 +35,7 @@ async def admitted(
     code: int,
     answer: Callable[[], Awaitable[bytes]],
 ) -> bytes:
-    """Answer a request if the user may do all that is needed; the first of it and the code go to the audit trail. Raises
+    """Answer a request if the user has all permissions; the first of them and the code go to the audit trail. Raises
     RequestError."""
     try:
         for each in needed:

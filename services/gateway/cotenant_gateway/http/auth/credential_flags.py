@@ -1,7 +1,7 @@
-"""Whose credentials are taken: the flags, as kube-apiserver names them, and what they make.
+"""Accepted credentials: the flags, as kube-apiserver names them, and the sources that they configure.
 
-In: the command line, the gateway's read model and clock. Out: `CredentialSources`: the authenticator, what makes and reviews
-tokens, the routes by which others verify them, and what keeps files and keys current.
+In: the command line, the gateway's read model and clock. Out: `CredentialSources`: authenticator, issuer and reviewer of
+tokens, the routes by which others verify them, and the tasks that keep files and keys current.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def add_credential_flags(parser: argparse.ArgumentParser) -> None:
         "--service-account-signing-key-file",
         type=Path,
         metavar="FILE",
-        help="the private key that signs tokens of service accounts (PEM, 0600); without it there are none",
+        help="the private key that signs tokens of service accounts (PEM, 0600); without it none are issued",
     )
-    several("--service-account-key-file", "FILE", "keys whose tokens are accepted beside that one's (PEM, one or several)")
+    several("--service-account-key-file", "FILE", "further keys whose tokens are accepted (PEM, one or several)")
     several(
         "--service-account-issuer",
         "URL",
@@ -131,7 +131,7 @@ def _accounts(
     signing = arguments.service_account_signing_key_file
     if signing is None:
         if arguments.service_account_key_file:
-            raise AccessFileError("--service-account-key-file goes with --service-account-signing-key-file")
+            raise AccessFileError("--service-account-key-file requires --service-account-signing-key-file")
         return None
     return AccountTokens(
         AccountKeys(signing, arguments.service_account_key_file),

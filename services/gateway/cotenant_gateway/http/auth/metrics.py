@@ -1,4 +1,4 @@
-"""Metrics of who is turned away: TLS handshakes, requests over their rate, tokens and keys of an OpenID issuer."""
+"""Metrics of refusals: TLS handshakes, requests over their rate, tokens and keys of an OpenID issuer."""
 
 from __future__ import annotations
 

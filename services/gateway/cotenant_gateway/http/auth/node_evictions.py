@@ -1,4 +1,4 @@
-"""Evictions that a node's executor requests over NATS, where kubelet runs the pods and only kubelet may end them.
+"""Evictions that a node's executor requests over NATS on nodes where kubelet runs the pods.
 
 In: a request's subject, whose last token is the node (nats-server lets each node publish its own only), and its body, an
 `EvictionRequest`. Out: the outcome as JSON, or a RequestError. No role is needed: as Kubernetes' NodeRestriction has it, a node

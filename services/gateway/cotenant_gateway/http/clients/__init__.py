@@ -1,1 +1,1 @@
-"""Connections of clients: TLS, bounds, what they hold open, what is counted of them."""
+"""Connections of clients: TLS, bounds, open streams, metrics."""

@@ -3,14 +3,14 @@
 In: aiohttp's protocol, one object a connection. Out: the same, bounded (`Limits`):
 
 * beyond the number of connections the one that has been idle for longest is closed, else the new one gets 429;
-* a head that does not come to its end, a body that does not, and an idle connection are closed after their time;
-* a client that does not take its answer is cut off after `stalled_seconds`, or earlier when another one needs the bytes;
-* a client that is gone is known at once: a closed socket ends the request's stream (`on_gone`), a machine that vanished is
+* connections with an incomplete head or body, and idle ones, are closed after their timeout;
+* a client that does not read its answer is disconnected after `stalled_seconds`, or earlier when another one needs the bytes;
+* a disconnect is noticed at once: a closed socket ends the request's stream (`on_gone`); a machine that vanished is
   found by TCP keepalive (idle) or TCP_USER_TIMEOUT (unacknowledged bytes) after some 30 s.
 
-One look over all connections every LOOK_SECONDS in the place of a timer for every request.
+One check of all connections every LOOK_SECONDS instead of a timer for every request.
 
-Over 300 lines: one connection, and all of them, which decide together whose is closed.
+Over 300 lines: one connection, and the set of them, which decides which one is closed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 EVICTED_AFTER_SECONDS = 1.0
-"""A client that took nothing for so long makes room for another one's answer."""
+"""A client that has read nothing for this long is disconnected if another answer needs its bytes."""
 
 
 class Connection(RequestHandler):
@@ -57,12 +57,12 @@ class Connection(RequestHandler):
         self.paused_since: float | None = None
         self.closing_since: float | None = None
         self.answer_bytes = 0
-        """Reserved of the owner's budget."""
+        """Bytes reserved from the owner's budget."""
         self.request_bytes = 0
 
     @property
     def owner(self) -> Connections:
-        """The client that it is counted for. Raises ConnectionResetError if it is gone."""
+        """The client that the connection is counted for. Raises ConnectionResetError if it is gone."""
         if self._owner is None:
             raise ConnectionResetError("the client is gone")
         return self._owner
@@ -84,13 +84,13 @@ class Connection(RequestHandler):
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Forget it, and end the stream that is open on it."""
+        """Remove it, and end the stream that is open on it."""
         self._leave()
         if self._owner is not None:
             self._owner.lost(self)
         super().connection_lost(exc)
         self._owner = None
-        # A TLS transport knows its protocol: held here, both would wait for a full collection.
+        # A TLS transport refers to its protocol: a reference from here would keep both until a full collection.
         self.socket = None
 
     def eof_received(self) -> None:
@@ -105,12 +105,12 @@ class Connection(RequestHandler):
         super().data_received(data)
 
     def pause_writing(self) -> None:
-        """The client does not take what it is sent."""
+        """The client has stopped reading."""
         super().pause_writing()
         self.paused_since = self._loop.time()
 
     def resume_writing(self) -> None:
-        """It does."""
+        """The client reads again."""
         super().resume_writing()
         self.paused_since = None
 
@@ -130,7 +130,7 @@ class Connection(RequestHandler):
         response.force_close()
         return response
 
-    # -- what the gateway says of it -------------------------------------------------------------------------------
+    # -- what the gateway reports to it -------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """A request begins."""
@@ -139,7 +139,7 @@ class Connection(RequestHandler):
             self._owner.idle.pop(self, None)
 
     def end(self) -> None:
-        """It has ended: what it held is given back."""
+        """The request has ended: its bytes are released."""
         self.busy = False
         self.idle_since = self._loop.time()
         if self.request_bytes or self.answer_bytes:
@@ -148,12 +148,12 @@ class Connection(RequestHandler):
             self._owner.idle[self] = None
 
     def release(self) -> None:
-        """Give back what it holds."""
+        """Release its bytes."""
         if self._owner is not None:
             self._owner.release(self)
 
     def cut_off(self) -> None:
-        """Close it without waiting for what is not sent yet."""
+        """Close it without waiting for unsent bytes."""
         if self.socket is not None:
             self.socket.abort()
 
@@ -179,7 +179,7 @@ class Connections(web.Server):
         self.handshakes = Handshakes()
         self.refused = 0
         self.cut_off = 0
-        """Ended because they were slow: to send, or to take an answer."""
+        """Closed because they were slow: to send, or to read an answer."""
 
     def __call__(self) -> RequestHandler:
         """Return the protocol of a new connection."""
@@ -222,7 +222,7 @@ class Connections(web.Server):
     # -- bytes -----------------------------------------------------------------------------------------------------
 
     def reserve_request(self, connection: Connection, size: int) -> bool:
-        """Hold the bytes of a request's body until the request ends; False where there are too many."""
+        """Reserve the bytes of a request's body until the request ends; False if there are too many."""
         if not self.requests.fits(size):
             return False
         self.requests.take(size)
@@ -230,8 +230,8 @@ class Connections(web.Server):
         return True
 
     def reserve_answer(self, connection: Connection, size: int) -> bool:
-        """Hold bytes that a client has yet to take; False where there are too many. Then those who have taken nothing for
-        longest are cut off: their memory is free a moment later, when the client comes again."""
+        """Reserve bytes that a client has yet to read; False if there are too many. Then clients that have read nothing for
+        longest are disconnected: their memory is free a moment later, when the client retries."""
         if self.answers.fits(size):
             self.answers.take(size)
             connection.answer_bytes += size
@@ -257,7 +257,7 @@ class Connections(web.Server):
         self.answers.give(size)
 
     def release(self, connection: Connection) -> None:
-        """Give back all that a connection holds."""
+        """Release all bytes of a connection."""
         self.requests.give(connection.request_bytes)
         self.answers.give(connection.answer_bytes)
         connection.request_bytes = connection.answer_bytes = 0
@@ -265,13 +265,13 @@ class Connections(web.Server):
     # -- time ------------------------------------------------------------------------------------------------------
 
     async def keep_looking(self) -> None:
-        """Close what is over its time, forever; cancelled at the end of the process."""
+        """Close connections that timed out, forever; cancelled at the end of the process."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look(self._loop.time())
 
     def look(self, now: float) -> None:
-        """Close what is over its time."""
+        """Close connections that timed out."""
         limits = self.limits
         for connection in list(self.open):
             transport = connection.socket
@@ -286,7 +286,7 @@ class Connections(web.Server):
                 continue
             elif connection.head_since is not None and now - connection.head_since > limits.head_seconds:
                 self.cut_off += 1
-                late = request_timeout(f"the head of a request is not here after {limits.head_seconds:.0f} s")
+                late = request_timeout(f"the head of a request did not arrive within {limits.head_seconds:.0f} s")
                 transport.write(plain_answer(late))
                 connection.force_close()
             elif now - connection.idle_since > limits.idle_seconds:

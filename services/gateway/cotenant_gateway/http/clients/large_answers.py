@@ -1,4 +1,4 @@
-"""Large answers, sent piece by piece: their bytes count until the client has taken them.
+"""Large answers, sent piece by piece: their bytes count until the client has read them.
 
 In: a request and its complete answer. Out: the answer, sent or left to aiohttp; an ApiError (429) beyond the bound.
 """
@@ -13,9 +13,9 @@ from cotenant_gateway.statuses import too_many
 
 
 async def sent_in_pieces(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
-    """Send a large answer piece by piece, so that no more than a piece waits in the transport, and hold its bytes meanwhile.
+    """Send a large answer piece by piece, so that at most one piece waits in the transport; its bytes are reserved meanwhile.
 
-    Smaller ones are left to aiohttp. Raises ApiError (429) where too many bytes wait for clients to take them.
+    Smaller ones are left to aiohttp. Raises ApiError (429) if too many bytes wait for clients to read them.
     """
     body = response.body if isinstance(response, web.Response) else None
     if not isinstance(body, bytes) or len(body) <= SMALL_BYTES or request.method == "HEAD":

@@ -1,7 +1,7 @@
-"""What clients may take of a gateway: connections, open streams, bytes of requests and of answers.
+"""Limits of clients: connections, open streams, bytes of requests and of answers.
 
-The figures stand in docs/operations.md. One gateway serves up to a few thousand clients; a client that is over its share gets
-429 with Retry-After, and one that does not read what it asked for is cut off. `connections` and `streams` act on it.
+The figures are in docs/operations.md. One gateway serves up to a few thousand clients; a client that exceeds its share gets
+429 with Retry-After, and one that does not read its answer is disconnected. `connections` and `streams` enforce it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 MIB = 1 << 20
 SMALL_BYTES = 64 * 1024
-"""Bodies and events up to this size are not counted: the bound of connections bounds them."""
+"""Bodies and events up to this size are not counted: the limit of connections bounds them."""
 OTHER_FILES = 256
 """Open files beside connections: NATS, libraries, the log."""
 
@@ -49,17 +49,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     request_bytes: int = 128 * MIB
     """Bodies of all requests in progress."""
     answer_bytes: int = 256 * MIB
-    """Answers and events that clients have not taken yet, beyond SMALL_BYTES each. One larger answer is given alone."""
+    """Answers and events that clients have not read yet, beyond SMALL_BYTES each. A larger answer is sent alone."""
     head_seconds: float = 30.0
     """From the first byte of a request to the end of its head."""
     body_seconds: float = 60.0
     idle_seconds: float = 900.0
     stalled_seconds: float = 30.0
-    """A client takes nothing (of more than SMALL_BYTES) for so long."""
+    """A client reads nothing (of more than SMALL_BYTES) for this long."""
 
 
 def within_open_files(limits: Limits) -> Limits:
-    """Raise the process' limit of open files as far as it may, and return limits that fit into it."""
+    """Raise the process' limit of open files to its maximum, and return limits that fit into it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.connections + OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -74,21 +74,21 @@ def within_open_files(limits: Limits) -> Limits:
 
 
 class ByteBudget:
-    """Bytes held at a time. What is larger than the whole budget is held alone."""
+    """Bytes reserved at a time. A reservation larger than the whole budget is granted alone."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
 
     def fits(self, size: int) -> bool:
-        """Return whether this many more may be held."""
+        """Return whether this many more may be reserved."""
         return self.held + size <= self.limit or not self.held
 
     def take(self, size: int) -> None:
-        """Hold this many more."""
+        """Reserve this many more."""
         self.held += size
 
     def give(self, size: int) -> None:
-        """Hold this many fewer."""
+        """Release this many."""
         self.held -= size
         assert self.held >= 0, "more bytes were given back than were taken"

@@ -1,4 +1,4 @@
-"""Metrics of a gateway's clients: connections, open streams by kind, bytes held for them, and whom it closed or refused."""
+"""Metrics of a gateway's clients: connections, open streams by kind, reserved bytes, connections closed and refused."""
 
 from __future__ import annotations
 

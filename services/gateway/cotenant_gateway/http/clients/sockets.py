@@ -1,4 +1,4 @@
-"""The socket below a connection: who is at its other end, when the kernel gives it up, and an answer without a request.
+"""The socket below a connection: its peer, the kernel's timeouts, and an answer without a request.
 
 In: asyncio's transport. Out: the peer that the kernel or the client's certificate names; bytes of a refusal.
 """
@@ -27,7 +27,7 @@ def plain_answer(error: ApiError) -> bytes:
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
-    """Return what the connection itself says of who is at its other end."""
+    """Return the connection's own information about its peer."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family == socket.AF_UNIX:
         return Peer(uid=peer_uid(sock))

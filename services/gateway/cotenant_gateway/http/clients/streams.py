@@ -23,7 +23,7 @@ class OpenStream:
     def __init__(self, connection: Connection, wake: asyncio.Event) -> None:
         self._connection = connection
         self.wake = wake
-        """Set when the client is gone; the stream may have others set it too."""
+        """Set when the client is gone; the stream may let others set it too."""
 
     @property
     def gone(self) -> bool:
@@ -31,7 +31,7 @@ class OpenStream:
         return self._connection.gone
 
     async def send(self, response: web.StreamResponse, chunk: bytes) -> bool:
-        """Send a chunk and wait until the client takes it; False where too many bytes wait for clients already.
+        """Send a chunk and wait until the client reads it; False if too many bytes wait for clients already.
 
         Raises ConnectionError where the client is gone.
         """
@@ -47,17 +47,17 @@ class OpenStream:
         return True
 
     def hold(self, size: int) -> bool:
-        """Hold bytes that the client has yet to take; False where there are too many."""
+        """Reserve bytes that the client has yet to read; False if there are too many."""
         return size <= SMALL_BYTES or self._connection.owner.reserve_answer(self._connection, size)
 
     def taken(self, size: int) -> None:
-        """The client has taken bytes that were held."""
+        """The client has read reserved bytes."""
         if not self.gone:
             self._connection.owner.taken(self._connection, size)
 
 
 class OpenStreams:
-    """All of a gateway."""
+    """All streams of a gateway."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

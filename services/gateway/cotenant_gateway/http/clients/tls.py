@@ -1,7 +1,7 @@
 """TLS on the loop's plain connections, by asyncio's own protocol.
 
 uvloop's TLS keeps some 12 KiB of each connection forever (uvloop issue 565, seen with 0.23): a client that comes once a second
-would take a gibibyte a day. asyncio's protocol gives all back, with a buffer of BUFFER_BYTES in the place of 256 KiB.
+would take a gibibyte a day. asyncio's protocol frees all of it, with a buffer of BUFFER_BYTES instead of 256 KiB.
 
 Bounds: HANDSHAKES in progress at a time, HANDSHAKE_SECONDS and SHUTDOWN_SECONDS each; connections beyond them are closed at
 once.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 BUFFER_BYTES = 16 * 1024
-"""A TLS record at most."""
+"""The largest TLS record."""
 HANDSHAKES = 1024
 HANDSHAKE_SECONDS = 10
 SHUTDOWN_SECONDS = 5
@@ -65,7 +65,7 @@ class TlsConnection(SSLProtocol):
         super()._on_handshake_complete(handshake_exc)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Let go of what OpenSSL holds."""
+        """Free OpenSSL's memory."""
         self._counted_off()
         super().connection_lost(exc)
         self._sslobj = None

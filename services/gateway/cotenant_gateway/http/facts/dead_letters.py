@@ -3,10 +3,10 @@
 In: `deadletter.>` on EXECUTION, and the last message of each subject on LOG. Out: the newest MAX_LETTERS, oldest first. The
 state of each says whether it still matters:
 
-    Held        it is the last message of its subject: the service works without it until there is a newer one
+    Held        it is the last message of its subject: the service ignores it until there is a newer one
     Superseded  its subject has a newer message
     Expired     its subject has no message any more
-    Dropped     a message of another stream than LOG: nothing waits for it
+    Dropped     a message of another stream than LOG: no state depends on it
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`events`: LOG's events as JSON lines, those of EXECUTION beside them in order of time, and with `follow` what comes.
+"""`events`: LOG's events as JSON lines, merged with those of EXECUTION in order of time, and with `follow` later ones.
 
 In: the query `since=SEQ&for=KIND/NAME&follow=1&namespace=NS`. Out: one line an event, until the client is gone.
 Of EXECUTION the last EXECUTION_SHOWN events are shown; a followed stream holds at most FOLLOW_BYTES.
@@ -31,12 +31,12 @@ SILENT_SECONDS = 1.5
 PULL = 500
 EXECUTION_SHOWN = 2000
 FOLLOW_BYTES = 2 * MIB
-"""That a reader of a followed stream holds; a message is at most 1 MiB."""
+"""Bytes buffered by the reader of a followed stream; a message is at most 1 MiB."""
 EXECUTION_FILTERS = ("execution.>", "deadletter.>")
 
 
 class EventStream:
-    """Answers with what is on the log."""
+    """Answers with events of the log."""
 
     def __init__(self, log: NatsLog, stopping: asyncio.Event) -> None:
         self._log = log
@@ -69,7 +69,7 @@ class EventStream:
         return response
 
     async def _stream(self, stream: OpenStream, since: int, *, follow: bool) -> AsyncGenerator[Sequence[Event]]:
-        """LOG from a sequence on with EXECUTION beside it, in order of time; and with `follow` what comes, until the client is
+        """LOG from a sequence on, merged with EXECUTION in order of time; with `follow` also later events, until the client is
         gone."""
         end, execution_end = await self._log.last_sequence(LOG), await self._log.last_sequence(EXECUTION)
         beside = deque(await self._last_of_execution(execution_end))

@@ -40,7 +40,7 @@ from cotenant_gateway.statuses import not_found
 MAX_LOOKUPS = 400
 LOOKUPS_AT_ONCE = 16
 PROTECTING = ("suppress", "protection")
-"""Topics of what an executor does so that services are not disturbed: its events say by which figure."""
+"""Topics of an executor's actions for services; its events give the figures."""
 
 
 class Explainer:
@@ -72,7 +72,7 @@ class Explainer:
         subjects = [eviction_subject(namespace, name)]
         parts: list[Event] = []
         if pod is None:
-            # An ended pod is explained as long as HISTORY keeps its tombstone: it names what it follows from.
+            # An ended pod is explained as long as HISTORY keeps its tombstone, which names its causes.
             subjects.append(pod_subject(namespace, name))
         else:
             parts = list(pod.parts.values())
@@ -91,7 +91,7 @@ class Explainer:
         return [event for event in found if not isinstance(event, Lost)]
 
     async def node(self, name: str) -> web.Response:
-        """Answer with the chain of causes of a node, and of what its executor did last for its services."""
+        """Answer with the chain of causes of a node, and of its executor's last actions for services."""
         core = self._gateway.core
         node = core.get(NODES, "", name)
         if node is None:
@@ -113,7 +113,7 @@ class Explainer:
         return json_response(msgspec.json.encode(explain_reservation(name, roots, await self._walk(roots))))
 
     async def quota(self, name: str) -> web.Response:
-        """Answer with the chain of causes of a quota, which is known by its name alone."""
+        """Answer with the chain of causes of a quota, which is identified by its name alone."""
         quotas = list(self._gateway.core.objects(ELASTIC_QUOTAS))
         found = next((snapshot for snapshot in quotas if snapshot.address.name == name), None)
         if found is None:

@@ -4,7 +4,7 @@
 type, a sentence, causes, the id of its trace;
 * `explain/pod/<namespace>/<name>`, `explain/node/<name>`, `explain/quota/<name>`: the chain of causes back to samples and
 objects, as JSON;
-* `deadletters`: the newest messages that could not be used, by whom and why, as a list of objects;
+* * `deadletters`: the newest messages that could not be used, by which service and why, as a list of objects;
 * `status`: the services that answer, their counts, the dead letters;
 * POST `nodes/<name>/adopt`: have a node's executor take LOG for its own (`cotenant admin adopt`).
 """
@@ -105,7 +105,7 @@ class FactHandlers:
         return json_response(msgspec.json.encode(body))
 
     async def _ping(self) -> list[ServiceAnswer]:
-        """Ask every micro service to show itself; who does not answer within half a second is not there."""
+        """Ping every service; one that does not answer within half a second counts as absent."""
         client = self._log.client
         inbox = client.new_inbox()
         subscription = await client.subscribe(inbox, pending_msgs_limit=4096)

@@ -1,7 +1,7 @@
-"""What a node's executor did last, as core/v1 Events of the node, so that `kubectl describe node` shows it.
+"""The last actions of a node's executor, as core/v1 Events of the node, so that `kubectl describe node` shows them.
 
-In: a node's name. Out: an Event for each topic of EXECUTION on which the executor did something, with what it said last. They
-are read when somebody asks for the events of one node, and are never part of a watch: EXECUTION has an order of its own.
+In: a node's name. Out: an Event for each topic of EXECUTION with an action, with the text of its last message. They
+are read when a client requests the events of one node, and are never part of a watch: EXECUTION has an order of its own.
 
 Bound: one message a topic.
 """
@@ -24,7 +24,7 @@ TOPICS = (
     "memory-qos", "page-cache", "oom-scores", "memory-relief", "memory-evict", "blkio", "resctrl", "system-config", "network",
     "restored", "refusals", "kubelet",
 )  # fmt: skip
-"""Of what strategies do; a pod's own story is in the pod's events."""
+"""Topics of strategies; a pod's own history is in the pod's events."""
 _WARNINGS = frozenset(("cpu-evict", "memory-evict", "refusals"))
 
 
@@ -35,7 +35,7 @@ class NodeActions:
         self._log = log
 
     async def of(self, node: str, version: int) -> list[Narrated]:
-        """The node's Events, oldest first, as of a version of the list; none where EXECUTION cannot be read now."""
+        """The node's Events, oldest first, as of a version of the list; none if EXECUTION cannot be read now."""
         try:
             found = await asyncio.gather(*(self._log.last_execution(node, topic) for topic in TOPICS))
         except LogUnavailableError:
@@ -55,7 +55,7 @@ def action(event: Event, version: int) -> Narrated:
 
 
 def node_of(fields: Selector) -> str:
-    """The one node whose events a field selector asks for; "" for anything else."""
+    """The one node whose events a field selector selects; "" for anything else."""
     asked = {each.key: each.values for each in fields.requirements if each.operator == "In" and len(each.values) == 1}
     if asked.get("involvedObject.kind") != ["Node"]:
         return ""

@@ -1,8 +1,8 @@
 """The OpenAPI documents: v3 by group and version, v2 in one.
 
 In: the registry of kinds. Out: documents as Kubernetes publishes them, which `kubectl explain`, `apply` and generators of
-clients read: paths with the parameters that the handlers know, schemas of `schemas`. They follow from the registry alone and
-are made once.
+clients read: paths with the parameters that the handlers know, schemas of `schemas`. They depend on the registry alone and
+are generated once.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ def _operation(kind: Kind, verb: str, suffix: str) -> dict[str, object]:
 
 OPENAPI_V2 = "/openapi/v2"
 OPENAPI_V2_PROTOBUF = "com.github.proto-openapi.spec.v2"
-"""What the Accept header names of a client that reads v2 as protobuf alone: kubectl, for a `List` in a manifest."""
+"""The Accept header of a client that reads v2 only as protobuf: kubectl, for a `List` in a manifest."""
 OPENAPI_V2_PROTOBUF_SENT = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 NO_SCHEMAS = b"\x0a\x032.0"
-"""That document with its version and no schemas: the client then leaves it to the gateway to validate each item."""
+"""That document with its version and no schemas, so that the client leaves validation of each item to the gateway."""
 
 
 @cache
@@ -158,7 +158,7 @@ def openapi_v2(kinds: Registry) -> dict[str, object]:
 
 
 def _of_v2(schema: Any) -> Any:
-    """Return a schema without the words that v2 does not have."""
+    """Return a schema without the keywords that v2 does not have."""
     if isinstance(schema, list):
         return [_of_v2(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,8 +1,8 @@
 """Schemas of the kinds, by Kubernetes' name.
 
 In: the registry of kinds. Out: for Kubernetes' own kinds its schemas (`kubernetes.json`, made by `tests.kubernetes_schemas`),
-which are complete; for the others those of the types that decode them. These leave out what no service reads, and a document
-keeps that, so their objects are marked `x-kubernetes-preserve-unknown-fields`. Lists that a strategic merge patch merges by a
+which are complete; for the others those of the types that decode them. These leave out members that no service reads, which
+documents keep, so objects are marked `x-kubernetes-preserve-unknown-fields`. Lists that a strategic merge patch merges by a
 key say so by the table that the server itself merges by.
 """
 

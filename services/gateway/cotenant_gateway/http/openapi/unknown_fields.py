@@ -1,7 +1,7 @@
 """Members of a body that its kind's schema does not have, for `fieldValidation`.
 
 In: a body, the kind. Out: the paths of unknown members, such as `spec.containers[0].imgae`, at most MAX_NAMED. A patch is
-looked at as a part of an object; its directives (`$patch`) are no members. Rule: Kubernetes' strict decoding, without its
+checked as a part of an object; its directives (`$patch`) are no members. Rule: Kubernetes' strict decoding, without its
 duplicate members.
 """
 
@@ -19,7 +19,7 @@ MAX_NAMED = 20
 
 
 def unknown_fields(kinds: Registry, kind: Kind, body: bytes) -> list[str]:
-    """Return the paths; none for a body that is no JSON object, which is refused for that."""
+    """Return the paths; none for a body that is no JSON object, which is refused elsewhere."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -60,8 +60,8 @@ class ResourceHandlers:
         root_pods: bool = False,
         actions: NodeActions | None = None,
     ) -> None:
-        """`accounts`: makes tokens of service accounts; None: nothing does. `root_pods`: pods of the process runtime may run as
-        root. `actions`: what nodes' executors did last, which is shown among the nodes' events."""
+        """`accounts`: issues tokens of service accounts, if any. `root_pods`: pods of the process runtime may run as
+        root. `actions`: the last actions of nodes' executors, shown among the nodes' events."""
         self._token_reviews = token_reviews
         self._accounts = accounts
         self._gateway = gateway
@@ -80,7 +80,7 @@ class ResourceHandlers:
         if definition.create_only:
             return await self._review(request, target)
         if definition.read_only and method not in ("GET", "HEAD"):
-            raise method_not_allowed(f"{target.kind.resource} are made of other services' facts: they can be read only")
+            raise method_not_allowed(f"{target.kind.resource} are derived from other services' facts: they are read-only")
         if not target.name:
             if method in ("GET", "HEAD"):
                 return await self._reader.list_or_watch(request, target, read_query(self._definition(target), request.query))

@@ -33,12 +33,12 @@ from cotenant_gateway.statuses import (
 
 
 class ResourceReader:
-    """Answers what changes nothing."""
+    """Answers reading requests."""
 
     def __init__(
         self, gateway: Gateway, streams: OpenStreams, stopping: asyncio.Event, actions: NodeActions | None = None
     ) -> None:
-        """`actions`: what nodes' executors did last; None: that is not shown."""
+        """`actions`: the last actions of nodes' executors; None: they are not shown."""
         self._gateway = gateway
         self._actions = actions
         self._streams = streams

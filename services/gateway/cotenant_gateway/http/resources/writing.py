@@ -46,7 +46,7 @@ IGNORE, WARN, STRICT = "Ignore", "Warn", "Strict"
 
 
 class ResourceWriter:
-    """Answers what changes objects."""
+    """Answers writing requests."""
 
     def __init__(self, gateway: Gateway, *, root_pods: bool = False) -> None:
         """`root_pods`: pods of the process runtime may run as root."""

@@ -1,4 +1,4 @@
-"""The guard of the real-time class: it gives threads their class, and takes it away before they do harm.
+"""The guard of the real-time class: it gives threads the class, and demotes them before they starve the machine.
 
 In: on standard input one line of JSON for each of the executor's cycles:
 
@@ -38,13 +38,13 @@ WINDOW_NS = 1_000_000_000
 BUDGET_NS = 10_000_000_000
 OVERLOAD, SPENT = 0.95, 0.95
 LEAST_ALLOWED = 0.5
-"""Of what real-time threads may use, where the guard itself uses much, as on a slow machine."""
+"""The least share of what real-time threads may use, if the guard itself uses much, as on a slow machine."""
 HUNG_SECONDS = 5.0
 ROUNDS = 50
-"""Of looking for threads that were started while their group was being demoted."""
+"""Passes over threads that were started while their group was being demoted."""
 LARGEST_LINE = 1 << 20
 AMOK_US = 2_000_000
-"""The kernel ends a guard that runs so long without waiting once, budget or not; the executor then puts all back."""
+"""The kernel ends a guard that runs this long without sleeping, whatever its budget; the executor then restores all threads."""
 
 
 def threads_below(directories: Iterable[str]) -> Iterator[int]:
@@ -132,7 +132,7 @@ class Guard:
         self._cpus, self._share = 1, 1.0
         self._budgets: dict[str, float] = {}
         self._threads: dict[str, list[int]] = {}
-        """As of the last promotion, by group: at an overload these are fair before a directory is looked into."""
+        """As of the last promotion, by group: at an overload these are demoted first, without reading directories."""
         self._own = Meter(WINDOW_NS)
         self._seconds: dict[str, Meter] = {}
         self._periods: dict[str, Meter] = {}
@@ -140,7 +140,7 @@ class Guard:
         self._promoted_at = self._measured_at = 0.0
 
     def take(self, line: dict[str, object], now: float) -> None:
-        """Take the executor's newest line: what is not wanted any more is demoted at once."""
+        """Take the executor's newest line: groups that are no longer listed are demoted at once."""
         groups, usage, budgets = line["groups"], line["usage"], line["budgets"]
         assert isinstance(groups, dict)
         assert isinstance(usage, dict)
@@ -154,7 +154,7 @@ class Guard:
         self._cpus, self._share = int(str(line["cpus"])), float(str(line["share"]))
 
     def tick(self, now: float) -> dict[str, str]:
-        """Look at everything that is due; the groups that were demoted now, with the reason."""
+        """Run all due checks; the groups that were demoted now, with the reason."""
         on = [name for name in self.wanted if name not in self.demoted]
         if not on:
             return {}
@@ -172,7 +172,7 @@ class Guard:
             self._measured_at = now
         together = sum(self._seconds[name].used for name in on if name in self._seconds)
         allowed = self._cpus * self._share
-        if not self._budgets:  # what the guard uses comes out of the same CPUs
+        if not self._budgets:  # the guard runs on the same CPUs
             self._own.add(now_ns, time.process_time_ns())
             allowed = max(allowed - self._own.used, allowed * LEAST_ALLOWED)
         if together >= OVERLOAD * allowed:
@@ -217,7 +217,7 @@ def say(**members: object) -> None:
 
 
 def take_own_class(procs: Iterable[str]) -> str:
-    """Join the guard's own group, and run above what it guards; why the kernel refuses, or ""."""
+    """Join the guard's own group, and run above the guarded threads; why the kernel refuses, or ""."""
     try:
         for file in procs:
             with open(file, "a", encoding="ascii") as opened:

@@ -42,7 +42,7 @@ GROUP = "guard"
 PROGRAM = Path(__file__).with_name("guard.py")
 HUNG_SECONDS = 5.0
 START_FACTOR = 6
-"""So much longer a guard may take until it is ready: nothing is real-time before."""
+"""Additional time for a guard to become ready: nothing is real-time before."""
 MOST_BYTES = 1 << 20
 END_SECONDS = 5.0
 
@@ -64,11 +64,11 @@ class GuardLink:
         self._cpus = cpus
         self._program = program
         self.hung_seconds = hung_seconds
-        """So long the guard may not answer, and the executor be silent to it."""
+        """How long the guard may not answer, and the executor may not write to it."""
         self._kept = kept_for_others()
-        """Of each CPU, for what is not real-time; counts where groups have no budgets."""
+        """Share of each CPU for fair tasks; applies if groups have no budgets."""
         self._wanted: dict[str, None] = {}
-        """Groups whose class was last asked to be real-time."""
+        """Groups whose last requested class is real-time."""
         self._taken: dict[str, str] = {}
         self._refused = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,13 +90,13 @@ class GuardLink:
         return self._process.pid if self._process is not None else 0
 
     def class_of(self, group: str) -> str | None:
-        """The class that was last asked for; None where the group is gone."""
+        """The class that was last requested; None if the group is gone."""
         if not self._driver.exists(group):
             return None
         return REALTIME if group in self._wanted else FAIR
 
     def give(self, group: str) -> None:
-        """Have the group's threads be real-time."""
+        """Make the group's threads real-time."""
         self._taken.pop(group, None)
         self._wanted[group] = None
         if self._refused:
@@ -107,7 +107,7 @@ class GuardLink:
         self._send()
 
     def take(self, group: str) -> None:
-        """Have them be fair, before this returns."""
+        """Make them fair, before this returns."""
         self._wanted.pop(group, None)
         self._taken.pop(group, None)
         self._send()
@@ -148,7 +148,7 @@ class GuardLink:
             self._refused = f"{family} is not {SUBTREE_US} us of a second ({error.strerror}): the directories above give less"
 
     def beat(self) -> None:
-        """Once a cycle: tell the guard what to guard, and read what it did."""
+        """Once a cycle: send the guard its groups, and read its answers."""
         self._forget_gone()
         if self._process is None:
             if not self._wanted:
@@ -171,7 +171,7 @@ class GuardLink:
         return self._unanswered_since is not None and time.monotonic() - self._unanswered_since > self._patience
 
     def close(self) -> None:
-        """End the guard, which puts everything back, and make sure of it."""
+        """End the guard, which demotes everything, and verify that."""
         groups = [*self._wanted]
         self._stop()
         for group in groups:
@@ -180,7 +180,7 @@ class GuardLink:
         self._lower_family()
 
     def _forget_gone(self) -> None:
-        """Groups that are gone have no part of the budget any more."""
+        """Removed groups no longer have a part of the budget."""
         for group in [group for group in self._wanted if not self._driver.exists(group)]:
             del self._wanted[group]
             self._taken.pop(group, None)
@@ -220,7 +220,7 @@ class GuardLink:
         return path is not None and path.exists()
 
     def _send(self) -> None:
-        """Send the groups. A line that finds no room in the pipe is one that the guard does not read."""
+        """Send the groups. If the pipe is full, the guard is not reading."""
         if self._process is None or self._process.stdin is None:
             return
         guarded = [group for group in self._wanted if self._taken.get(group) is None]
@@ -237,7 +237,7 @@ class GuardLink:
         }
         if self._unanswered_since is None:
             self._unanswered_since = time.monotonic()
-        with contextlib.suppress(OSError):  # where it has ended the next cycle sees that
+        with contextlib.suppress(OSError):  # if it has ended the next cycle sees that
             os.write(self._process.stdin.fileno(), json.dumps(line).encode() + b"\n")
 
     def _read(self) -> None:
@@ -257,7 +257,7 @@ class GuardLink:
         self._answer = self._answer[:MOST_BYTES]
 
     def _put_back(self, why: str) -> None:
-        """The guard is gone, or being ended: no thread may be real-time without one."""
+        """The guard has ended or is being ended: no thread may be real-time without it."""
         logger.warning("the real-time class ends: %s", why)
         if self._process is not None:
             self._process.kill()
@@ -297,7 +297,7 @@ class GuardLink:
         path = self._driver.path(ROOT_GROUP, Knob.CPU_RT_RUNTIME)
         if path is None or self._family_us is None:
             return
-        with contextlib.suppress(OSError):  # another node's subtree needs it: that one lowers it
+        with contextlib.suppress(OSError):  # another node's subtree needs it, and lowers it later
             path.write_text("0", encoding="ascii")
             (path.parent.parent / path.name).write_text(self._family_us, encoding="ascii")
         self._family_us = None

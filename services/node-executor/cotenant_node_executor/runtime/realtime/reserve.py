@@ -5,7 +5,7 @@ In: the kernel's files and release. Out: the share of each CPU that fair tasks g
     6.12 on   the fair server of each CPU, a deadline server of 50 ms a second; debugfs shows it, root may change it there
     before    1 - kernel.sched_rt_runtime_us / sched_rt_period_us; -1 keeps nothing
 
-Real-time threads can therefore never use more than the rest, also where they would: an overload is measured against it.
+Real-time threads can therefore never use more than the rest: an overload is measured against it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What services report of their own latency."""
+"""Latency that services report themselves."""

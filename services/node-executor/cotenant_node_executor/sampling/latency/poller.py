@@ -1,8 +1,8 @@
-"""Asks services for their own latency, in a thread of its own, so that no cycle waits for one that hangs.
+"""Polls services for their own latency, in a separate thread, so that no cycle waits for a hanging one.
 
-In: the services to ask, replaced by the main thread as a whole. Out: the newest answers, which it takes as a whole. Every
-service is asked once in PERIOD_SECONDS; one that fails is asked again after twice as long each time, up to LONGEST_SECONDS.
-There is a thread only while a service is to be asked.
+In: the services to poll, replaced by the main thread as a whole. Out: the newest answers, which it takes as a whole. Every
+service is polled once in PERIOD_SECONDS; one that fails is retried after twice as long each time, up to LONGEST_SECONDS.
+There is a thread only while there are services to poll.
 
 Bounds: MOST_SERVICES, the first by group; AT_ONCE requests in progress.
 """
@@ -27,7 +27,7 @@ END_SECONDS = 5.0
 
 
 class _Failing(Struct, frozen=True):
-    """A service that failed: how long it is left alone, and until when."""
+    """A service that failed: its back-off, and until when."""
 
     seconds: float
     until: float
@@ -48,11 +48,11 @@ class LatencyPoller:
 
     @property
     def readings(self) -> Services:
-        """The newest answers; the same object until there are others."""
+        """The newest answers; the same object until they change."""
         return self._readings
 
     def ask(self, asked: Sequence[AskedService]) -> None:
-        """Ask these from now on."""
+        """Poll these from now on."""
         self._asked = tuple(asked[:MOST_SERVICES])
         if self._asked and (self._thread is None or self._ending.is_set()):
             self._ending = threading.Event()

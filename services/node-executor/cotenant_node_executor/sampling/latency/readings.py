@@ -24,5 +24,5 @@ class ServiceReading(Struct, frozen=True):
 
 
 Services = Mapping[str, ServiceReading]
-"""By the pod's group; a pod that was not asked yet is missing."""
+"""By the pod's group; a pod that was not polled yet is missing."""
 NO_SERVICES: Services = {}

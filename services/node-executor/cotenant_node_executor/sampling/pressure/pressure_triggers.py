@@ -42,7 +42,7 @@ class Trigger(Struct, frozen=True):
 
 
 class _Polled(Struct):
-    """A file whose total is read instead: stalled µs at the last look that counts, and when it may fire again."""
+    """A file whose total is polled instead: stalled µs at the start of its window, and when it may fire again."""
 
     descriptor: int
     trigger: Trigger
@@ -67,7 +67,7 @@ class PressureTriggers:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._lock = threading.Lock()
-        """Guards the tables and what fired, which the thread reads and writes."""
+        """Guards the tables and the set of fired files, which the thread reads and writes."""
         self._descriptors: dict[str, int] = {}
         self._paths: dict[int, str] = {}
         self._polled: dict[str, _Polled] = {}
@@ -79,7 +79,7 @@ class PressureTriggers:
         self._epoll.register(self._wake, select.EPOLLIN)
         self._thread: threading.Thread | None = None
         self.refused: dict[str, str] = {}
-        """Files without a trigger, and why. Bound: the files that are asked for."""
+        """Files without a trigger, and why. Bound: the requested files."""
 
     def fileno(self) -> int:
         """A descriptor that is readable while a trigger has fired and `fired` has not reported it."""
@@ -91,7 +91,7 @@ class PressureTriggers:
         return frozenset(self._polled)
 
     def watch(self, wanted: Mapping[str, Trigger]) -> None:
-        """Have triggers on these files and no others."""
+        """Set triggers on these files and no others."""
         for path in [path for path in self._descriptors if path not in wanted]:
             self._drop(path)
         self.refused = {path: why for path, why in self.refused.items() if path in wanted}
@@ -145,7 +145,7 @@ class PressureTriggers:
                     if path is None:
                         continue
                     if event & select.EPOLLERR:
-                        # The group has gone; the file is closed when it is not asked for any more.
+                        # The group has gone; the file is closed when it is no longer requested.
                         self._epoll.unregister(descriptor)
                     else:
                         self._fired.add(path)
@@ -172,7 +172,7 @@ class PressureTriggers:
         return found
 
     def close(self) -> None:
-        """Have no triggers, and end the thread."""
+        """Remove all triggers, and end the thread."""
         self.watch({})
         if self._thread is not None:
             with self._lock:

@@ -1,9 +1,9 @@
-"""Whether services wait for CPU, read from their pressure files between two words of the kernel.
+"""Whether services wait for CPU, read from their pressure files between two notifications of the kernel.
 
-In: pressure files, looked at by whoever measures the services' CPU anyway. Out: whether some task of one of them waited for
-STALL_US within WINDOW_NS: the condition of the trigger, which the kernel looks at every tenth of its window only.
+In: pressure files, polled together with the services' CPU. Out: whether some task of one of them waited for
+STALL_US within WINDOW_NS: the condition of the trigger, which the kernel checks only every tenth of its window.
 
-Bound: MOST_FILES, the first; a reading of the window for each look. Of other files the triggers say it.
+Bound: the first MOST_FILES; a reading of the window for each poll. Other files have their triggers only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST_FILES = 8
 
 
 class Stalls:
-    """Of the files that were last named."""
+    """The files that were last passed."""
 
     def __init__(self, stall_us: int, window_ns: int) -> None:
         self._stall_us, self._window_ns = stall_us, window_ns

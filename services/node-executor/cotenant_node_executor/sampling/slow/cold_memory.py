@@ -1,8 +1,8 @@
 """Cold memory of the node, its pods and host applications: by kidled, by the page_idle bitmap, or by DAMON.
 
 In: what is asked for, the driver's groups. Out: a ``ColdReading``. The first of the three that the kernel offers is used, from
-when cold memory is asked for until it is not. Cold is page cache that was not touched for five minutes. page_idle and DAMON
-say which frames are cold, ``page_owners`` whose page cache lies in them; of a large memory that is an estimate from a sample.
+when cold memory is requested until it is not. Cold is page cache that was not touched for five minutes. page_idle and DAMON
+find cold frames, ``page_owners`` the owners of page cache in them; for a large memory that is an estimate from a sample.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ NO_WAY = "this kernel has neither kidled nor page_idle nor DAMON"
 
 
 class Method(Protocol):
-    """A way to find cold memory. ``seconds``: how often it can say something new."""
+    """A way to find cold memory. ``seconds``: how often it has a new result."""
 
     seconds: float
 
     def read(self, asked: Asked) -> ColdReading | None:
-        """Return what is cold; None where that is not known yet. Raises OSError where the kernel refuses."""
+        """Return cold memory; None if it is not known yet. Raises OSError if the kernel refuses."""
         ...
 
     def close(self) -> None:
-        """Put everything back as it was."""
+        """Restore everything."""
         ...
 
 
@@ -109,13 +109,13 @@ class ByPageIdle:
         return by_group(self._driver, asked, counted, self._every) if known else None
 
     def close(self) -> None:
-        """Close the files; marks are hints, which the next access takes off."""
+        """Close the files; marks are hints, which the next access clears."""
         os.close(self._bitmap)
         self._owners.close()
 
 
 def by_group(driver: CgroupDriver, asked: Asked, counted: Counter[int], every: int) -> ColdReading:
-    """Return the pages of inodes as bytes of pods and host applications, with what lies below their groups."""
+    """Return the pages of inodes as bytes of pods and host applications, including groups below theirs."""
 
     def bytes_below(path: Path | None) -> int:
         return sum(counted[inode] for inode in _inodes(path)) * every * PAGE_BYTES if path is not None and counted else 0
@@ -140,7 +140,7 @@ def _inodes(top: Path) -> list[int]:
 
 
 def cold_memory_ways(sys: Path) -> tuple[str, ...]:
-    """Return what the kernel has to find cold memory with, without switching anything on."""
+    """Return the kernel's ways to find cold memory, without switching anything on."""
     places = {"kidled": "kidled", "page_idle": "page_idle/bitmap", "damon": "damon/admin"}
     return tuple(name for name, place in places.items() if (sys / "kernel/mm" / place).exists())
 

@@ -1,12 +1,12 @@
-"""The slow collectors: which are there, and when each is due.
+"""The slow collectors: which exist, and when each is due.
 
-In: what is asked for, the time. Out: the newest readings and facts. A collector that has nothing to read here says so once, in
+In: the requested readings, the time. Out: the newest readings and facts. A collector that has nothing to read is listed in
 ``unavailable``. Nothing here may run in the main thread: reading DAMON takes seconds.
 
 | collector | every |
 |---|---|
 | the machine's facts | 60 s |
-| cold memory, while it is asked for | 5 s (kidled), 300 s (page_idle), 60 s (DAMON) |
+| cold memory, while requested | 5 s (kidled), 300 s (page_idle), 60 s (DAMON) |
 | cycles and instructions | 10 s of 60 s |
 | resctrl | 10 s |
 | NUMA nodes | 15 s |
@@ -92,7 +92,7 @@ class SlowCollectors:
         return min(self._due.values())
 
     def round(self, asked: Asked, now: float) -> None:
-        """Run what is due. Raises nothing: a collector that fails is left out until its next turn."""
+        """Run due collectors. Raises nothing: a collector that fails is skipped until it is due again."""
         self._ask_for_cold(asked.cold_memory, now)
         for name, run in (
             (_FACTS, self._read_facts),
@@ -170,7 +170,7 @@ class SlowCollectors:
         return cpi.WINDOW_SECONDS
 
     def _current(self, asked: Asked) -> dict[str, CpiReading]:
-        """The last readings of pods that are still there."""
+        """The last readings of pods that still exist."""
         there = {uid for uid, _ in asked.pods}
         return {uid: reading for uid, reading in self.readings.cpi.items() if uid in there}
 
@@ -186,7 +186,7 @@ class SlowCollectors:
         return numa.SECONDS
 
     def close(self) -> None:
-        """Put the kernel back as it was."""
+        """Restore the kernel's settings."""
         self._end_cold()
         if self._counters is not None:
             self._counters.close()

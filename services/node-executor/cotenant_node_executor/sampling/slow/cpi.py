@@ -4,7 +4,7 @@ In: the pods' groups, the online CPUs. Out: a ``CpiReading`` a pod. Rule (koordl
 while a thread of the group runs there, for WINDOW_SECONDS of every PERIOD_SECONDS; each value is raw / (running / enabled), as
 counters may be shared, or raw where either is 0; their sum over all CPUs counts. A pod's group includes its containers'.
 
-Bound: MOST_FILES counters are open at a time; of more pods some have their turn in the next period.
+Bound: MOST_FILES counters are open at a time; further pods are measured in the next period.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ thread.
 Page cache that is read by system calls only, and mapped by nobody, looks cold to DAMON where the kernel's multi-generational
 LRU is on (seen on 6.12): its pages are not marked as accessed then.
 
-A foreign kdamond is left alone, running or not: DAMON has one list of them, which cannot be changed while
-one runs. One that holds exactly these settings is taken over: an executor that was killed left it. At the end it is stopped and
+A foreign kdamond is not touched, running or not: DAMON has one list of them, which cannot be changed while
+one runs. One with exactly these settings is adopted: a killed executor left it. At the end it is stopped and
 removed.
 """
 
@@ -58,7 +58,7 @@ def settings(ranges: Sequence[Range]) -> Iterator[tuple[str, str]]:
 
 
 class Damon:
-    """One kdamond from its start to its end. Raises Unavailable where there is none to be had."""
+    """One kdamond from its start to its end. Raises Unavailable if none can be started."""
 
     def __init__(self, sys: Path, ranges: Sequence[Range]) -> None:
         self._all = sys / "kernel/mm/damon/admin/kdamonds"
@@ -79,7 +79,7 @@ class Damon:
             raise Unavailable(f"DAMON: {error}") from error
 
     def _holds_settings(self) -> bool:
-        """Tell whether the first kdamond holds exactly what this one would be given."""
+        """Return whether the first kdamond has exactly this one's settings."""
         return all(
             (read_file(self._own / path) or "").strip() == value or (path in _OPTIONAL and not (self._own / path).exists())
             for path, value in self._settings

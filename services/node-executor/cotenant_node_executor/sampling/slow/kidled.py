@@ -1,7 +1,7 @@
 """kidled: the Anolis kernel's own scan for idle pages, by control group.
 
 In: the groups' `memory.idle_page_stats`. Out: a ``ColdReading``. The scan is switched on, every 5 s and for whole subtrees,
-and put back as it was at the end.
+and restored at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCAN_SECONDS, HIERARCHY = "5", "1"
 
 
 class Kidled:
-    """Switches the scan on, reads groups, and puts the switches back."""
+    """Switches the scan on, reads groups, and restores the switches."""
 
     def __init__(self, driver: CgroupDriver, sys: Path) -> None:
         folder = sys / "kernel/mm/kidled"
@@ -35,7 +35,7 @@ class Kidled:
             raise Unavailable(f"kidled: {error}") from error
 
     def read(self, asked: Asked) -> ColdReading | None:
-        """Return what is cold; None where not even the node's own file can be read. A group without a file is left out."""
+        """Return cold memory; None if not even the node's own file can be read. A group without a file is left out."""
         node = self._cold(lambda: self._driver.host_stat_path("", Stat.MEMORY_STAT))
         if node is None:
             return None
@@ -64,7 +64,7 @@ class Kidled:
             return None
 
     def close(self) -> None:
-        """Put the switches back as they were."""
+        """Restore the switches."""
         for path, text in self._before:
             try:
                 path.write_text(text)

@@ -13,7 +13,7 @@ COLLECTORS = (COLD_MEMORY, CPI, RESCTRL, NUMA)
 
 
 class NumaReading(msgspec.Struct, frozen=True):
-    """Usage of one NUMA node: CPU of its processors since the last reading, memory without what can be dropped."""
+    """Usage of one NUMA node: CPU of its processors since the last reading, memory that cannot be reclaimed."""
 
     node: int
     cpu_milli: int
@@ -40,7 +40,7 @@ class CpiReading(msgspec.Struct, frozen=True):
 
 
 class ResctrlReading(msgspec.Struct, frozen=True):
-    """One resctrl group: what it occupies of the last-level caches, and its memory bandwidth since the last reading."""
+    """One resctrl group: its occupancy of the last-level caches, and its memory bandwidth since the last reading."""
 
     group: str
     llc_bytes: int
@@ -58,14 +58,14 @@ class SlowReadings(msgspec.Struct, frozen=True):
 
 
 class MachineFacts(msgspec.Struct, frozen=True):
-    """What was read of a machine. ``kubelet_state``: the kubelet's `cpu_manager_state`, empty where there is none."""
+    """The facts of a machine. ``kubelet_state``: the kubelet's `cpu_manager_state`, empty where there is none."""
 
     topology: MachineTopology
     kubelet_state: str = ""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What shall be measured. ``pods``: uid and group below the executor's root; ``applications``: name and directory."""
+    """What to measure. ``pods``: uid and group below the executor's root; ``applications``: name and directory."""
 
     pods: tuple[tuple[str, str], ...] = ()
     applications: tuple[tuple[str, str], ...] = ()

@@ -1,7 +1,7 @@
 """The thread that the slow collectors run in.
 
-In: what is asked for, replaced by the main thread as a whole. Out: the newest readings, which it takes as a whole. The thread
-sleeps until a collector is due or something else is asked for.
+In: the requested readings, replaced by the main thread as a whole. Out: the newest readings, taken as a whole. The thread
+sleeps until a collector is due or the request changes.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ class SlowWorker:
         self._thread.start()
 
     def ask(self, asked: Asked) -> None:
-        """Say what shall be measured from now on."""
+        """Set what to measure from now on."""
         before, self._asked = self._asked, asked
         if asked.cold_memory != before.cold_memory:
             self._wake.set()
 
     def close(self) -> None:
-        """End the thread within END_SECONDS; the collectors put the kernel back as it was."""
+        """End the thread within END_SECONDS; the collectors restore the kernel's settings."""
         self._ending = True
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(END_SECONDS)
         if self._thread.is_alive():
-            logger.error("slow collectors did not end in %.0f s: what they have set up in the kernel stays", END_SECONDS)
+            logger.error("slow collectors did not end in %.0f s: their settings in the kernel stay", END_SECONDS)
         else:
             self._collectors.close()
 

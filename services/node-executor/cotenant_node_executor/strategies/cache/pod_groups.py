@@ -6,7 +6,7 @@ does.
     {"llc": {"schemata": {"range": [0, 50]}, "schemataPerCache": [{"cacheID": 1, "range": [50, 100]}]},
      "mb": {"schemata": {"percent": 40}, "schemataPerCache": [{"cacheID": 1, "percent": 60}]}}
 
-What is not stated has the whole cache and the whole bandwidth. The pod has then no part in its class's group. Source: resctrl
+The default is the whole cache and the whole bandwidth. The pod is then not in its class's group. Source: resctrl
 hook of koordlet, v1.6.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from cotenant_node_executor.strategies.cache.schemata import l3_lines, l3_mask, mb_line, mba_value
+from cotenant_node_executor.strategies.cache.schemata import l3_lines, l3_share, mb_line, mba_value
 from cotenant_node_executor.strategies.sections import fitted, lower_name, lowered_object
 from cotenant_node_executor.strategies.situation import ResctrlFacts
 
@@ -58,7 +58,7 @@ def pod_schemata(annotation: str, facts: ResctrlFacts) -> str:
 
 def _mask(found: list[int] | None, facts: ResctrlFacts) -> str:
     low, high = found if found is not None and len(found) == 2 else (0, 100)
-    return l3_mask(facts.cbm_mask, low, high)
+    return l3_share(facts, low, high)
 
 
 def _cache(part: _Part, facts: ResctrlFacts) -> str:

@@ -5,7 +5,7 @@ groups of pods with an annotation (`pod_groups`); the control groups whose threa
 pods in none.
 
 While any class states a resctrlQOS, all three groups exist: a class that is not enabled has the whole cache and bandwidth, and
-its pods' threads stay where they are. One group's error does not stop the others. Without it, the groups that were made here
+its pods' threads stay where they are. One group's error does not stop the others. Without it, the groups created here
 are removed (`targets.other.resctrl`). Each group counts its own occupancy and bandwidth (`mon_data`). Source: resctrl, koordlet
 rule.
 """

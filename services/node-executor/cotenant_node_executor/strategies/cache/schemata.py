@@ -25,6 +25,7 @@ AMD_UNLIMITED = "2048"
 AMD_UNITS = 160
 L3_RESOURCES = ("L3", "L3CODE", "L3DATA")
 MB_RESOURCE = "MB"
+NO_WAY = "0"
 
 
 class ResctrlQOS(Struct, frozen=True, kw_only=True, rename=lower_name):
@@ -38,8 +39,9 @@ class ResctrlQOS(Struct, frozen=True, kw_only=True, rename=lower_name):
 
 
 def l3_mask(cbm: str, start_percent: int, end_percent: int) -> str:
-    """Return the mask of the ways from start to end, in hexadecimal. Raises ValueError for a mask of the machine that is not
-    contiguous from bit 0, and for an empty range or one outside of 0..100."""
+    """Return the mask of the ways from start to end, in hexadecimal; "0" where the range holds no way, as 91..100 % of 11 ways.
+    Raises ValueError for a mask of the machine that is not contiguous from bit 0, and for a range that does not ascend or lies
+    outside of 0..100."""
     try:
         ways = int(cbm, 16)
     except ValueError as error:
@@ -51,6 +53,15 @@ def l3_mask(cbm: str, start_percent: int, end_percent: int) -> str:
     count = ways.bit_length()
     upper, lower = -(-count * end_percent // 100), -(-count * start_percent // 100)
     return f"{(1 << upper) - (1 << lower):x}"
+
+
+def l3_share(facts: ResctrlFacts, start_percent: int, end_percent: int) -> str:
+    """Return the same for this machine. Raises ValueError also where the range holds no way: the kernel refuses such a mask."""
+    mask = l3_mask(facts.cbm_mask, start_percent, end_percent)
+    if mask == NO_WAY:
+        ways = int(facts.cbm_mask, 16).bit_length()
+        raise ValueError(f"cache range {start_percent}..{end_percent}% holds none of this machine's {ways} ways: widen it")
+    return mask
 
 
 def mba_value(vendor: str, percent: int | None) -> str | None:
@@ -99,7 +110,7 @@ def class_l3(config: ResctrlQOS | None, facts: ResctrlFacts) -> str | None:
     """Return the cache lines of a class; None where it states no range. Raises ValueError."""
     if config is None or config.cat_range_start_percent is None or config.cat_range_end_percent is None:
         return None
-    return l3_lines(facts, l3_mask(facts.cbm_mask, config.cat_range_start_percent, config.cat_range_end_percent))
+    return l3_lines(facts, l3_share(facts, config.cat_range_start_percent, config.cat_range_end_percent))
 
 
 def class_mb(config: ResctrlQOS | None, facts: ResctrlFacts) -> str | None:

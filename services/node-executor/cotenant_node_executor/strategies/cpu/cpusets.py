@@ -5,8 +5,8 @@ containers have no quota, as it would throttle what is isolated already. The bes
 that batch pods are bound to their NUMA nodes where batch CPUs are managed so. Host applications labelled LS, below the
 executor's root, get the share pools.
 
-A container that may use every CPU is left alone: where that was not so before, the initial value comes back. The first
-decision after a start states the whole set once for each container, as one may have been narrowed before. Source: cpuset hook,
+A container that may use every CPU has no desired value: if it had one, the initial value is restored. The first
+decision after a start sets the whole set once for each container, as one may have been narrowed before. Source: cpuset hook,
 koordlet rule.
 """
 

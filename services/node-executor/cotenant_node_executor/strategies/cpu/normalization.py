@@ -1,4 +1,4 @@
-"""Quotas on a node whose CPUs are faster than the cluster's yardstick: limits are divided by the node's ratio.
+"""Quotas on a node whose CPUs are faster than the cluster's reference: limits are divided by the node's ratio.
 
 In: the ratio of `node.<node>.resources` (text in Koordinator's node annotation), pods and their limits. Out: quotas of shared
 pods and their containers; of batch pods too, from their batch-cpu.
@@ -6,7 +6,7 @@ pods and their containers; of batch pods too, from their batch-cpu.
     ratio > 1: ceil(quota / ratio);  otherwise the quota as it is, since a ratio below 1 never raises one
     shared: labelled LS, or without a label and without CPUs of its own
 
-A ratio that is not a positive number is refused, and the one before stays; a change below 0.01 is none. Source: CPU
+A ratio that is not a positive number is refused, and the last one stays; changes below 0.01 are ignored. Source: CPU
 normalisation, koordlet rule.
 """
 

@@ -3,9 +3,9 @@
 In: the `blkioQOS` of the classes, pods' annotation `koordinator.sh/blkioQOS`, this machine's storage. Out: the files of the
 best-effort group, of the pods' groups, and of the root group (`blkio_plan`).
 
-A class that is not enabled, and an annotation that is empty, reset what was set; a level that nothing is stated for is left
+A class that is not enabled, and an empty annotation, reset former values; a level without configuration is left
 alone. `lsrClass` and `lsClass` have no blkio. A pod needs a QoS label. A level with a block that names no disk of this machine
-is left as it is, with the reason. After a start every disk counts as listed, so that what an earlier executor set is reset.
+is not changed, with the reason. After a start every disk counts as listed, so that an earlier executor's values are reset.
 Source: blkio, koordlet rule.
 """
 
@@ -114,7 +114,7 @@ class PodBlocks(Struct, frozen=True):
 
 @by_identity
 def pod_blocks(pod: Pod) -> PodBlocks:
-    """Return a pod's blocks; an empty text has none, which resets what was set."""
+    """Return a pod's blocks; an empty text has none, which resets former values."""
     text = pod.metadata.annotations.get(ANNOTATION)
     if text is None:
         return PodBlocks()
@@ -128,7 +128,7 @@ def pod_blocks(pod: Pod) -> PodBlocks:
 
 
 def volumes_of(pod: Pod, claims: Mapping[str, str]) -> PodVolumes:
-    """Return a pod's volumes on disks: of a claim the folder of its persistent volume, of a CSI volume its own name."""
+    """Return a pod's volumes on disks: for a claim the folder of its persistent volume, for a CSI volume its own name."""
     folders: dict[str, str] = {}
     for raw in pod.spec.volumes:
         try:
@@ -166,10 +166,8 @@ class _Levels:
         self.texts: dict[str, Texts] = {}
         self.problems: list[str] = []
 
-    def add(
-        self, level: Level, group: str, blocks: Iterable[Block] | None, where: str, pod: PodVolumes | None = None
-    ) -> None:
-        """Add a level's lines; without blocks (None) only what is left over of earlier ones is reset."""
+    def add(self, level: Level, group: str, blocks: Iterable[Block] | None, where: str, pod: PodVolumes | None = None) -> None:
+        """Add a level's lines; without blocks (None) only earlier ones are reset."""
         texts = self._before.texts.get(group, {}) if self._before is not None else {}
         known = self._everything if self._before is None else listed(texts)
         if blocks is None and not known:

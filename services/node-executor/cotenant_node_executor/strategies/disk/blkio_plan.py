@@ -1,7 +1,7 @@
-"""Which lines the files of a group shall have for each disk.
+"""The lines of a group's files for each disk.
 
 In: the blocks of a level (best-effort class, root, pod), this machine's storage, the files' present texts. Out: lines for the
-disks that are configured, and for those that are listed in the files and are not any more; by disk and file.
+disks that are configured, and for those that are listed in the files but no longer configured; by disk and file.
 
 | level | set | reset |
 |---|---|---|
@@ -36,7 +36,7 @@ _LISTED = re.compile(r"[0-9]+:[0-9]+")
 
 
 class Level(Enum):
-    """Whose files are meant."""
+    """The level of the files."""
 
     CLASS = "qos"
     ROOT = "root"
@@ -44,7 +44,7 @@ class Level(Enum):
 
 
 class IOConfig(Struct, frozen=True, kw_only=True, rename=lower_name):
-    """What a block may use; rates of 0 are unlimited, latencies are in microseconds."""
+    """Limits of a block; rates of 0 are unlimited, latencies are in microseconds."""
 
     read_iops: int | None = None
     write_iops: int | None = None

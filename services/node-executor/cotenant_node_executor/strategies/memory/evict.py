@@ -1,7 +1,7 @@
-"""Memory eviction: pods end while the node, or what it offers, is too full, until it is below again.
+"""Memory eviction: pods are evicted while memory usage, or requests of mid and batch memory, are above a threshold.
 
-In: the node's memory, the pods' memory, the thresholds of the NodeSLO, what the node offers. Out: evictions, repeated while the
-pods are there; the evictor carries each out once, and keeps the cool-down.
+In: memory of the node and its pods, thresholds of the NodeSLO, mid and batch memory. Out: evictions, repeated while the
+pods exist; the evictor carries out each once, and keeps the cool-down.
 
 | feature | compares | evicts |
 |---|---|---|
@@ -15,7 +15,7 @@ pods are there; the evictor carries each out once, and keeps the cool-down.
     than
                                                               `memoryAllocatableEvictThresholdPercent`; all where 0 is offered
 
-A node whose offer is unknown or withdrawn (no metric) is not judged by it: upstream takes that for 0 and evicts everything.
+If the amounts are unknown or withdrawn (no metric) that feature does nothing: upstream takes that for 0 and evicts everything.
 Source: memory eviction, koordlet rule and the newer features by priority and allocatable.
 """
 
@@ -45,7 +45,7 @@ COOL_DOWN_SECONDS = 4.0
 LOWER_BY = 2
 """Percent below the threshold that are released by default."""
 HIGHEST_PRIORITY = 7999
-"""Of pods that are evicted for what the node offers."""
+"""Of pods that are evicted for the node's allocatable."""
 _OFFERED = (MID_MEMORY, BATCH_MEMORY)
 
 
@@ -80,12 +80,12 @@ def band(threshold: int | None, lower: int | None) -> tuple[int, int] | None:
 
 
 def used_percent(capacity_bytes: int, used_bytes: int) -> int:
-    """Return the share that is used, in whole percent."""
+    """Return the used share, in whole percent."""
     return used_bytes * 100 // capacity_bytes
 
 
 def to_release(config: EvictConfig, capacity_bytes: int, used_bytes: int) -> int:
-    """Return how much must be released of the memory used, in bytes; 0 for nothing."""
+    """Return how much memory usage must be released, in bytes; 0 for none."""
     limits = band(config.memory_evict_threshold_percent, config.memory_evict_lower_percent)
     if limits is None or capacity_bytes <= 0:
         return 0
@@ -94,7 +94,7 @@ def to_release(config: EvictConfig, capacity_bytes: int, used_bytes: int) -> int
 
 
 def is_configured(config: EvictConfig, features: frozenset[str]) -> bool:
-    """Whether any of these features has what it needs to act."""
+    """Whether any of these features has its thresholds."""
     if not config.enable:
         return False
     by_usage = config.memory_evict_threshold_percent is not None and (
@@ -139,7 +139,7 @@ def allocatable_tasks(config: EvictConfig, requested: Mapping[str, int], offered
 
 
 def candidates(situation: Situation) -> list[Candidate]:
-    """Return the pods that are there, with their memory and their mid and batch requests. A pod without a sample counts 0 used;
+    """Return the existing pods, with their memory and their mid and batch requests. A pod without a sample counts 0 used;
     features by priority take only pods with one."""
     snapshot = situation.snapshot
     found: list[Candidate] = []
@@ -174,7 +174,7 @@ def _config(slo: NodeSLORendered) -> EvictConfig:
 
 
 def decide_with(situation: Situation, features: frozenset[str]) -> Decision:
-    """Evict what these features choose, and repeat what is in progress."""
+    """Evict the pods that these features choose, and repeat orders in progress."""
     slo, snapshot = situation.slo, situation.snapshot
     if slo is None or snapshot is None:
         return Decision()

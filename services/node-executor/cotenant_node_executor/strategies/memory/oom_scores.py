@@ -22,7 +22,7 @@ NAME = "oom-scores"
 
 @by_identity
 def scores_of(pod: Pod) -> tuple[int | None, ...]:
-    """Return the score of each container, None where the annotations say nothing; empty where they say nothing of any."""
+    """Return the score of each container, None if the annotations state none; empty if they state none for any."""
     found = tuple([annotated_score(pod, container.name) for container in pod.spec.containers])
     return found if any(score is not None for score in found) else ()
 

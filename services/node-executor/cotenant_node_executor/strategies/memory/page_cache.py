@@ -7,8 +7,8 @@ kernel: an order to reclaim what a pod has above its limit, for the pod that is 
 
     over = page cache of the pod - pageCacheLimitSize           at least MIN_OVER_BYTES
 
-v2 reclaims so much of the pod, which is page cache as long as there is no swap; v1 empties what it can of the pod's page cache.
-A pod that waits for memory (some, avg10, at PRESSURE_PERCENT) is left alone. That bounds the page cache once a second, not at
+v2 reclaims this much of the pod, which is page cache as long as there is no swap; v1 drops as much of it as possible.
+A pod under memory pressure (some, avg10, at PRESSURE_PERCENT) is skipped. That bounds the page cache once a second, not at
 each page. A disabled class has no limit, nor has a pod whose annotation has the policy `none`; `auto` begins without the
 class's. Source: memory QoS, the page-cache fields of koordlet's newest MemoryQOS.
 """
@@ -102,8 +102,8 @@ def limit_of(of_class: PageCacheLimit, annotation: str | None) -> PageCacheLimit
 
 
 def decide(situation: Situation, memory: Struct | None) -> Decision:
-    """The files of every pod with a limit, or the reclaim of the one that is furthest above it. The first decision switches
-    off, once, what an earlier executor left."""
+    """The files of every pod with a limit, or the reclaim of the pod furthest above it. The first decision switches
+    off, once, limits of an earlier executor."""
     if situation.slo is None:
         return Decision(memory=memory)
     rule = _rule(situation.slo)

@@ -11,7 +11,7 @@ directories, the pods and their containers; None of a value: the file is not tou
     priority, OOM group      of a class directory: those of LSR (guaranteed), LS (burstable), BE (best-effort)
 
 A low or high below min becomes min. A pod's request counts init containers; that of a BE pod is its batch-memory. Where nothing
-asks for memory QoS any more, what was set becomes neutral once. Files that this kernel lacks are left out (its capabilities say
+requires memory QoS any more, former values become neutral once. Files that this kernel lacks are left out (its capabilities say
 which). Source: memory QoS, koordlet rule.
 """
 
@@ -62,7 +62,7 @@ KNOBS = (
 
 
 class PodMemory(Struct, frozen=True, gc=False):
-    """The values of a pod and of its containers in order, and what it adds to its class."""
+    """The values of a pod and of its containers in order, and its contribution to its class."""
 
     pod: Values
     containers: tuple[Values, ...]
@@ -180,7 +180,7 @@ _WHY_NEUTRAL = "no memory QoS"
 
 
 def decide(situation: Situation, memory: Struct | None) -> Decision:
-    """The values of the class directories and of every pod, while anything asks for them."""
+    """The values of the class directories and of every pod, while memory QoS is configured."""
     knobs = _there(situation.capabilities)
     if situation.slo is None or not knobs:
         return Decision(memory=memory)

@@ -125,5 +125,5 @@ def asked_by(annotation: str) -> tuple[object, JsonObject]:
 
 
 def document_of(config: Struct) -> JsonObject:
-    """Return a class's configuration as its section says it."""
+    """Return a class's configuration from its section."""
     return {lower_name(field): getattr(config, field) for field in config.__struct_fields__}

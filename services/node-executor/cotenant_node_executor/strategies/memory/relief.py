@@ -1,4 +1,4 @@
-"""Memory relief: the steps before an eviction. Each is gentler than the next.
+"""Memory relief: the milder steps before an eviction.
 
 In: the node's memory, the best-effort group's memory and pressure, the thresholds of memory eviction. Out: a reason to place no
 further best-effort pods; memory.high of the best-effort group; memory to reclaim from it.
@@ -10,13 +10,13 @@ further best-effort pods; memory.high of the best-effort group; memory to reclai
 | eviction | `memoryEvictThresholdPercent` | `evict` |
 
     over = used - (reclaim percent - 2) % of the node
-    memory.high = what best-effort uses - over; it falls by at most a tenth of that in one step, never below half of what
+    memory.high = best-effort usage - over; it falls by at most a tenth of that in one step, never below half of what
                   best-effort used when the step began, and does not rise before the step ends
 
 Memory is reclaimed while the group's memory pressure (some, avg10) is below `memoryReclaimPressurePercent` (5): with
 `memory.reclaim` as much as is over, at most 256 MiB at a time; with `memory.force_empty` the page cache of the pod that has the
-most. Where cold memory is measured, it goes first: pod by pod, the coldest first, each once a reading, as what is left of it
-may be hot. A kernel without memory.high gets by with reclaiming. On while the gate BEMemoryEvict is.
+most. If cold memory is measured, it is reclaimed first: pod by pod, the coldest first, each once a reading, as the rest of it
+may be hot. On a kernel without memory.high there is only reclaim. On while the gate BEMemoryEvict is.
 """
 
 from __future__ import annotations
@@ -174,14 +174,14 @@ def _with_cache(usage: GroupUsage) -> int:
 
 
 def _not_stalled(group: GroupUsage | None, config: ReliefConfig) -> bool:
-    """Whether best-effort does not wait for memory already; a group without a figure counts as one that does not."""
+    """Whether best-effort is not under memory pressure yet; a group without a figure counts as such."""
     pressure = group.pressure.memory if group is not None else None
     bound = config.memory_reclaim_pressure_percent
     return pressure is None or pressure.some.avg10 < (PRESSURE_PERCENT if bound is None else bound)
 
 
 def _coldest(situation: Situation, snapshot: Snapshot, asked: frozenset[str]) -> tuple[str, Reclaim] | None:
-    """The best-effort pod with the most cold page cache that was not asked for it by this reading; None where none has any."""
+    """The best-effort pod with the most cold page cache that was not reclaimed by this reading yet; None if none has any."""
     cold = situation.cold or {}
     found = [
         (min(cold.get(uid, 0), _with_cache(pod.usage) - (pod.usage.memory_bytes or 0)), pod.usage.group, uid)
@@ -232,7 +232,7 @@ def figures_of(memory: Struct | None) -> dict[str, int]:
 
 
 def strategy(gates: frozenset[str]) -> Strategy:
-    """Return the strategy; without its gate it only takes back, once, what an earlier executor left."""
+    """Return the strategy; without its gate it only resets, once, the values of an earlier executor."""
     on = BE_MEMORY_EVICT in gates
 
     def decide(situation: Situation, memory: Struct | None) -> Decision:

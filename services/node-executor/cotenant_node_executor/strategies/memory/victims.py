@@ -1,8 +1,8 @@
 """Which pods are evicted for memory, and in which order.
 
-In: candidates, and tasks: what each of several features needs to have released of its own target. Out: the pods to evict in
-order, each with the feature that chose it. A pod counts for all tasks of its target, those that are being evicted already too,
-so that features share what is released and never add up.
+In: candidates, and tasks: the amount of its target that each feature must release. Out: the pods to evict in
+order, each with the feature that chose it. A pod counts for all tasks of its target, also one that is being evicted already,
+so that features never evict twice for the same amount.
 
 Order among BE pods (feature BEMemoryEvict): the lower priority first, only where both have one and they differ; then the larger
 usage, pods without any last, those by name, the last first. Order of the features by priority: annotation
@@ -27,14 +27,14 @@ from cotenant_node_executor.strategies.pod_eviction import is_enabled, policies_
 
 
 class Traits(Struct, frozen=True):
-    """What of a pod's manifest decides on its eviction. `policies`: the features that may evict it; None: all; empty also where
+    """A pod's traits for eviction. `policies`: the features that may evict it; None: all; empty also where
     the annotation cannot be read."""
 
     best_effort: bool
     enabled: bool
     priority: int | None
     rank: tuple[int, int, int]
-    """Eviction priority, priority, label's priority; the lowest goes first."""
+    """Eviction priority, priority, label's priority; the lowest is evicted first."""
     policies: frozenset[str] | None
     grace_seconds: int
     priority_value: int = 0
@@ -86,7 +86,7 @@ class Task(Struct, frozen=True):
     why: str
     by_priority: bool
     highest_priority: int = 0
-    """Of the pods that a feature by priority may evict."""
+    """The order of pods for features by priority."""
 
     def concerns(self, candidate: Candidate) -> bool:
         """Whether this feature may evict the pod."""

@@ -1,4 +1,4 @@
-"""The node's bandwidth and each class's part of it, as the NodeSLO and pods' annotations state them.
+"""The node's bandwidth and each class's part of it, from the NodeSLO and pods' annotations.
 
 In: `systemStrategy.totalNetworkBandwidth` (bits a second), `resourceQOSStrategy.policies.netQOSPolicy` (`tc`, the default, or
 `terway-qos`), `networkQOS` of `lsClass` and `beClass` (`enable`, `ingressRequest`, `ingressLimit`, `egressRequest`,
@@ -70,7 +70,7 @@ class _PodLimits(Struct, frozen=True, rename="camel"):
 
 @by_identity
 def bandwidth(slo: NodeSLORendered) -> Bandwidth:
-    """What a NodeSLO states. Raises ValueError."""
+    """The bandwidths of a NodeSLO. Raises ValueError."""
     total = _bits(section(slo, SYSTEM, _System).total_network_bandwidth or 0, 0, "totalNetworkBandwidth", percent=False)
     strategy = raw_section(slo, QOS)
     policy = str(object_of(strategy, "policies").get("netqospolicy") or TC)

@@ -1,18 +1,18 @@
 """Traffic classes of the default route's device (`netQOSPolicy: tc`, gate TCNetworkQoS).
 
-In: the situation. Out: the device's HTB classes, and the class of what each pod sends. Within the total, class 1:1:
+In: the situation. Out: the device's HTB classes, and the class of each pod's egress. Within the total, class 1:1:
 
     1:2  prio 1  everything else, the node's own   the rest, at most 40 %       up to the total
     1:3  prio 2  latency-sensitive pods             egressRequest, else 30 %     up to egressLimit
     1:4  prio 3  best-effort pods                   egressRequest, else 30 %     up to egressLimit
     1:10 ...     pods with a limit of their own     their limit, at least the kernel's 8 bits
 
-A lower number of `prio` is served first where there is bandwidth to spare. Only what is sent is shaped: HTB is for egress, and
-an ingressLimit is a problem that is said. Nothing is done without a total, without the gate, or on a device whose
-queueing discipline somebody else has set. A pod keeps the number of its class while it is there.
+A lower number of `prio` is served first if there is spare bandwidth. Only egress is shaped, as HTB cannot do more, and
+an ingressLimit is reported as a problem. Nothing is done without a total, without the gate, or on a device whose
+queueing discipline another program has set. A pod keeps the number of its class while it exists.
 
 Source: Koordinator's network QoS by tc; upstream tells packets by net_cls, iptables and addresses of pods, here
-it is done by control group (`targets.other.egress`), so that pods without an address of their own are told apart as well.
+it is done by control group (`targets.other.egress`), which also distinguishes pods without an address of their own.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Values that every pod gets from its own amounts, and batch pods from theirs."""
+"""Values of every pod from its own amounts, and of batch pods from their batch resources."""

@@ -1,8 +1,8 @@
-"""Reclaim: the kernel takes memory of a group back that it can do without, page cache first.
+"""Reclaim: the kernel frees memory that a group does not need, page cache first.
 
-In: a group, how many bytes. Out: by how much its usage fell. On v2 `memory.reclaim` frees about as much as is asked; on v1
-`memory.force_empty` frees what it can of the whole group, however little is asked. Both wait for the kernel, so a thread of its
-own does it: one order at a time, one that comes meanwhile is dropped. Less than was asked (EAGAIN) is no error.
+In: a group, how many bytes. Out: by how much its usage fell. On v2 `memory.reclaim` frees about the requested amount; on v1
+`memory.force_empty` frees as much as possible of the whole group, however little is requested. Both block, so a separate thread
+does it: one order at a time, one that comes meanwhile is dropped. Less than requested (EAGAIN) is no error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def reclaim_file(driver: CgroupDriver, group: str) -> Path | None:
 
 
 class Reclaimer:
-    """One worker, made with the first order."""
+    """One worker, created with the first order."""
 
     def __init__(self, driver: CgroupDriver) -> None:
         self._driver = driver

@@ -1,4 +1,4 @@
-"""Which of kubelet's directories is which group of the executor.
+"""The mapping of kubelet's directories to groups of the executor.
 
 The rest of the executor uses groups laid out like kubepods: "pod<uid>", "besteffort/pod<uid>", containers one level below
 by their names. In: the found directories, the pods that LOG places here, container names by id. Out: directories by group;
@@ -12,8 +12,8 @@ directories without an owner.
 | another directory in a best-effort pod, as the pause container's | <pod>/<directory>: CPU sets narrow in the whole tree |
 | anything else | none: it is never written |
 
-A container of a Kata pod has no group: its directory holds a virtual machine, whose limits are the runtime's affair. The pod
-has one, as upstream has it. A pod whose directory lies in another tier than its manifest says is bound to where it lies.
+A container of a Kata pod has no group: its directory holds a virtual machine, whose limits the runtime manages. The pod
+has one, as upstream. A pod whose directory is in another tier than its manifest's is bound to that directory.
 Pure.
 """
 
@@ -48,7 +48,7 @@ class KubeletPod(Struct, frozen=True):
     containers: tuple[str, ...]
     ids: Mapping[str, str] = {}
     static_uid: str = ""
-    """What kubelet calls a static pod, whose object has another uid; "" for all others."""
+    """kubelet's name of a static pod, whose object has another uid; "" for all others."""
     runtime_class: str = ""
 
     @property

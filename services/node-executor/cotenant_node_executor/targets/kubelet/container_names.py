@@ -2,8 +2,8 @@
 
 In: the folder /var/log/containers, where kubelet links `<pod>_<namespace>_<container>-<id>.log` when a container has started.
 Out: the name of an id. The folder is read while an id is unknown, at most once every READ_NS: a link comes a moment after its
-container's group. An id without a link for GIVEN_UP_NS, as the pause container's, is looked for no longer. Where the folder is
-missing or not readable there are the names of the pods' statuses alone.
+container's group. An id without a link for GIVEN_UP_NS, as the pause container's, is no longer looked up. If the folder is
+missing or not readable only the names of the pods' statuses are known.
 
 Bound: MOST_LINKS of the folder.
 """

@@ -2,7 +2,7 @@
 
 In: groups as the rest of the executor names them, bound to directories (`binding`). A group without a directory has no files.
 Before a file is first written its value is kept (`held`); `due` gives what must be restored. A directory that no group is bound
-to any more is reached by its path behind "@", for that alone.
+to any more is addressed by its path after "@", for restoring alone.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class KubeletDriver(GroupTree):
         return None if mount is None else mount / check_group(directory) / (entry.v1_file if self._v1 else entry.v2_file)
 
     def create(self, group: str) -> None:
-        """Nothing: kubelet and the runtime make groups."""
+        """No effect: kubelet and the runtime create groups."""
         del group
 
     def _make(self, group: str) -> None:
@@ -111,11 +111,11 @@ class KubeletDriver(GroupTree):
         del group
 
     def remove(self, group: str) -> None:
-        """Nothing: kubelet and the runtime remove groups."""
+        """No effect: kubelet and the runtime remove groups."""
         del group
 
     def kill(self, group: str) -> list[int]:
-        """Nobody: kubelet ends its pods."""
+        """No effect: kubelet ends its pods."""
         del group
         return []
 
@@ -129,7 +129,7 @@ class KubeletDriver(GroupTree):
         return self.groups()
 
     def procs_paths(self, group: str) -> list[Path]:
-        """None: no process is put anywhere."""
+        """Empty: no process is started here."""
         del group
         return []
 
@@ -144,7 +144,7 @@ class KubeletDriver(GroupTree):
         return [] if directory is None else super().threads(directory)
 
     def write(self, group: str, knob: Knob, value: str) -> None:
-        """Keep what the file holds, then write. Raises as `CgroupDriver`, and OSError where it cannot be kept."""
+        """Record the file's value, then write. Raises as `CgroupDriver`, and OSError if it cannot be recorded."""
         check_value(knob, value)
         directory, present = self.directory(group), self._stated(group, knob)
         inode = self._inode(directory) if directory is not None else None
@@ -156,7 +156,7 @@ class KubeletDriver(GroupTree):
         super().write(group, knob, value)
 
     def _stated(self, group: str, knob: Knob) -> str | None:
-        """What a file says: of a CPU set on v2 what was written there, "" where it is inherited, not what is in effect."""
+        """A file's value: for a CPU set on v2 the configured one, "" if inherited, not the effective one."""
         if self._v1 or knob not in _CPU_SETS:
             return self.read(group, knob)
         path = self.path(group, knob)
@@ -189,8 +189,8 @@ class KubeletDriver(GroupTree):
         return self._holds(knob, held.written, present) or self._holds(knob, held.previous, present)
 
     def due(self, desired: Collection[Key]) -> dict[Key, str]:
-        """What must be restored, given the targets that are desired. What is restored already, or was written by another
-        process since, is held no longer, nor is what is gone. CPU sets that were inherited before are inherited again at once:
+        """Values to restore, given the desired targets. Those that are restored already, or were written by another
+        process since, or whose file is gone, are dropped. CPU sets that were inherited before are inherited again at once:
         no other value depends on them."""
         if not len(self.held):
             return {}

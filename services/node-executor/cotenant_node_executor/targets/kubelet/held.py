@@ -2,8 +2,8 @@
 
 In: directory, inode, file, the value before the first write and each value that is written. Out: the same, also after a
 restart: a line is appended to a journal before the kernel's file is written, so that an executor that is killed at any moment
-restores at its next start. A directory that was removed and made again has another inode, and what is known of the former one
-is dropped with it.
+restores at its next start. A directory that was removed and created again has another inode, and the entries of the former one
+are dropped.
 
 If another process writes a file after the executor (kubelet, when a pod is resized), that value is the one to be
 restored.
@@ -30,7 +30,7 @@ Key = tuple[str, Knob]
 
 class Held(Struct, frozen=True):
     """`initial`: the value before the first write; `written`: what was written last, or was about to be; `previous`: what the
-    file held before that, and holds still where the kernel refused or the executor was killed."""
+    file held before that, and still holds if the kernel refused or the executor was killed."""
 
     inode: int
     initial: str
@@ -77,7 +77,7 @@ class HeldFiles:
         return len(self._held)
 
     def items(self) -> Iterator[tuple[Key, Held]]:
-        """Walk what is held, in the order of the first writes; it may be changed meanwhile."""
+        """Walk the held values, in the order of the first writes; they may change meanwhile."""
         yield from tuple(self._held.items())
 
     def of(self, directory: str, knob: Knob) -> Held | None:

@@ -1,6 +1,6 @@
 """Notifications of directories created or removed in a watched directory.
 
-In: directories. Out: those of them in which something changed since the last look. Files, renames and deeper levels are
+In: directories. Out: those in which something changed since the last call. Files, renames and deeper levels are
 ignored. `lost`: the kernel's queue overflowed, so everything must be read again.
 
 Bound: one watch a directory; the kernel's own bound is fs.inotify.max_user_watches.
@@ -39,7 +39,7 @@ class DirectoryWatches:
         return result
 
     def fileno(self) -> int:
-        """A descriptor that is readable while `changed` has something to say."""
+        """A descriptor that is readable while `changed` has something to report."""
         return self._descriptor
 
     def __contains__(self, path: str) -> bool:
@@ -54,7 +54,7 @@ class DirectoryWatches:
         self._watches[path], self._paths[watch] = watch, path
 
     def forget(self, path: str) -> None:
-        """Watch it no longer."""
+        """Stop watching it."""
         watch = self._watches.pop(path, None)
         if watch is not None:
             self._paths.pop(watch, None)
@@ -84,7 +84,7 @@ class DirectoryWatches:
                         del self._watches[path]
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop all watches."""
         with suppress(OSError):
             os.close(self._descriptor)
         self._paths.clear()

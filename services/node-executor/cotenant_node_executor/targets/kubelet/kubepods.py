@@ -4,8 +4,8 @@ In: the directory that holds `kubepods.slice` or `kubepods`, the layout if it is
 directories of their containers. Directories are watched by inotify: one that changed is read again, others are not.
 Every RESCAN everything is read once more, since an event may be lost; without a watch (if the kernel refuses it) only this.
 
-A directory counts once it has been there for SETTLE: kubelet and the runtime make it first and write their own values into it
-right afterwards, which must neither be taken for its values before ours nor overwrite them. Directories that exist at the start
+A directory counts once it has existed for SETTLE: kubelet and the runtime create it first and write their own values into it
+right afterwards, which must neither be recorded as former values nor overwrite ours. Directories that exist at the start
 count at once.
 
 Bound: MOST_PODS directories of pods, the first by path; the rest is named in `problems`.
@@ -88,11 +88,11 @@ class Kubepods:
         return self._settles_ns is not None
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop all watches."""
         self._watches.close()
 
     def look(self, now_ns: int) -> bool:
-        """Read what changed; whether `pods` or `problems` are others than before."""
+        """Read changed directories; whether `pods` or `problems` have changed."""
         changed = self._watches.changed()
         whole = self._scanned_ns is None or self._watches.lost or now_ns - self._scanned_ns >= RESCAN_NS
         settled = self._settles_ns is not None and now_ns >= self._settles_ns
@@ -108,7 +108,7 @@ class Kubepods:
         return self._read_all(now_ns, first)
 
     def _read_all(self, now_ns: int, first: bool) -> bool:
-        """Build the pods from what is known and what must be read again."""
+        """Build the pods from known directories and those that must be read again."""
         before, layout_before = (self.pods, self.problems), self.layout
         existing = [name for name in self._list(".") if name in ("kubepods.slice", "kubepods")]
         self.layout = self._layout_of(existing)

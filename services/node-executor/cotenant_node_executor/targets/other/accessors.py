@@ -35,7 +35,7 @@ class Restoring(Protocol):
     """An accessor whose places are restored when no strategy sets them any more."""
 
     def restore(self, place: NonCgroup, attribute: Attribute, text: str, /) -> None:
-        """Give a place back what it held before its first write. Raises OSError if the kernel refuses."""
+        """Restore a place's value before its first write. Raises OSError if the kernel refuses."""
         ...
 
 
@@ -65,7 +65,7 @@ class SysctlAccessor:
         return wanted.split() == present.split()
 
     def restore(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
-        """Write what the file held."""
+        """Write the file's former value."""
         self.write(place, attribute, text)
 
 
@@ -98,7 +98,7 @@ class SysFileAccessor:
         return wanted.split() == present.split()
 
     def restore(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
-        """Write what the file held; of words those that differ."""
+        """Write the file's former value; of words those that differ."""
         if attribute is SysFileAttribute.WORDS:
             present = set((self.read(place, attribute) or "").split())
             text = " ".join(word for word in text.split() if word not in present)

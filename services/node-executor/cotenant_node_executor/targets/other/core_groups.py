@@ -2,7 +2,7 @@
 
 In: a control group, the name of its core-scheduling group. Out: the same, read from the processes' cookies. Processes that are
 forked later inherit the cookie, so a container is checked again after CHECKED_FOR_NS only. Cookies of containers that ran
-before are taken over: the first container of a group that has one gives the group its cookie. OSError carries the kernel's
+before are adopted: the first container with a cookie gives it to the group. OSError carries the kernel's
 refusal (EINVAL where it has no core scheduling).
 
 Bound: the containers that were checked within FORGOTTEN_AFTER_NS. Source: core scheduling hook, koordlet rule.
@@ -47,7 +47,7 @@ class CoreGroupAccessor:
         self._clock_ns = clock_ns
         self._groups: dict[str, _Known] = {}
         self._checked: dict[str, tuple[str, int]] = {}
-        """By control group: the answer of the last look, and when that was."""
+        """By control group: the result of the last check, and its time."""
 
     def read(self, place: NonCgroup, _attribute: Attribute) -> str | None:
         """The group's name, "" for no cookie, a description where it is neither; None without any process."""

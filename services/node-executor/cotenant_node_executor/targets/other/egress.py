@@ -1,7 +1,7 @@
-"""The traffic class of what a control group sends, by a BPF program on the group's cgroup v2 directory.
+"""The traffic class of a control group's egress, by a BPF program on the group's cgroup v2 directory.
 
 In: a group below the executor's root, an HTB class such as `1:4`; "" for none. Out: the same, read from the programs that the
-kernel has attached there: each is named after its class, so that one of an earlier executor is known again. The program writes
+kernel has attached there: each is named after its class, so that one of an earlier executor is recognized. The program writes
 the class into the packet's priority, which HTB takes for a class id (tc-htb(8)); there is no need for cls_cgroup and net_cls,
 which cgroup v2 does not have. Programs of others stay (BPF_F_ALLOW_MULTI). Those below the group are included; a socket belongs
 to the group in which it was opened.
@@ -58,7 +58,7 @@ class BpfCalls:
         return self._bpf(_LOAD, attributes)[0]
 
     def attach(self, directory: int, program: int) -> None:
-        """Attach a program to what the group sends."""
+        """Attach a program to the group's egress."""
         self._bpf(_ATTACH, struct.pack("<IIIII", directory, program, _INET_EGRESS, _ALLOW_MULTI, 0))
 
     def detach(self, directory: int, program: int) -> None:

@@ -1,15 +1,15 @@
 """The values of targets outside of control groups before they were first written, for restoring them.
 
 In: places with an attribute and the text before the first write. Out: the same, also after a restart: they are kept in one
-small file, as a kernel's settings outlive the process that made them. A place is restored when no strategy sets it any
+small file, as kernel settings outlive the process that wrote them. A place is restored when no strategy sets it any
 more, and all are when the executor leaves the node for good (`other.writer`).
 
 Kept are sysctls, files, resctrl groups, affinities and slices of threads, HTB trees, traffic classes, terway-qos' files and
-core-scheduling groups. A thread is known by its number and the time of its start: another one that has its number now is left
+core-scheduling groups. A thread is identified by its number and the time of its start: one with a reused number is left
 alone.
 
-Bound: the targets that were written; MAX_TEXT characters each, what is longer is not restored. Without a file (None) nothing
-outlives the process. An unreadable file counts as empty, and is said by `problem`.
+Bound: the targets that were written; MAX_TEXT characters each, longer values are not restored. Without a file (None) nothing
+outlives the process. An unreadable file counts as empty, and is reported by `problem`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class HeldValues:
             try:
                 self._load(msgspec.json.decode(path.read_bytes(), type=list[_Entry]))
             except (OSError, ValueError, KeyError) as error:
-                self.problem = f"{path}: {error}: what was set before is not restored"
+                self.problem = f"{path}: {error}: former values are not restored"
 
     def _load(self, entries: list[_Entry]) -> None:
         for entry in entries:
@@ -139,7 +139,7 @@ class HeldValues:
                 self._save()
 
     def note(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
-        """Keep what a target held before its first write; of a resctrl group's threads only that it was not there."""
+        """Record a target's value before its first write; for threads of a resctrl group only that the group did not exist."""
         if (place, attribute) in self._texts or type(place) not in _KINDS or len(text) > MAX_TEXT:
             return
         if text and attribute in _THREADS:

@@ -37,7 +37,7 @@ def host_accessors(
     unified: Callable[[str], Path | None] = lambda _group: None,
 ) -> dict[type, Accessor]:
     """Return one accessor for each kind of place. `threads_of`, `pids_of`: the threads and the processes of a control group
-    of the executor; `realtime`: who gives the real-time class, if anybody; `unified`: a group's
+    of the executor; `realtime`: gives threads the real-time class, if present; `unified`: a group's
     directory in the cgroup v2 tree."""
     calls = SchedulingCalls()
     return {

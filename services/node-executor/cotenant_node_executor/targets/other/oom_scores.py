@@ -1,7 +1,7 @@
 """`oom_score_adj` of the processes of control groups.
 
-In: a control group below the executor's root, the adjustment as text. Out: the same; where processes differ, all their values
-with commas. Processes that have ended meanwhile are passed over. To lower a value takes CAP_SYS_RESOURCE (EACCES without).
+In: a control group below the executor's root, the adjustment as text. Out: the same; if processes differ, all their values
+with commas. Processes that have ended meanwhile are skipped. Lowering a value requires CAP_SYS_RESOURCE (EACCES without).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The scheduling class of the threads of a control group: fair or real-time.
 
 In: a group below the executor's root, `realtime` or `fair`. Out: the class that was last requested. The guard
-(`runtime.realtime`), behind the protocol here, gives the class and revokes it in time. What it revoked on its own is in
+(`runtime.realtime`), behind the protocol here, gives the class and revokes it in time. Its own demotions are in
 `RealtimeState`: a strategy then requests `fair`, which an event shows.
 
 Kernels with RT group scheduling (cgroup v1) let threads be real-time only in groups with a budget, `cpu.rt_runtime_us` of
@@ -26,7 +26,7 @@ SUBTREE_US, SERVICES_US, GUARD_US = 900_000, 850_000, 50_000
 POD_PERIOD_US = 10_000_000
 SECOND_US = 1_000_000
 MOST_PODS = 8
-"""With a budget; more would get too little of it to be served."""
+"""With a budget; more pods would each get too little."""
 
 
 class RealtimeState(Struct, frozen=True):
@@ -48,15 +48,15 @@ class ClassGiver(Protocol):
     """Gives threads their class."""
 
     def class_of(self, group: str) -> str | None:
-        """The class that was last asked for; None where the group is gone."""
+        """The class that was last requested; None if the group is gone."""
         ...
 
     def give(self, group: str) -> None:
-        """Have the group's threads be real-time from now on."""
+        """Make the group's threads real-time from now on."""
         ...
 
     def take(self, group: str) -> None:
-        """Have them be fair."""
+        """Make them fair."""
         ...
 
 
@@ -72,7 +72,7 @@ class RealtimeAccessor:
         return None if self._giver is None else self._giver.class_of(place.group)
 
     def write(self, place: NonCgroup, _attribute: Attribute, value: str) -> None:
-        """Ask for a class."""
+        """Request a class."""
         assert isinstance(place, RealtimeThreads)
         assert self._giver is not None
         if value not in (REALTIME, FAIR):

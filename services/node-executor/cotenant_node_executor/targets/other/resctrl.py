@@ -1,11 +1,11 @@
 """Groups of the resctrl file system: cache ways and memory bandwidth of their threads.
 
 In: groups below the mount, schemata lines, thread ids, control groups. Out: the same. The kernel accepts one schemata line and
-one thread id per write; a thread that has gone meanwhile is passed over. Threads inherit the group of their parent when they
-are made, so only processes that came in from outside are moved; a thread that leaves its control group stays until another
+one thread id per write; a thread that has gone meanwhile is skipped. Threads inherit the group of their parent when they
+are created, so only processes that joined from outside are moved; a thread that leaves its control group stays until another
 group claims it.
 
-A group is made at its first write, and removed when it is restored, if it was made here: its threads are then the root's. The
+A group is created at its first write; if it was created here, restoring removes it: its threads are then the root's. The
 kernel answers ENOSPC where it has no further group.
 """
 

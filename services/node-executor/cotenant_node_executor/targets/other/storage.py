@@ -1,4 +1,4 @@
-"""Read which disks, partitions, volume groups and mounts this machine has.
+"""Reads this machine's disks, partitions, volume groups and mounts.
 
 In: /sys/block, /sys/class/block, /proc/self/mountinfo. Out: `disks.Storage`. Logical volumes are found by the device mapper's
 own tables, without a command: a mapped device of LVM has the uuid `LVM-...`, and its name is `<group>-<volume>`, in which a
@@ -17,7 +17,7 @@ _LVM_NAME = re.compile(r"(?P<group>(?:[^-]|--)+)-(?P<volume>(?:[^-]|--)+)")
 
 
 def read_storage(proc: Path = Path("/proc"), sys: Path = Path("/sys")) -> Storage:
-    """Read the tables; what cannot be read is left out."""
+    """Read the tables; unreadable entries are left out."""
     disks: dict[str, str] = {}
     partitions: dict[str, str] = {}
     mapped: list[Path] = []

@@ -1,7 +1,7 @@
 """Files of terway-qos, the network agent that enforces bandwidth with BPF on nodes of that CNI.
 
 In: the name of a file, its text; "" for no file. Out: the same. A file is replaced as a whole, as terway-qos watches the folder
-and reads what it finds. The folder is made where it is missing.
+and reads its files. A missing folder is created.
 """
 
 from __future__ import annotations
@@ -48,5 +48,5 @@ class TerwayAccessor:
         return wanted == present
 
     def restore(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
-        """Write what the file held, or remove it."""
+        """Write the file's former value, or remove it."""
         self.write(place, attribute, text)

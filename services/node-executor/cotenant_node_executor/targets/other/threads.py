@@ -162,8 +162,8 @@ class ThreadAccessor:
         return wanted == present
 
     def restore(self, place: NonCgroup, attribute: Attribute, text: str) -> None:
-        """Give the thread its affinity back, every CPU where its group has none of those any more; or its slice, the default
-        where that is what it had."""
+        """Restore the thread's affinity, every CPU if its group has none of those any more; or its slice, the default
+        if it had that."""
         assert isinstance(place, Thread)
         if attribute is ThreadAttribute.SLICE and text == str(self._calls.slice_of(0)):
             text = "0"

@@ -1,8 +1,8 @@
 """Rates of HTB classes of a network device, by the `tc` command of iproute2.
 
 In: a class that exists, the attribute, bits a second as text. Out: the same. A class is read by listing its device's; a write
-changes the class in place with both its rates, as `tc` asks for. `tc` shows rates in rounded units, so a present rate holds
-a wanted one within one per mille. Classes and queueing disciplines are made by who owns the device's hierarchy, not here.
+changes the class in place with both its rates, as `tc` requires. `tc` shows rates in rounded units, so a present rate holds
+a wanted one within one per mille. Classes and queueing disciplines are created by the owner of the device's hierarchy.
 
 Bounds: COMMAND_SECONDS a command.
 """

@@ -2,7 +2,7 @@
 
 In: a device, `id prio rate ceil` of each class with semicolons between, bits a second, the root class 1:1 first; "" for none.
 Out: the same. The queueing discipline is `htb`, handle 1:, whose packets without a class are in 1:2. A device keeps a
-discipline of somebody else: only the kernel's own (handle 0:) is replaced, and comes back with "". Classes that are not
+discipline of another program: only the kernel's own (handle 0:) is replaced, and is restored by "". Classes that are not
 wanted any more are deleted. `tc` shows rates in rounded units, so a present rate holds a wanted one within one per mille.
 
 Bound: COMMAND_SECONDS a command, MOST_CLASSES.
@@ -46,7 +46,7 @@ class TrafficTreeAccessor:
         return _text(self._classes(device)) if kind == "htb 1:" else ""
 
     def write(self, place: NonCgroup, _attribute: Attribute, value: str) -> None:
-        """Make the device's hierarchy this one. Raises InvalidValueError where it belongs to somebody else."""
+        """Set the device's hierarchy. Raises InvalidValueError if it belongs to another program."""
         device, wanted = _checked(place), parsed(value)
         kind = self._discipline(device) or ""
         present = self._classes(device) if kind == "htb 1:" else {}

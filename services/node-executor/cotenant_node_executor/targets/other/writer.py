@@ -4,8 +4,8 @@ In: the map place -> attribute -> value of a cycle. Out: completed writes with o
 the form of the cgroup writer's report. Every target is read in every cycle, so a change by another process is repaired. A
 refused write is tried again every cycle and reported when it is new; a missing place is skipped.
 
-What a place held before its first write is kept (`held`). A place that nobody asks for any more is restored, also by the next
-start of an executor that was killed.
+A place's value before its first write is kept (`held`). A place without a desired value is restored, also by the next
+start after an executor was killed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GONE = (errno.ENOENT, errno.ESRCH)
 
 
 class OtherWriter:
-    """Keeps the refusals of the last cycle, and what the written places held before."""
+    """Keeps the refusals of the last cycle, and the former values of written places."""
 
     def __init__(self, accessors: Mapping[type, Accessor], held: HeldValues | None = None) -> None:
         self._accessors = accessors
@@ -33,7 +33,7 @@ class OtherWriter:
 
     @property
     def holding(self) -> bool:
-        """Whether there is something to restore some day."""
+        """Whether any value is held for restoring."""
         return bool(self._held)
 
     def apply(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> WriteReport:
@@ -74,7 +74,7 @@ class OtherWriter:
         return WriteReport(tuple(written), new, unchanged, skipped, len(refused) - len(new))
 
     def _note_threads(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> None:
-        """Keep what threads hold before they are written for the first time: there may be hundreds, and one file."""
+        """Record threads' values before their first write, in one write of the file: there may be hundreds of threads."""
         new = [
             (place, attribute)
             for place, attributes in values.items()
@@ -87,7 +87,7 @@ class OtherWriter:
             return
         with self._held.together():
             for place, attribute in new:
-                with contextlib.suppress(OSError, ValueError):  # the write will say it
+                with contextlib.suppress(OSError, ValueError):  # the write will report it
                     text = accessor.read(place, attribute)
                     if text is not None:
                         self._held.note(place, attribute, text)
@@ -98,7 +98,7 @@ class OtherWriter:
         written: list[Written],
         refused: dict[tuple[NonCgroup, Attribute], Refused],
     ) -> None:
-        """Restore what is not asked for; a refusal is tried again in the next cycle."""
+        """Restore places without a desired value; a refusal is tried again in the next cycle."""
         for (place, attribute), text in self._held.items():
             accessor = self._accessors.get(type(place))
             if attribute in values.get(place, _NO_VALUES) or not isinstance(accessor, Restoring):

@@ -1,1 +1,1 @@
-"""In which order jobs are tried, and what the first of them is kept."""
+"""The order in which jobs are tried, and room that is reserved for the first."""

@@ -1,7 +1,7 @@
 """A pass over the queue that is fair between tenants: the next entry is always that of the tenant with the smallest share.
 
 A class belongs to one tenant, the quota of its pods (a group: of its first pod). Within a pass shares only grow, as pods are
-placed; what is tried and taken back leaves them as they were. So a place that was computed earlier is too good at most, and is
+placed; rolled back attempts do not change them. So a place that was computed earlier can only be too good, and is
 computed again when it comes up.
 """
 
@@ -43,7 +43,7 @@ class FairWalk(Walk):
         return None
 
     def is_mixed(self) -> bool:
-        """Never: whose turn is next depends on what is placed until then."""
+        """Never: the next tenant depends on what is placed until then."""
         return False
 
     def run(self, most: int) -> list[PodRecord]:

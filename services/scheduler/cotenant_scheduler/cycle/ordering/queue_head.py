@@ -1,22 +1,22 @@
-"""Room that is kept for the head of the queue, so that jobs behind it that fit before it cannot starve it.
+"""Room that is reserved for the head of the queue, so that jobs behind it that fit earlier cannot starve it.
 
 In: the jobs that nodes refuse, in queue order. Out: for the head a node for each of its pods, named in their waiting events;
-and the node table with these rooms counted, for what is tried behind it. The rules:
+and the node table with these rooms counted, for the jobs tried behind it. The rules:
 
-    head        the first job in queue order that nodes refuse, that waits since its last pod was created for at least
-                `holdAfterSeconds`, and for which room comes; one at a time
+    head        the first job in queue order that nodes refuse, whose last pod was created at least
+                `holdAfterSeconds` ago, and for which room comes; one at a time
     room comes  on a node that refuses the pod for nothing but resources, if pods there that end by themselves (restartPolicy
-                other than Always, activeDeadlineSeconds, or ending already) give back all that is short. So a job that waits
-                for services to end, or that no node could ever take, keeps nobody out
-    choice      for each pod, in queue order, the node on which the smallest share of what it offers is short, then by name
-    held        a room counts like the pod itself against everybody behind the head, who may still be placed beside it. Jobs
-                before the head do not see it, and neither does the head, which starts wherever it fits first
+                other than Always, activeDeadlineSeconds, or ending already) release all that is short. So a job that waits
+                for services to end, or that no node could ever take, blocks no other job
+    choice      for each pod, in queue order, the node on which the smallest share of its allocatable is short, then by name
+    held        a room counts like the pod itself against all jobs behind the head, which may still be placed beside it. Jobs
+                before the head ignore it, and so does the head, which starts wherever it fits first
     renewal     after `holdAfterSeconds`, or when room no longer comes on a node, nodes are chosen again
 
-Why the head is not starved: on a node with a room, what is used and the room together exceed what the node offers only by what
-ran there when the node was chosen. Nobody behind the head adds to that, and those who run there end. Then the head fits, and it
-is tried before them in the next decision. Without such rooms this is plain back-filling; with them it is that of the EASY
-scheduler (Lifka, 1995), for run times that nobody knows.
+Why the head is not starved: on a node with a room, usage and the room together exceed the allocatable only by pods that
+ran there when the node was chosen. No job behind the head adds to that, and those pods end. Then the head fits, and it
+is tried first in the next decision. Without such rooms this is plain back-filling; with them it is that of the EASY
+scheduler (Lifka, 1995), for unknown run times.
 
 Bounds: one job; gangs of at most MEMBERS pods; CANDIDATES nodes are looked at for each pod.
 """
@@ -42,13 +42,13 @@ from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape
 
 MEMBERS = 749
-"""Pods of a gang that is kept room."""
+"""Pods of a gang for which room is reserved."""
 CANDIDATES = 32
 NEVER = (False, -1)
-"""Of classes that are refused for more than nodes: they wait for a quota, or for a reservation."""
+"""Of classes that are refused for other reasons than nodes: they wait for a quota, or for a reservation."""
 _PPM = 1_000_000
 _MOST_SHORT = 1e6
-"""Times what a node offers; more is not told apart."""
+"""Multiples of a node's allocatable; larger ones compare as equal."""
 
 
 class QueueHead:
@@ -62,14 +62,14 @@ class QueueHead:
         results: CachedResults,
         hold_after: timedelta,
     ) -> None:
-        """`hold_after` 0: nobody is kept room."""
+        """`hold_after` 0: no room is reserved."""
         self._nodes = nodes
         self._records = records
         self._queue = queue
         self._results = results
         self._hold_after = hold_after
         self.holds: dict[PodKey, Hold] = {}
-        """What the decision keeps for the head's pods."""
+        """The rooms that the decision reserves for the head's pods."""
         self.alike: EquivalenceClass | None = None
         """The class of the head whose rooms are counted now."""
         self.version = 0
@@ -84,7 +84,7 @@ class QueueHead:
         self._found = False
 
     def begin(self, now: datetime) -> None:
-        """A decision begins: have the classes tried in which the head may be, though nodes refused them in the same state."""
+        """A decision begins: let the classes be tried in which the head may be, though nodes refused them in the same state."""
         self.restart()
         if not self._hold_after:
             return
@@ -101,7 +101,7 @@ class QueueHead:
                 break
 
     def restart(self) -> None:
-        """The pass begins, or begins again: nobody is the head yet."""
+        """The pass begins, or begins again: there is no head yet."""
         self.release()
         self.holds.clear()
         self._found = False
@@ -114,7 +114,7 @@ class QueueHead:
         self.alike = None
 
     def has_changed(self) -> bool:
-        """Return whether rooms that were counted last are no longer, as nobody is the head: asked at the end of a pass."""
+        """Return whether rooms were counted that no longer are, as there is no head: called at the end of a pass."""
         if self._found or not self._last:
             return False
         self._last = {}
@@ -150,7 +150,7 @@ class QueueHead:
         return all(record.facts is not None and record.facts.created <= self._old for record in entry.records)
 
     def _kept(self, entry: Entry, alike: EquivalenceClass, now: datetime) -> dict[PodKey, Hold]:
-        """Return the rooms that its waiting events name, counted, if they are still good; else none."""
+        """Return the rooms that its waiting events name, counted, if they are still valid; else none."""
         found: dict[PodKey, Hold] = {}
         for record in entry.records:
             hold = _held_for(record)
@@ -191,7 +191,7 @@ class QueueHead:
         self._counted.append((hold.node, key))
 
     def _row_for(self, shape: Shape) -> int:
-        """Return the row on which room comes with the least to wait for; -1: on none."""
+        """Return the row on which the smallest share is short; -1: none."""
         nodes = self._nodes
         dims = nodes.dims_of(shape)
         if not nodes.size or min(dims) < 0:
@@ -213,7 +213,7 @@ class QueueHead:
         return next((row for row in rows[np.argsort(keys)].tolist() if self._comes(row, shape, codes.item(row))), -1)
 
     def _comes(self, row: int, shape: Shape, code: int) -> bool:
-        """Return whether the shape fits on a row, or lacks nothing there but what pods give back that end by themselves."""
+        """Return whether the shape fits on a row, or lacks only what pods that end by themselves will release."""
         if not code:
             return True
         nodes = self._nodes
@@ -223,7 +223,7 @@ class QueueHead:
             if (lacking := nodes.requested.item(dim, row) + amount - nodes.allocatable.item(dim, row)) > 0
         }
         if not missing:
-            return False  # it is refused for something else
+            return False  # it is refused for another reason
         for key, pod in nodes.pods[row].items():
             if is_held(key) or is_reserve(key) or not self._ends(key, nodes.names[row]):
                 continue

@@ -1,6 +1,6 @@
-"""What share of its quota a tenant uses, and the place that this gives its jobs among those of other tenants.
+"""A tenant's share of its quota, and the resulting place of its jobs among those of other tenants.
 
-In: the ledger with what is charged to quotas now. Out: a tenant's dominant share: the highest used / runtime of any resource
+In: the ledger with the present charges of quotas. Out: a tenant's dominant share: the highest used / runtime of any resource
 of its quota's max, in millionths. The runtime is what the tenant's weight gives it of its tree, so the share is weighted by it.
 The job of the tenant with the smallest share is tried next, and what is placed counts for the one after it.
 
@@ -17,12 +17,12 @@ from cotenant_scheduler.state.pod_records import Charge
 
 MILLION = 1_000_000
 MOST_SHARE = 1 << 40
-"""Of a tenant that uses something of which its runtime is nothing, and the highest that is told apart."""
+"""The share of a tenant that uses a resource of which its runtime is 0, and the largest distinct share."""
 _PRIORITIES = 1 << 32
 
 
 class Shares:
-    """Shares of tenants, as of what is charged to their quotas now."""
+    """Shares of tenants, from the present charges of their quotas."""
 
     def __init__(self, ledger: QuotaLedger) -> None:
         self._ledger = ledger

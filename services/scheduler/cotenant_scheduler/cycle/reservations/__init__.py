@@ -1,1 +1,1 @@
-"""Placing pods in reservations, and what becomes of reservations."""
+"""Placing pods in reservations, and the lifecycle of reservations."""

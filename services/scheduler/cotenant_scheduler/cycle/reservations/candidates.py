@@ -1,4 +1,4 @@
-"""The reservations that pods of one shape and ask may use, and what each node that has some is worth to them.
+"""The reservations that pods of one shape and ask may use, and the score of each node that has some.
 
 In: the records of reservations, the node table with what they hold, the results of the shape. Out: per row the room that a pod
 gets there with the scores of the other plugins, or why it gets none. Other filters and scores see a row on which every matched
@@ -7,7 +7,7 @@ plugin's own check frees one reservation at a time (`plugins.reservation.fitting
 
 Only rows that changed are judged again. Cost: some 20 us a row. Bounds: one entry a row that has a reservation for the ask.
 
-Over 300 lines: judging a row and caching what was judged share the same entries.
+Over 300 lines: judging a row and caching the result share the same entries.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cotenant.domain.reservations.lifecycle import allocates_once
 from cotenant.domain.reservations.options import restricted_resources
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.reservation.fitting import NO_MATCH, Ignored, Room, judged, may_be_nominated
+from cotenant_scheduler.plugins.reservation.fitting import Ignored, Room, judged, may_be_nominated
 from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
 from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, nominated, normalised, preferring, room_score
 from cotenant_scheduler.state.columns import IntArray
@@ -39,7 +39,7 @@ _NO_ORDER = 1 << 62
 
 
 class Found(msgspec.Struct, frozen=True, eq=False):
-    """A row that takes a pod. `record` and `room` None: the pod owns nothing of what is reserved there."""
+    """A row that takes a pod. `record` and `room` None: the pod uses no reservation there."""
 
     row: int
     scores: list[int]
@@ -61,7 +61,7 @@ class Candidates:
         self._positions = (-1, -1, -1)
         self._row_of: dict[str, int] = {}
         self._members: dict[int, dict[str, ReserveRecord]] = {}
-        """By row, the reservations whose owners mean the pods."""
+        """By row, the reservations whose owners match the pods."""
         self.found: dict[int, Found] = {}
         self.diagnoses: dict[int, Diagnosis] = {}
         self.reasons: dict[int, tuple[str, ...]] = {}
@@ -74,7 +74,7 @@ class Candidates:
         """The same of all entries, once there are several."""
 
     def refresh(self, evaluation: Evaluation) -> None:
-        """Bring everything up to the state."""
+        """Update everything to the state."""
         nodes, cache = self._nodes, self._cache
         stamp = (nodes.version, evaluation.highest, evaluation.counted_version())
         positions = (nodes.changes.position, nodes.static_changes.position, cache.changed.position)
@@ -118,7 +118,7 @@ class Candidates:
             self._members.setdefault(row, {})[name] = record
 
     def _relist(self, names: list[str]) -> set[int]:
-        """Take over which of some reservations are there now; return the rows that this concerns."""
+        """Update which of some reservations exist now; return the affected rows."""
         rows: set[int] = set()
         for name in dict.fromkeys(names):
             row = self._row_of.pop(name, None)
@@ -145,8 +145,6 @@ class Candidates:
         matched = self._matched(row)
         if matched:
             self._judge_matched(row, matched, evaluation)
-        elif row in self.diagnoses:
-            self.reasons[row] = (NO_MATCH,) if self._ask.required else ()
         if not self._members.get(row):
             self._members.pop(row, None)
         self._enter(row)

@@ -1,4 +1,4 @@
-"""What follows from a changed reservation, besides finding it a node.
+"""The consequences of a changed reservation, besides finding it a node.
 
 In: the records of reservations that changed, or whose time is over; the state of the nodes; who uses them. Out: events. The
 rules:
@@ -9,7 +9,7 @@ rules:
     a share is stored again when its owners changed, at most once in SHARE_PAUSE
     a status ends with its object, and a waiting one where a node was found
     a reservation without a node fails when its time is over; one that cannot be placed as it is written waits, with the reason
-Owners stay where they are, whatever becomes of the reservation.
+Owners stay where they are, whatever happens to the reservation.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NOBODY = Use("", "")
 
 
 class ReservationEndings:
-    """Decides by one record at a time."""
+    """Decides on one record at a time."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ReservationEndings:
         return found
 
     def used_by(self, key: PodKey, node: str, uid: str) -> UsedBy | None:
-        """Return who uses a pod that acts as a reservation; None for nobody."""
+        """Return the users of a pod that acts as a reservation; None for none."""
         row = self._nodes.rows.get(node)
         use = self._nodes.held.on(row).get(uid) if row is not None else None
         if use is None or use.reserve_key != key or not use.owners:

@@ -1,6 +1,6 @@
-"""The events of reservations: a share of a node begins and ends, a status says why one waits or how it ended.
+"""The events of reservations: a share of a node begins and ends; a status states why one waits or how it ended.
 
-In: the record of a reservation, what was decided. Out: events with their causes.
+In: the record of a reservation, the decision. Out: events with their causes.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def used_up_by(
 
 
 def expires(record: ReserveRecord, share: ReservationShare | None, now: datetime, message: str) -> list[Event]:
-    """Return what follows where the time of a reservation is over."""
+    """Return the events of a reservation whose time is over."""
     if share is None:
         return [ended(record, failed_by_expiry(pending_state(record), now), now, message)]
     state = failed_by_expiry(state_of(share), now)

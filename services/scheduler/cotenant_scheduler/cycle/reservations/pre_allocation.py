@@ -3,14 +3,14 @@
 In: a reservation with `preAllocation` that no node takes as it is (or that may take nothing else), the results of its shape,
 the pods on the nodes. Out: a node and pods there; or none. The rules:
 
-    who         policy Restricted; pods that the reservation's owners mean, that stay where they are and use no reservation
+    who         policy Restricted; pods that the reservation's owners match, that stay where they are and use no reservation
     how many    one pod; with `preAllocationPolicy.enableMultiple` as many as it takes, at most MOST_TAKEN, the largest first
     how much    what the pods request fits into what the reservation holds of each resource
-    fits        with their requests taken off the node (of each resource at most what the reservation holds) every filter takes
+    fits        without their requests on the node (of each resource at most what the reservation holds) every filter accepts
                 the reservation
     choice      the fewest pods (Koordinator: score 100 / (1 + pods)), then the node's name
     required    with the label `pre-allocation-required: "true"` it never takes free room alone
-When such a pod ends, what it used is the reservation's. Source: Koordinator's pre-allocation, mode Default.
+When such a pod ends, its room belongs to the reservation. Source: Koordinator's pre-allocation, mode Default.
 
 Cost: looks at all placed pods, some 0.3 us each, whenever the state has changed while such a reservation waits.
 """
@@ -43,7 +43,7 @@ _BOUND = PlacementPhase.BOUND
 
 
 class TakesPods(msgspec.Struct, frozen=True):
-    """What a pre-allocating reservation asks for; equal ones are alike. `owners`: the number of their list of owners; `only`:
+    """The demands of a pre-allocating reservation; equal ones are alike. `owners`: the number of their list of owners; `only`:
     it takes no room that is free; `many`: it may take several pods."""
 
     owners: int
@@ -52,7 +52,7 @@ class TakesPods(msgspec.Struct, frozen=True):
 
 
 def takes_pods(record: ReserveRecord) -> TakesPods | None:
-    """Return what a reservation asks for; None if it pre-allocates nothing."""
+    """Return a reservation's demands; None if it pre-allocates nothing."""
     reservation = record.reservation
     if reservation is None or not reservation.spec.pre_allocation or reservation.spec.allocate_policy != POLICY_RESTRICTED:
         return None
@@ -169,7 +169,7 @@ class PreAllocation:
 
 
 def _may_mean(selector: object, labels: Mapping[str, str]) -> bool:
-    """Whether a rule may mean a pod: looked at first, as it costs little."""
+    """Whether a rule may match a pod: checked first, as it costs little."""
     wanted = getattr(selector, "match_labels", None)
     return not wanted or all(labels.get(name) == value for name, value in wanted.items())
 

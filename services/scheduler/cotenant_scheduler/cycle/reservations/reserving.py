@@ -1,10 +1,10 @@
 """Choosing a reservation for a pod, and why none takes it.
 
-In: the results of the pod's shape, what it asks of reservations. Out: a `Choice` of a node and a reservation there; or the
+In: the results of the pod's shape, its demands on reservations. Out: a `Choice` of a node and a reservation there; or the
 reasons. A pod goes to the row with the highest sum of scores, of which that of the reservation has the weight 5000: so it goes
 to a reservation that takes it, if any does; a pod with reservation affinity goes nowhere else.
 
-Candidates are cached by shape and ask. Bound: CANDIDATES_CACHED of them; the least recently used go first.
+Candidates are cached by shape and ask. Bound: CANDIDATES_CACHED of them; the least recently used are evicted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WAKES_ON = ("node.*.reservation.*", "objects.scheduling%2Ekoordinator%2Esh.reser
 
 
 class Choice(msgspec.Struct, frozen=True, eq=False):
-    """Where a pod goes, with the weighted scores by plugin and the reservation's. `record` None: it owns nothing there."""
+    """Where a pod goes, with the weighted scores by plugin and the reservation's. `record` None: no reservation."""
 
     row: int
     scores: list[int]
@@ -55,7 +55,7 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def allocation(self) -> Allocation | None:
-        """What the placement says of it."""
+        """The reservation as the placement names it."""
         record = self.record
         return Allocation(reservation=ReservationUsed(name=record.name, uid=record.uid)) if record is not None else None
 
@@ -131,7 +131,7 @@ class Reserving:
         candidates = self._refreshed(evaluation, ask)
         names = self._nodes.names
         diagnoses = {names[row]: found for row, found in candidates.diagnoses.items()}
-        reasons = {names[row]: found for row, found in candidates.reasons.items() if found != (NO_MATCH,)}
+        reasons = {names[row]: found for row, found in candidates.reasons.items()}
         lines = reservation_reasons(diagnoses, reasons, required=ask.required)
         nodes = counted(text for found in reasons.values() for text in found)
         without = total - sum(1 for found in reasons.values() if found)

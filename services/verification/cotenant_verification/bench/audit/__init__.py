@@ -1,1 +1,1 @@
-"""The independent check of what a benchmark decided."""
+"""The independent check of a benchmark's decisions."""

@@ -1,4 +1,4 @@
-"""Pods that act as reservations, and the room that they share with those who use them, by plain rules.
+"""Pods that act as reservations, and the room that they share with their users, by plain rules.
 
 In: placements on one node. Out: the amounts that they request twice. Part of the independent check.
 """
@@ -12,7 +12,7 @@ from cotenant.events.placements import Placement
 
 
 def counted_twice(held: Iterable[Placement]) -> Counter[str]:
-    """What pods that act as reservations, and those who use them, request of the same room."""
+    """The amounts that pods that act as reservations, and their users, request of the same room."""
     pods = list(held)
     found: Counter[str] = Counter()
     for acting in pods:

@@ -1,8 +1,8 @@
 """The independent check of gangs: a gang's pods are placed by one commit, all of them, or none is.
 
 In: the gang and the number of members that each pod's annotations name; the scheduler's messages in LOG's order. A commit is
-told from the next by its record, which lies between their messages, so that a run of messages without a hole is of one commit.
-Out: findings. What the check does not know (fewer than all members, groups of gangs, members that end) is an error.
+separated from the next by its record, which lies between their messages, so a run of messages without a gap is one commit.
+Out: findings. Unsupported features (fewer than all members, groups of gangs, members that end) are errors.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class GangCheck:
         self._members.setdefault(gang, set()).add(pod.metadata.name)
 
     def decided(self, event: Event) -> None:
-        """Take note of a message of the scheduler."""
+        """Note a message of the scheduler."""
         if event.sequence != self._last + 1:
             self._run += 1
         self._last = event.sequence
 
     def placed(self, pod: str) -> None:
-        """The message noted last placed a pod."""
+        """The last noted message placed a pod."""
         if gang := self._gang_of.get(pod):
             self._placed.setdefault(gang, {})[pod] = self._run
 
     def waits(self, pod: str) -> str:
-        """Return the gang of a pod if all of its members are there; empty for a pod that is in none."""
+        """Return the gang of a pod if all of its members exist; empty for a pod without a gang."""
         gang = self._gang_of.get(pod, "")
         return gang if gang and len(self._members[gang]) >= self._size[gang] else ""
 

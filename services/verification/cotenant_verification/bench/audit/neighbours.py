@@ -1,8 +1,8 @@
 """Constraints among pods: affinity, anti-affinity on both sides, hard topology spread.
 
 In: the pods placed so far, by namespace and labels, every node's labels and every namespace's. Out: for one pod, which nodes
-refuse it and why. Part of the independent check, see `rooms`. Source: Kubernetes' documented rules: a term is about the
-namespaces that it lists and those that its selector selects, the pod's own where it has neither; every namespace has its
+refuse it and why. Part of the independent check, see `rooms`. Source: Kubernetes' documented rules: a term applies to the
+namespaces that it lists and those that its selector selects, the pod's own if it has neither; every namespace has its
 name as a label. A pod on a removed node is in no domain.
 """
 
@@ -22,7 +22,7 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
 class Neighbours:
-    """Which pods with which labels are where, and which pods the placed ones keep away."""
+    """Placed pods with their labels, and the pods that their anti-affinity excludes."""
 
     def __init__(self, facts: Mapping[str, Facts], namespaces: Mapping[str, Mapping[str, str]] | None = None) -> None:
         self._facts = facts

@@ -3,7 +3,7 @@
 In: typed pods and nodes, and the events about a node. Out: why a pod cannot be there, empty if it can. Part of the
 independent check: it shares no code with the scheduler, only the typed views, quantities and the names of tiers and
 resources. Sources: Kubernetes' documented rules; Koordinator's load-aware scheduling with its default thresholds (cpu 65 %,
-memory 95 %), factors (85, 70), estimates for pods that ask for nothing (250m, 200 MiB) and expiry (180 s).
+memory 95 %), factors (85, 70), estimates for pods without requests (250m, 200 MiB) and expiry (180 s).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def keyed(
 
 
 class Facts:
-    """The messages about a node, each kind's last one (of those that a decision had folded)."""
+    """The last message of each kind about a node (of those that a decision had folded)."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -128,7 +128,7 @@ class Facts:
         self._capacity: dict[str, int] | None = None
 
     def say(self, data: Node | ExecutorStatus | NodeResources | NodeCondition | NodeMetricComputed) -> None:
-        """Take over a message about the node."""
+        """Take a message about the node."""
         self._capacity = None
         match data:
             case Node():
@@ -231,7 +231,7 @@ class Room:
         known_from = metric.update_time - timedelta(seconds=metric.report_interval_seconds)
         for name, threshold in THRESHOLDS.items():
             used = metric.node_usage.cpu_milli if name == CPU else metric.node_usage.memory_bytes
-            # On top of the measured usage: what the report cannot include yet.
+            # In addition to the measured usage: pods that the report cannot include yet.
             used += 0 if reported else self._estimates[name]
             for other, placement in self.pods.values() if reported else ():
                 usage = reported.get((placement.namespace, placement.name))

@@ -1,13 +1,13 @@
-"""An independent, slow check of what a scheduler decided: plain dictionaries, one placement at a time.
+"""An independent, slow check of a scheduler's decisions: plain dictionaries, one placement at a time.
 
-In: what LOG holds of nodes, quotas, pods and placements, in its order. Out: `AuditResult`. Each placement is checked against
-its basis: the facts of its node and quota that its causes name (none older than what an earlier decision had of
+In: LOG's events of nodes, quotas, pods and placements, in order. Out: `AuditResult`. Each placement is checked against
+its basis: the facts of its node and quota that its causes name (none older than those of an earlier decision about
 the same), and the placements before it: all resources and the number of pods, cordon, node selector and affinity, taints,
 host ports, load thresholds of the default policy (`rooms`); affinity, anti-affinity and spread (`neighbours`); the quota's
 max. Nothing is placed twice; gangs are placed whole (`gangs`). And every pod or gang without a placement fits no node, or
-not its quota, as things are in the end.
+not its quota, in the final state.
 
-What the check does not know (init containers, daemons, pods that name their node) is an error, not passed over.
+Unsupported features (init containers, daemons, pods that name their node) are errors, not ignored.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ READ = (
     "node.*.placement.>",
     "waiting.>",
 )
-"""What `verify` needs of LOG."""
+"""The subjects of LOG that `verify` needs."""
 
 
 class AuditResult(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class _Check:
             self.said[event.sequence] = (subject, data)
             self.newest[subject] = event.sequence
             if subject.startswith("objects.core.nodes.") and subject not in self.used_until:
-                # All nodes are there before the first decision: their labels make the domains.
+                # All nodes exist before the first decision: their labels define the domains.
                 self._use(event.sequence)
 
     def _need(self, pod: Pod, document: bytes) -> Need:
@@ -200,7 +200,7 @@ class _Check:
                 self._use(sequence)
         for name, node in sorted(self.nominated.items()):
             if name not in self.placed and name in self.needs:
-                # Room that preemption makes for a pod is not free for others.
+                # Room that preemption reserves for a pod is not free for others.
                 held = Placement(node=node, namespace="", name=name, uid="", bound_at=self.now)
                 self.rooms[node].add(name, self.needs[name], held)
         waiting = sorted(self.needs.keys() - self.placed.keys() - self.nominated.keys())

@@ -1,1 +1,1 @@
-"""`cotenant bench colocation`: what a service feels of its neighbours, on this machine's own kernel."""
+"""`cotenant bench colocation`: how much neighbours slow down a service, on this machine's own kernel."""

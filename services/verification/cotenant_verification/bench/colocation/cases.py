@@ -19,8 +19,8 @@ Plan = tuple[tuple[float, float], ...]
 
 
 class Case(Struct, frozen=True):
-    """One case. `rates`: the load steps through them, a second each. `replaced`: a neighbour that ended gets a successor, as a
-    controller of jobs would see to it. `files`: service and neighbours write to files."""
+    """One case. `rates`: the load steps through them, a second each. `replaced`: a neighbour that ended is replaced, as a
+    controller of jobs would do. `files`: service and neighbours write to files."""
 
     name: str
     says: str

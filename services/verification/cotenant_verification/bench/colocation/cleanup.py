@@ -1,4 +1,4 @@
-"""Removes what a colocation benchmark made, whatever became of the benchmark: its stack, its processes, groups and files.
+"""Removes a colocation benchmark's stack, processes, groups and files, however the benchmark ended.
 
 In: on the command line the parent group and the folder; on standard input lines `up PID`. Out: nothing is left. It waits until
 standard input ends, as it does when the benchmark ends, is interrupted, or is killed with SIGKILL. Then `cotenant up` gets
@@ -63,7 +63,7 @@ def _check(name: str) -> None:
 
 
 def _killed(root: Path) -> bool:
-    """Kill what is below a directory; whether there was anything."""
+    """Kill the processes below a directory; whether there were any."""
     found = False
     for directory in (root, *(root / name for name in directories_below(root))):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Where the services of a colocation benchmark ask for work: a port of this host.
+"""The port of this host from which the services of a colocation benchmark get their orders.
 
 In: the orders of a window. Out: each service's requests. Services connect when they start (`service.py`), and are known by
 their names. Bounds: CONNECT_SECONDS until a service is there, the window and ANSWER_SECONDS until it answers, LARGEST_ANSWER.
@@ -99,7 +99,7 @@ class Exchange:
             connection.writer.close()
 
     async def carry_out(self, names: Sequence[str], seed: str, plan: Plan, iterations: int) -> dict[str, Records | None]:
-        """One window. A service that ended in it has None, and is forgotten."""
+        """One window. A service that ended in it has None, and is dropped."""
         at = time.monotonic() + LEAD_SECONDS
         limit = LEAD_SECONDS + sum(seconds for seconds, _ in plan) + ANSWER_SECONDS
         asked = [self._asked(name, Order(at, f"{seed}/{name[-1]}", plan, iterations), limit) for name in names]

@@ -120,7 +120,7 @@ def over_ideal(of: Sequence[Window | None]) -> float | None:
 
 
 def table(found: Sequence[CaseFigures]) -> list[str]:
-    """The cases as lines of a table, then what the executor did in each."""
+    """The cases as lines of a table, then the executor's actions in each."""
     head = ("case", "class", "", "p50 ms", "p99 ms", "p99.9 ms", "x alone", "p99/ideal", "busy %", "requests")
     rows: list[tuple[str, ...]] = [head]
     for case in found:

@@ -1,7 +1,7 @@
-"""What a case promises, and what a measurement missed of it.
+"""The goals of a case, and those that a measurement missed.
 
-In: a case, a class, figures. Out: a line for each missed goal. `over_alone`, `over_ideal`: the most that p99 may be over that
-of the service alone, and over that of the ideal queue; `busy`: the least share of all CPUs that is used meanwhile.
+In: a case, a class, figures. Out: a line for each missed goal. `over_alone`, `over_ideal`: the largest ratio of p99 to that
+of the service alone, and to that of the ideal queue; `busy`: the least share of all CPUs that is used meanwhile.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class Goal(Struct, frozen=True):
-    """None: no promise."""
+    """None: no goal."""
 
     over_alone: float | None = None
     over_ideal: float | None = None
@@ -35,7 +35,7 @@ def goal_of(case: str, protection: str) -> Goal:
 
 
 def missed(goal: Goal, over_alone: float | None, over_ideal: float | None, busy: float | None) -> tuple[str, ...]:
-    """What was missed; a figure that there is none of is missed."""
+    """The missed goals; a missing figure counts as missed."""
     found: list[str] = []
     for most, value, name in ((goal.over_alone, over_alone, "that alone"), (goal.over_ideal, over_ideal, "the ideal queue's")):
         if most is not None and (value is None or value > most):

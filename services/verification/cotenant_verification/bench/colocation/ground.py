@@ -1,4 +1,4 @@
-"""The ground of a colocation benchmark: one parent group with limits, one folder, and the process that removes both.
+"""The environment of a colocation benchmark: one parent group with limits, one folder, and the process that removes both.
 
 In: nothing. Out: a group whose processes together have at most `cases.MEMORY_BYTES` and `cases.MOST_PROCESSES`, in which the
 executor's subtree lies and, as `uncontrolled`, a flat group of plain processes. Raises BenchError where this user may not make
@@ -27,7 +27,7 @@ from cotenant_verification.bench.testbed import BenchError
 FLAT = "all"
 POLL_SECONDS = 0.05
 RT_RUNTIME_US = 900_000
-"""Of every second, for the parent group: below the machine's 950,000, above what the executor gives its services."""
+"""Microseconds of every second, for the parent group: below the machine's 950,000, above the services' budget."""
 END_SECONDS = cleanup.UP_SECONDS + cleanup.KILL_SECONDS + 10.0
 
 
@@ -104,7 +104,7 @@ class Ground:
         return {**os.environ, "COTENANT_CGROUP_BASE": self.base, "COTENANT_FEATURE_GATES": "BEMemoryEvict=true"}
 
     def watch_stack(self, pid: int) -> None:
-        """Have a stack ended with everything else."""
+        """End a stack together with everything else."""
         assert self._cleanup.stdin is not None
         self._cleanup.stdin.write(f"up {pid}\n".encode())
         self._cleanup.stdin.flush()
@@ -126,7 +126,7 @@ class Ground:
         return process
 
     def end_plain(self, *kept: subprocess.Popen[bytes]) -> None:
-        """Kill what runs in the flat group but these."""
+        """Kill all processes in the flat group except these."""
         assert self._driver is not None
         pids = self._driver.path("", Knob.PIDS_MAX)
         assert pids is not None
@@ -146,7 +146,7 @@ class Ground:
         pids.write_text("max")
 
     def close(self) -> None:
-        """Have everything removed, and wait for it. Raises BenchError where something stays."""
+        """Remove everything, and wait for it. Raises BenchError if something remains."""
         try:
             _, said = self._cleanup.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired as error:

@@ -1,8 +1,8 @@
-"""The ideal queue: what the same requests would have felt on CPUs that serve them at once, first come first served.
+"""The ideal queue: the latencies of the same requests on CPUs that serve them at once, first come first served.
 
 In: arrivals and CPU times by thread, the number of CPUs. Out: latencies in the same order. A thread serves one request at a
 time, any CPU any thread, nothing is interrupted, a switch costs nothing. p99 of the real latencies over p99 of these is what
-the scheduler and the neighbours add; what the load itself does to its own queue is in both.
+the scheduler and the neighbours add; queueing by the load itself is in both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The neighbours of the colocation benchmark: programs that take as much of one thing as they get.
+"""The neighbours of the colocation benchmark: programs that use as much of one resource as they get.
 
     burn       CPU time
     stream     memory bandwidth: repeatedly writes a buffer larger than the caches

@@ -1,8 +1,8 @@
 """The pods of a colocation benchmark, through the gateway of its stack.
 
-In: cases, programs. Out: service pods that run, neighbour pods that come and go. Pods name their node: there is one, and the
-executor admits them. Neighbours are best-effort pods without amounts, so that no quota of their own holds them back, and what
-other programs of the machine use does not keep them waiting. Bounds: RUNNING_SECONDS, GONE_SECONDS.
+In: cases, programs. Out: running service pods, neighbour pods that come and go. Pods name their node: there is one, and the
+executor admits them. Neighbours are best-effort pods without amounts, so that no quota of their own limits them, and
+usage by other programs of the machine does not keep them waiting. Bounds: RUNNING_SECONDS, GONE_SECONDS.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class Pods:
         await self._until(lambda phases: not set(names) & phases.keys(), GONE_SECONDS, "be gone", set(names))
 
     async def ended(self, documents: Sequence[Document]) -> list[Document]:
-        """Those of these pods that do not run any more, or are not there."""
+        """Those of these pods that no longer run, or do not exist."""
         phases = await self.phases()
         return [each for each in documents if phases.get(text_at(each, "metadata", "name"), ENDED[0]) in ENDED]
 
     async def restarts(self, names: Sequence[str]) -> int:
-        """How often containers of these pods were started again."""
+        """How often containers of these pods were restarted."""
         listed = await self._call(lambda: self._client.get(PODS.path(NAMESPACE)))
         return sum(
             int(text_at(status, "restartCount", default="0"))

@@ -2,7 +2,7 @@
 
 In: cases, the protection class, how many pairs of how many seconds. Out: `CaseFigures`. Everything runs in a group with limits
 (`ground`). The service's pods stay for a whole case and get their orders over a local port; neighbours are created for a window
-and deleted after it, so that nothing of them is left in the next one. The three windows of a pair follow each other and have
+and deleted after it, so that they do not affect the next one. The three windows of a pair follow each other and have
 the same arrivals. Without control, service and neighbours are plain processes of one flat group.
 
 A window begins SETTLE_SECONDS after its neighbours run. Bound: `longest`.
@@ -42,7 +42,7 @@ from cotenant_verification.bench.testbed import BenchError
 SETTLE_SECONDS = 2.0
 REPLACE_SECONDS = 0.5
 SETUP_SECONDS, CASE_SECONDS, PAIR_SECONDS = 240.0, 240.0, 150.0
-"""Bounds: of the stack's start and end, of a case's, and of what a pair takes beside its three windows."""
+"""Bounds of the start and end of the stack and of a case, and of a pair's time beside its three windows."""
 CPU_CLASS = "cotenant.io/cpu-class"
 WORDS = 160
 PULL_LIMIT = 500
@@ -87,16 +87,16 @@ async def run(options: Options, say: Callable[[str], None]) -> list[CaseFigures]
 
 
 class _Executor:
-    """What the executor published since the counts were last taken."""
+    """The executor's events since the counts were last taken."""
 
     def __init__(self) -> None:
         self.topics: Counter[str] = Counter()
         self.words: dict[str, str] = {}
         self.said: deque[tuple[float, str]] = deque(maxlen=REMEMBERED)
-        """What it published last, with the monotonic time."""
+        """Its last events, with the monotonic time."""
 
     def since(self, began: float) -> list[str]:
-        """What it published since, the oldest first."""
+        """Its events since, the oldest first."""
         return [f"+{at - began:.1f} s {text}" for at, text in self.said if at >= began]
 
     def taken(self) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -309,7 +309,7 @@ def _cpu_now() -> CpuReading:
 
 
 def iterations_of(milliseconds: float) -> int:
-    """How many rounds of PBKDF2 take so much CPU time here: the least of several measurements."""
+    """How many rounds of PBKDF2 take this CPU time here: the least of several measurements."""
     rounds, least = 2000, float("inf")
     for _ in range(20):
         before = time.thread_time()

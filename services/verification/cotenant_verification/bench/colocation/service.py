@@ -1,7 +1,7 @@
 """The service of the colocation benchmark: threads that serve requests, each from a queue of its own, first come first served.
 
 It is an ordinary program: the standard library only, independent of cotenant. Requests arrive by a Poisson process
-that it draws itself, so that no load generator has to run beside it; a request's latency is counted from its scheduled
+that it generates itself, so that no load generator has to run beside it; a request's latency is counted from its scheduled
 arrival, also while the thread was late (open loop). A request computes (PBKDF2, without the interpreter's lock), touches
 PAGES random pages of WORKING_SET, and writes 4 KiB to a file where `--file` names one.
 

@@ -1,4 +1,4 @@
-"""Why a service was slow beside its neighbours: who ran, how long its threads waited, which stalls, what the executor did.
+"""Why a service was slow beside its neighbours: what ran, how long its threads waited, stalls, the executor's actions.
 
 In: the benchmark's control group, read at the two ends of a window, while the service's threads live; the machine's programs,
 read around it. Out: `Trace`, shares of all CPUs (0..1) unless stated. The services are the burstable pods of the benchmark's
@@ -65,7 +65,7 @@ class Programs(msgspec.Struct, frozen=True):
 
 
 def read(base: str) -> Reading:
-    """Read everything; what ends meanwhile is left out."""
+    """Read everything; processes that end meanwhile are left out."""
     tiers = {tier: [*_directories(base, tier)] for tier in (SERVICES, NEIGHBOURS)}
     ran = waited = switches = 0
     for task in (task for pid in _pids(tiers[SERVICES]) for task in Path(f"/proc/{pid}/task").glob("*")):

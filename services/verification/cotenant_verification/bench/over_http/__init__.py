@@ -1,1 +1,1 @@
-"""Benchmarks of the whole stack whose load are users of the HTTP API: pods that come and go, pods that are deleted."""
+"""Benchmarks of the whole stack with load by users of the HTTP API: pods that come and go, pods that are deleted."""

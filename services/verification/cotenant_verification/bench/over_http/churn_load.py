@@ -3,7 +3,7 @@
 In: the gateway, a rate, the lifetime of a pod. Out: when each pod was created and deleted, and after how many seconds it
 ran and was gone. Open loop: a slow stack does not slow its users down.
 
-Bound: MAX_UNDER_WAY requests at once beside the pods that live; what is beyond is counted as `skipped`, not queued.
+Bound: MAX_UNDER_WAY requests at once beside the live pods; further ones are counted as `skipped`, not queued.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The process that deletes pods over HTTP, and writes beside it: raw requests over connections that are kept open.
+"""The process that deletes pods over HTTP, with other writes meanwhile: raw requests over keep-alive connections.
 
-In: a file that says what to delete. Out, to a file: for each pod when its deletion was asked for and how long the answer took;
-for each other write when it was due and how long it took (from when it was due: one that waits for its turn is late). The other
+In: a file with the orders. Out, to a file: for each pod when its deletion was requested and how long the answer took;
+for each other write when it was due and how long it took from then on (a write that has to wait is late). The other
 writes begin `alone_seconds` before the deletions and end with them.
 """
 
@@ -39,7 +39,7 @@ class Deletions(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct):
-    """What was seen. Clocks in nanoseconds of the machine's monotonic clock, times in milliseconds."""
+    """The measurements. Clocks in nanoseconds of the machine's monotonic clock, times in milliseconds."""
 
     asked: list[int] = []
     answered_ms: list[float] = []
@@ -79,10 +79,7 @@ class Connection(asyncio.Protocol):
         """Send a request; returns status and the whole answer."""
         assert self._transport is not None
         self._answer = asyncio.get_running_loop().create_future()
-        head = (
-            f"{method} {path} {self._head}Content-Type: {content_type}\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n"
-        )
+        head = f"{method} {path} {self._head}Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
         self._transport.write(head.encode() + body)
         answer = await self._answer
         return int(answer[9:12]), answer
@@ -118,7 +115,7 @@ class _Run:
                 self.seen.failed.append(f"{pod_name(i)}: {answer[:300].decode(errors='replace')}")
 
     async def write_others(self) -> None:
-        """Change config maps at a rate, whatever the answers take."""
+        """Change config maps at a rate, however long the answers take."""
         free: asyncio.Queue[tuple[int, Connection]] = asyncio.Queue()
         path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
         for i in range(OTHER_WRITERS):

@@ -3,7 +3,7 @@
 In: sizes, a grace period. Out: deletions answered and pods gone a second with their latencies; other writes before and
 meanwhile; CPU time a deletion of each process. A pod is gone when its object's tombstone is on LOG.
 
-The stack is that of `bench schedule --stack`; the clients are one process (`deleter`), and so is who creates the pods.
+The stack is that of `bench schedule --stack`; one process has the clients (`deleter`), another one creates the pods.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cotenant_verification.bench.workload import NAMESPACE, Workload, node_event
 
 LIMIT_SECONDS = 900.0
 IDLE_SECONDS = 120.0
-"""Nothing new ran or went for so long: what is left will not."""
+"""No pod started or ended for this long: the rest will not."""
 ALONE_SECONDS = 10.0
 OTHER_RATE = 20.0
 RENEW_SECONDS = 60.0
@@ -37,7 +37,7 @@ SAMPLE_SECONDS = 0.5
 
 
 class DeletionFigures(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What was measured."""
+    """The measurements."""
 
     pods: int
     gone: int

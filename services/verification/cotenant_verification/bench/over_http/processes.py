@@ -1,4 +1,4 @@
-"""The stack of `bench churn`: `cotenant up` on a folder, and what its processes use.
+"""The stack of `bench churn`: `cotenant up` on a folder, and its processes' usage.
 
 In: a folder, a number of simulated nodes; process ids. Out: the running stack with its gateway; CPU seconds and resident memory
 (MiB) from /proc.

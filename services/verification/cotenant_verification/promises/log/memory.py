@@ -1,4 +1,4 @@
-"""Promise 18: when memory runs out, pods that hold too much are killed; they restart in time, and it is reported."""
+"""Promise 18: when memory runs out, pods above their limit or request are killed; they restart in time, and it is reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KILLED = 137
 """128 and SIGKILL."""
 LEAST_WAIT = timedelta(seconds=10)
 LONG_RUN = timedelta(minutes=10)
-"""A container that ran so long restarts at once."""
+"""A container that ran this long restarts at once."""
 LEFT_ALONE = timedelta(minutes=2)
 
 

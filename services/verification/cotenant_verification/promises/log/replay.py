@@ -66,7 +66,7 @@ def _loaded(world: World, participant: ServiceParticipant) -> Core:
 
 
 def last_messages(stream: MemoryStream, participant: ServiceParticipant) -> Iterator[Event]:
-    """What a starting process loads: the last message of each subject that it reads."""
+    """The messages that a starting process loads: the last of each subject that it reads."""
     found = (stream.event(sequence) for sequence in stream.snapshot(participant.definition.filters))
     return (event for event in found if event is not None)
 
@@ -94,7 +94,7 @@ def _questions(new: tuple[Event, ...], now: datetime) -> list[Question]:
 
 
 Answer = list[tuple[str, bytes, tuple[str, ...], bool]]
-"""What was decided: subject, data, causes, whether it ends the subject."""
+"""A decided event: subject, data, causes, whether it ends the subject."""
 
 
 def _answer(core: Core, asked: Question) -> Answer:

@@ -1,1 +1,1 @@
-"""Usage over time, replayed through the formulas of overcommitment: what is offered, used, taken back, and where it broke."""
+"""Usage over time, replayed through the formulas of overcommitment: offers, usage, reductions, and breaches."""

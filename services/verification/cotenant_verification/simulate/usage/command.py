@@ -1,4 +1,4 @@
-"""What `cotenant simulate --usage` runs, and how it prints the result.
+"""The command `cotenant simulate --usage`.
 
 In: the file of a rate trace, or the word `generated`; the folder of the openb trace, or none (generated machines and pods); how
 many machines and days, a seed, the output format. Out: text or JSON on standard output.
@@ -23,7 +23,7 @@ MACHINES = 60
 
 
 def simulate_usage(usage: str, openb: str | None, machines: int, days: int, seed: int, output: str) -> None:
-    """Replay usage; print what was offered, used, taken back, what broke. Raises ClickException for an unreadable trace."""
+    """Replay usage; print offers, usage, reductions and breaches. Raises ClickException for an unreadable trace."""
     count = machines or MACHINES
     try:
         rates = generated(seed) if usage == GENERATED else read_rates(Path(usage))

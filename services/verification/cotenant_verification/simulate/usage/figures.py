@@ -1,17 +1,17 @@
-"""What an offer came to, over a part of the run.
+"""The figures of an offer, over a part of the run.
 
 In: a load, an offer, the steps from and to. Out: `OfferFigures`.
 
     offered      what batch pods may request, published: core-hours, and percent of the capacity
-    used         what batch work really gets of it: the offer, or what services and the system leave of the machine; there is
+    used         the part that batch work gets: the offer, or what services and the system leave of the machine; there is
                  always enough work
     taken back   how often a machine's offer was made smaller, for each hour of a machine, and by how much each time, in percent
                  of its capacity
     withheld     offered and not usable at that moment, because services used it: core-hours that suppression holds back
     broken       node-hours in which services and the system used at any moment (15 s) more than the offer left of the machine,
                  of all node-hours; a node-hour is one machine in one full hour
-    starved      node-hours in which services got less than they wanted and had requested. Services go before batch and mid, and
-                 suppression takes the offer back within a second, so that it is 0
+    starved      node-hours in which services got less than their demand within the request. Services precede batch and mid, so
+                 with suppression within a second it is 0
 """
 
 from __future__ import annotations

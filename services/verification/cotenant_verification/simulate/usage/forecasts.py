@@ -1,6 +1,6 @@
 """Forecasts of the peak of services, as metrics-ingest computes them: none, the histogram's, and the one by time of day.
 
-In: a `NodeLoad`. Out: for each report and machine the forecast of its services' peak (NaN: none), and what mid may have of
+In: a `NodeLoad`. Out: for each report and machine the forecast of its services' peak (NaN: none), and mid's part of
 prod's requests. The histograms, the profiles, the choice between them and the predictors are those of metrics-ingest; a
 `Predictor` is given each report's peaks before it is asked, and never one that lies ahead.
 
@@ -52,7 +52,7 @@ class Predictor(Protocol):
 
 
 class NoPrediction:
-    """Knows nothing."""
+    """No forecast."""
 
     def __init__(self, machines: int) -> None:
         self._machines = machines

@@ -71,7 +71,7 @@ def load_of(rates: Rates, population: Population, u: float, seed: int, deviation
 
 
 def use_of(pod: ServicePod, rates: Rates, u: float, seed: int, deviation: float = NOISE) -> Floats:
-    """What a pod uses (float64, milli-CPUs, a step each) from its first step on."""
+    """A pod's usage (float64, milli-CPUs, a step each) from its first step on."""
     length = pod.end - pod.first
     random = np.random.default_rng([seed, 5, pod.number])
     drawn = random.standard_normal(length + _NOISE_STEPS - 1)

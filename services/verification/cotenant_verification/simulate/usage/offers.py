@@ -1,8 +1,8 @@
 """An offer over time, by the formulas that the calculator runs.
 
-In: a `NodeLoad`, a `Plan` (policy, prediction, threshold), its forecasts. Out: what each machine publishes at each step.
+In: a `NodeLoad`, a `Plan` (policy, prediction, threshold), its forecasts. Out: each machine's published offer at each step.
 
-Each report (60 s), and each pod that comes or goes, is a decision:
+There is a decision at each report (60 s), and for each pod that comes or goes:
 
     usage, maxUsageRequest   `formulas.batch.reclaimable`; where there is a forecast, what is known to be used counts at least
                              as much as the forecast, plus the requests of pods that have not been reported yet
@@ -11,7 +11,7 @@ Each report (60 s), and each pod that comes or goes, is a decision:
     mid                      `formulas.mid.calculate_mid`, with prod's reclaimable requests as predicted
     threshold                60 %, Koordinator's default, or `formulas.risk_budget` with the histories of all machines
 
-It is published where it differs from what is published by more than 10 %, or after 300 s (`formulas.synchronise`, both the
+It is published if it differs from the published one by more than 10 %, or after 300 s (`formulas.synchronise`, both the
 defaults). CPU only: the trace says nothing of memory.
 """
 
@@ -130,10 +130,8 @@ def _observe(load: NodeLoad, standings: list[_Standing], report: int, begin: flo
         standing.history = observed(standing.history, seconds, needed, unit)
 
 
-def _decide(
-    load: NodeLoad, plan: Plan, forecasts: Forecasts, pool: RiskPool, machine: int, step: int
-) -> tuple[int, int, int]:
-    """Return the threshold in percent, the amount, and what it assumes that services use."""
+def _decide(load: NodeLoad, plan: Plan, forecasts: Forecasts, pool: RiskPool, machine: int, step: int) -> tuple[int, int, int]:
+    """Return the threshold in percent, the amount, and the assumed usage of services."""
     capacity = int(load.capacities[machine])
     request = int(load.request[machine, step])
     used = math.ceil(load.used[machine, step])

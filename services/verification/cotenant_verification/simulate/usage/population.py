@@ -7,8 +7,8 @@ In: machines and pods of a trace (openb's, or generated ones of the same form), 
 - Services: all pods but best-effort ones (BE). These are the ones that an offer is for; there is always enough batch work, so
   that an offer is used as far as the machine lets it.
 - Time: the trace's busy part, from the 2 % quantile of arrivals on, is mapped onto the span; lifetimes stay as they are, and go
-  on from the beginning where they reach beyond the end, so that the first step is as full as any other. Pods of before are
-  there all the time. Of several days each has the same arrivals, turned by another part of a day.
+  on from the beginning if they reach beyond the end, so that the first step is as full as any other. Earlier pods are
+  present all the time. Each of several days has the same arrivals, shifted by another part of a day.
 - How full: pods are left out at random until services request `fill` of the capacity on average.
 - Where: the machine with the largest free part of its CPU that has room for the request, as the scheduler spreads by default;
   a pod that fits nowhere is left out and counted.
@@ -76,7 +76,7 @@ def populate(trace: Trace, nodes: int, steps: int, seed: int, fill: float = FILL
 def _thinned(
     pods: Sequence[TracePod], length: int, budget: float, random: np.random.Generator
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Which pods take part, and their first step and lifetime in steps within `length`."""
+    """The pods of the run, with their first step and lifetime in steps within `length`."""
     if not pods:
         return [], []
     created = np.array([pod.created for pod in pods], dtype=np.float64)

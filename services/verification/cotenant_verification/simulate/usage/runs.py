@@ -1,4 +1,4 @@
-"""The table: every policy and prediction on one load, and what is offered at which risk.
+"""The table: every policy and prediction on one load, with offers and risks.
 
 In: rates, machines and pods, a seed. Out: a `Table` for each u. The first half of the trace is for choosing, the second one for
 judging:
@@ -9,7 +9,7 @@ judging:
                chosen
     ratio      what the chosen one offered in the second half, by what upstream offered there
 
-The threshold of a risk budget follows from what was seen so far, also during the second half; nothing ever sees what lies
+The threshold of a risk budget follows from history so far, also during the second half; nothing depends on the
 ahead.
 """
 
@@ -97,7 +97,7 @@ def run_usage(
     utilisations: Sequence[float] = UTILISATIONS,
     plans: Sequence[Plan] = PLANS,
 ) -> list[Table]:
-    """The tables, by u; `progress` is told the completed fraction. The first plan must be upstream's."""
+    """The tables, by u; `progress` gets the completed fraction. The first plan must be upstream's."""
     tables = []
     predictions = [prediction for prediction in PREDICTIONS if any(plan.prediction == prediction for plan in plans)]
     total = len(utilisations) * (len(plans) + len(predictions))
@@ -158,6 +158,6 @@ def _table(
 
 
 def _percent(amounts: Floats, room: float) -> tuple[float, ...]:
-    """Of each step, what all machines have together, in percent of what they offer (`room`: a hundredth of it)."""
+    """For each step, the sum over all machines, in percent of their capacity (`room`: a hundredth of it)."""
     found: list[float] = (amounts.sum(axis=0) / room).tolist()
     return tuple(found)

@@ -1,11 +1,11 @@
-"""The load of the share pool: the CPUs that no LSE or LSR pod has for itself.
+"""The load of the share pool: the CPUs that are exclusive to no LSE or LSR pod.
 
 In: processors, CPU requests and usage of pods by their QoS label, usage of the node (milli-CPU). Out: the pool's state.
 
     total = processors - requests of LSE and LSR pods;  used = node - usage of LSE, LSR and BE pods
     ratio = used / total (1 without a pool);  overload from the threshold on, cooling from 90 % of it, idle below
 
-What the system and pods without a label use stays in the pool on purpose. Source: CPU burst, koordlet rule.
+Usage of the system and of pods without a label stays in the pool on purpose. Source: CPU burst, koordlet rule.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pool_total_milli(processors: int, pods: Iterable[tuple[str, int]]) -> int:
 
 
 def pool_used_milli(node_milli: float, pods: Iterable[tuple[str, str]], used: Mapping[str, float]) -> float:
-    """What the pool's CPUs are used by, from (uid, QoS label) of every pod; a pod without a sample counts nothing."""
+    """The usage of the pool's CPUs, from (uid, QoS label) of every pod; a pod without a sample counts as 0."""
     return node_milli - sum(used[uid] for uid, qos in pods if qos in _OUTSIDE and uid in used)
 
 

@@ -35,7 +35,7 @@ def limits(config: BurstConfig) -> bool:
 
 
 def capacity_of(period_seconds: int, percent: int) -> int:
-    """The most tokens."""
+    """The largest number of tokens."""
     return period_seconds * (percent - 100)
 
 
@@ -71,7 +71,7 @@ def admit(
 ) -> tuple[bool, Bucket | None]:
     """Whether a quota may grow now, and the bucket to remember.
 
-    A bucket of another configuration, or one that was not asked for two periods, starts again.
+    A bucket of another configuration, or one that was not used for two periods, starts again.
     """
     if not limits(config):
         return True, None

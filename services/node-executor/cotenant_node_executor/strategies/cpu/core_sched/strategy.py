@@ -2,7 +2,7 @@
 
 In: the situation; applies on kernels with core scheduling. Out: each container's core-scheduling group, the kernel's switches,
 and cpu.idle of the directories of classes with schedIdle. The memory holds the containers that were put into a group: they are
-put out of it when the rule no longer says so. SYSTEM pods are never touched.
+removed from it when the rule no longer applies. SYSTEM pods are never touched.
 
 The kernel has either group identity or core scheduling: the former is switched off first. Source: core scheduling hook,
 koordlet rule.

@@ -1,1 +1,1 @@
-"""Eviction for CPU: best-effort work that gets too little of what it requested, and nodes that use or promise too much."""
+"""Eviction for CPU: best-effort work that gets too little of its requests, nodes with too much usage or requests."""

@@ -1,4 +1,4 @@
-"""What the NodeSLO says about eviction for CPU.
+"""The NodeSLO's configuration of eviction for CPU.
 
 In: section `resourceUsedThresholdWithBE`. Out: the features that are on. `enable` of the section and the fields of a feature
 switch it on: both satisfaction percents; threshold and priority bound of usage; both percents and the priority bound of
@@ -16,7 +16,7 @@ from cotenant_node_executor.strategies.cpu.evict.satisfaction import Satisfactio
 from cotenant_node_executor.strategies.sections import THRESHOLD, readable_section
 
 ALLOCATABLE_PRIORITY_LIMIT = 7999
-"""Pods of a higher priority are never evicted for what the node offers."""
+"""Pods of a higher priority are never evicted for the node's allocatable."""
 
 
 class ByUsage(Struct, frozen=True):
@@ -28,7 +28,7 @@ class ByUsage(Struct, frozen=True):
 
 
 class ByAllocatable(Struct, frozen=True):
-    """CPUAllocatableEvict, in percent of what the node offers."""
+    """CPUAllocatableEvict, in percent of the node's allocatable."""
 
     threshold_percent: int
     lower_percent: int

@@ -1,4 +1,4 @@
-"""How much batch CPU to release because best-effort work gets too little of what it requested.
+"""How much batch CPU to release because best-effort work gets too little of its requests.
 
 In: usage, request and real limit of best-effort (milli-CPU), as an average over the window and as the last sample; the node's
 batch-cpu; the configuration. Out: milli-CPU of requests to release, 0 for none.
@@ -7,8 +7,8 @@ batch-cpu; the configuration. Out: milli-CPU of requests to release, 0 for none.
     busy         = limit below one CPU, or usage / limit >= usage threshold (90 %)
     satisfaction = limit / request;  release = request * (upper - satisfaction) while it is at or below `lower`
 
-Both the average and the last sample must ask for it, and the smaller amount counts. A window without a third of its samples
-says nothing. Source: BECPUEvict, koordlet rule; the window of one collection interval is v1.7's.
+Both the average and the last sample must require it, and the smaller amount counts. A window without a third of its samples
+is ignored. Source: BECPUEvict, koordlet rule; the window of one collection interval is v1.7's.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def batch_limit(allocatable_milli: int | None) -> int:
 
 
 def busy(config: SatisfactionConfig, used_milli: float, limit_milli: float) -> bool:
-    """Whether best-effort work uses what it may."""
+    """Whether best-effort work uses its limit."""
     if limit_milli <= 0:
         return False
     threshold = config.usage_threshold_percent

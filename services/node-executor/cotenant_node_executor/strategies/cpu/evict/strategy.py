@@ -1,4 +1,4 @@
-"""Eviction for CPU: of batch pods that get too little, and of pods that allow it while the node uses or offers too much.
+"""Eviction for CPU: of batch pods that get too little, and of pods that allow it while usage or requests are too high.
 
 In: the situation; the memory holds the samples of the window. Out: orders.
 
@@ -9,9 +9,9 @@ In: the situation; the memory holds the samples of the window. Out: orders.
 |
 | CPUEvict | usage of the node above a percentage | by priority | usage |
 
-The features share what leaves: a pod that one of them evicts counts for the next, and a pod that was ordered to go counts
-until it is gone. The evictor keeps the cool-down, COOL_DOWN_SECONDS after the start and after an eviction. What the node offers
-is not believed while the figures behind it are too old. Source: CPU eviction, koordlet rules (v1.8).
+The features count each other's evictions: a pod that one of them evicts counts for the next, and an evicted pod counts
+until it is gone. The evictor keeps the cool-down, COOL_DOWN_SECONDS after the start and after an eviction. The node's batch and
+mid resources are ignored while their figures are too old. Source: CPU eviction, koordlet rules (v1.8).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _with_sample(
 
 
 def _real_limit_milli(situation: Situation) -> int:
-    """What best-effort work may use, by the files as they are; containers have the CPUs of the best-effort group here."""
+    """The limit of best-effort work, by the files as they are; containers have the CPUs of the best-effort group here."""
     quota = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED)
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     cpus = len(smallest_cpu_list(text, ())) if text else len(situation.node.processors)
@@ -222,7 +222,7 @@ def _mid_milli(pod: PodView) -> int:
 
 
 def _offered(situation: Situation) -> tuple[int, int] | None:
-    """Batch-cpu and mid-cpu that the node offers; None where nothing is known, or only from figures that are too old."""
+    """The node's batch-cpu and mid-cpu; None if unknown, or only from figures that are too old."""
     resources = situation.resources
     if resources is None or resources.degraded:
         return None

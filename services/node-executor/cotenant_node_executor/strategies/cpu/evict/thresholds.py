@@ -1,4 +1,4 @@
-"""How much CPU to release because the node uses, or has promised, more than a percentage.
+"""How much CPU to release because usage, or requests, exceed a percentage.
 
 In: capacity and usage, or offered amount and requests (milli-CPU), the percentages. Out: milli-CPU to release, 0 for none.
 

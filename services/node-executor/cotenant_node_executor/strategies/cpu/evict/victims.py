@@ -48,7 +48,7 @@ def _usage(pod: Candidate) -> float:
 
 
 def evictable(pod: Candidate, feature: str, up_to_priority: int) -> bool:
-    """Whether a pod may be evicted by this feature: it says so itself, and its priority is not above the bound."""
+    """Whether a pod may be evicted by this feature: the pod allows it, and its priority is not above the bound."""
     if not is_enabled(pod.labels) or (pod.priority or 0) > up_to_priority:
         return False
     policies = policies_of(pod.annotations)
@@ -67,7 +67,7 @@ def by_priority(pods: Sequence[Candidate], *, then_usage: bool) -> list[Candidat
 def taken(
     pods: Sequence[Candidate], release_milli: int, amount: Callable[[Candidate], int], released_milli: int = 0
 ) -> list[Candidate]:
-    """The first pods until the sum of their amounts reaches the release; `released_milli`: what leaves already."""
+    """The first pods until the sum of their amounts reaches the release; `released_milli`: of pods that are leaving already."""
     victims: list[Candidate] = []
     for pod in pods:
         if released_milli >= release_milli:

@@ -1,1 +1,1 @@
-"""Latency-sensitive groups go first, batch groups give way."""
+"""CPU identity: latency-sensitive groups take precedence over batch groups."""

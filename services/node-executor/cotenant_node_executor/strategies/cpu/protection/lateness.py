@@ -1,4 +1,4 @@
-"""Which services are late, by what they say themselves, else by how long their threads wait for a CPU.
+"""Which services are late, by their own reports, else by how long their threads wait for a CPU.
 
 In: the pods with a goal (`cotenant.io/latency-goal`), the newest answers of those that offer their latency
 (`sampling.latency`), and the time that their threads ran and waited in the last sample. Out: the figure and whether it is
@@ -51,7 +51,7 @@ def lateness(situation: Situation) -> tuple[Lateness, ...]:
 
 
 def worst(found: tuple[Lateness, ...]) -> Lateness | None:
-    """The service that is late by most of its goal, None where none is."""
+    """The service with the largest excess over its goal in proportion; None if none is late."""
     late = [each for each in found if each.late]
     return max(late, key=lambda each: (each.figure_ms or 0.0) / each.goal_ms, default=None)
 

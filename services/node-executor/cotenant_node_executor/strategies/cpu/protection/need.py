@@ -1,14 +1,14 @@
-"""Which real-time pods the class serves, by the latency that their services report, else by run delay (`lateness`).
+"""Which real-time pods the class helps, by the latency that their services report, else by run delay (`lateness`).
 
-In: the pods that ask for the class and have a latency goal, those that have the class now, how long each was late. Out: how
-long each is late now, and what follows from it:
+In: the pods that request the class and have a latency goal, those that have the class now, how long each was late. Out: how
+long each is late now, and the decision:
 
-    has the class, late for LATE_SAMPLES while its threads wait   let go: its budget or other real-time threads hold it up, and
-                                                                  the fair class gives it the time that these do not
-    has the class, late, its threads do not wait                  kept: CPU time is not what it lacks
+    has the class, late for LATE_SAMPLES while its threads wait   loses it: its budget or other real-time threads delay it, and
+                                                                  it gets more time in the fair class
+    has the class, late, its threads do not wait                  kept: it does not lack CPU time
     lost the class, on time in the fair class                     stays there, after the cool-down too
     lost the class, late there for LATE_SAMPLES                   gets the class again after the cool-down
-    late, and more pods ask than there are places                 gets the next free place
+    late, and more pods request the class than there are places   gets the next free place
 
 A pod without a goal is not judged. One sample counts once, and a change of class starts the count again.
 """
@@ -35,7 +35,7 @@ class Need(Struct, frozen=True):
     judged: dict[str, Lateness] = {}
 
     def let_go(self, having: Iterable[str]) -> dict[str, str]:
-        """Of the pods that have the class those that it does not serve, with the reason."""
+        """The pods with the class that it does not help, with the reason."""
         return {group: self._text(group) for group in sorted(having) if self._long(group)}
 
     def stays_fair(self, group: str) -> bool:
@@ -43,7 +43,7 @@ class Need(Struct, frozen=True):
         return group in self.judged and not self._long(group)
 
     def by_need(self, pods: Sequence[PodView], having: Collection[str], waiting: Collection[str]) -> list[PodView]:
-        """The order in which places are given: who has one, who need not wait, who is late, and then by name, as they come."""
+        """The order in which places are assigned: pods that have one, that need not wait, that are late, and then by name."""
         return sorted(pods, key=lambda pod: (pod.group not in having, pod.group in waiting, not self._long(pod.group)))
 
     def after(self, changed: frozenset[str]) -> Need:
@@ -60,7 +60,7 @@ class Need(Struct, frozen=True):
 
 
 def need(situation: Situation, before: Need, asking: Sequence[PodView], having: frozenset[str]) -> Need:
-    """What this sample adds. `having`: the groups that have the class since the last decision."""
+    """This need updated by a sample. `having`: the groups that have the class since the last decision."""
     groups = {pod.group for pod in asking}
     judged = {each.group: each for each in lateness(situation) if each.group in groups and each.goal_ms > 0}
     sample = situation.snapshot.monotonic_ns if situation.snapshot is not None else 0

@@ -1,8 +1,8 @@
 """Busy threads on CPUs of their own.
 
 In: what each thread used in the last sample, where the busy ones were put before, the CPUs. Out: where they are put now. Two
-latency-sensitive threads that share a CPU while the next one runs best-effort work only are most of what cpu.idle leaves
-undone. A thread keeps its CPU until it has been idle for IDLE_SAMPLES; a new one gets a free CPU, the first of each
+latency-sensitive threads that share a CPU while the next one runs best-effort work only cause most of the delay that cpu.idle
+leaves. A thread keeps its CPU until it has been idle for IDLE_SAMPLES; a new one gets a free CPU, the first of each
 physical core before its siblings. With more busy threads than CPUs none is pinned: the kernel's balancing then serves
 them better than a fixed share.
 """
@@ -28,8 +28,7 @@ class Put(Struct, frozen=True):
 
 
 def placed(usage: Mapping[int, int], before: Mapping[int, Put], cpus: Sequence[int]) -> dict[int, Put]:
-    """The threads that have a CPU of their own. `usage`: milli-CPU by thread id; `cpus`: in the order in which they are used.
-    """
+    """The threads that have a CPU of their own. `usage`: milli-CPU by thread id; `cpus`: in order of use."""
     allowed = set(cpus)
     kept: dict[int, Put] = {}
     for tid, put in sorted(before.items()):

@@ -1,13 +1,13 @@
-"""The real-time class: SCHED_FIFO for latency-sensitive pods that ask for it, with budgets and a guard.
+"""The real-time class: SCHED_FIFO for latency-sensitive pods that request it, with budgets and a guard.
 
-In: the situation with what the guard took away; the memory: budgets, and pods that have to wait. Out: the class of pods'
-threads, and the budgets of the groups around them, from the subtree down to each container, where the kernel wants budgets
+In: the situation with the guard's demotions; the memory: budgets, and pods that have to wait. Out: the class of pods'
+threads, and the budgets of the groups around them, from the subtree down to each container, if the kernel requires budgets
 (`targets.other.realtime`). A pod that joins waits one decision for the others' budgets to be smaller, and one that takes a
-place waits for it to be left.
+place waits until it is free.
 
-A pod whose class the guard took away, or whose own latency shows that the class does not serve it (`need`), is in the fair
-class for COOL_DOWN_NS; one with a latency goal returns only when it is late there. Where the guard refuses altogether nothing
-is asked for meanwhile, and that is a problem. With budgets at most MOST_PODS pods have the class: those that have it, then
+A pod that the guard demoted, or whose own latency shows that the class does not help it (`need`), is in the fair
+class for COOL_DOWN_NS; one with a latency goal returns only when it is late there. If the guard refuses altogether nothing
+is requested meanwhile, and that is a problem. With budgets at most MOST_PODS pods have the class: those that have it, then
 those that are late, then the first by name.
 """
 
@@ -124,7 +124,7 @@ def _budgets(pods: Sequence[PodView], share_us: int) -> dict[Place, tuple[Desire
 
 
 def _none(situation: Situation) -> dict[Place, tuple[Desired, ...]]:
-    """No budget for anybody."""
+    """No budget for any group."""
     groups = (ROOT_GROUP, BURSTABLE, *(group for pod in situation.pods.values() for group in pod.groups))
     return {group: _second(0, "no real-time pods") for group in sorted(groups)}
 
@@ -143,7 +143,7 @@ def _figures(memory: Struct | None) -> dict[str, int]:
 
 
 def _inputs(policy: Policy) -> frozenset[Input]:
-    # Also while it is off: classes that it gave are taken back.
+    # Also while it is off: pods that had the class are demoted.
     return frozenset((Input.PODS, Input.USAGE) if policy.capabilities.supports(THREADS) else ())
 
 

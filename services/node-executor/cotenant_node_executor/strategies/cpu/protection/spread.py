@@ -1,15 +1,15 @@
 """The fair class: latency-sensitive threads on CPUs of their own, with long slices, beside an idle best-effort group.
 
-In: the situation with the threads of pods; the memory: where threads are, how long nothing is spread. Out: cpu.idle 1 of the
+In: the situation with the threads of pods; the memory: threads' CPUs, how long nothing is spread. Out: cpu.idle 1 of the
 best-effort directory, so that its pods give way on every level of the hierarchy; one CPU for each busy thread of a pod of
-class `fair` (`placing`), and a slice of SLICE_NS where the kernel honours it. Threads that are let go get the CPUs of their
+class `fair` (`placing`), and a slice of SLICE_NS if the kernel honours it. Released threads get the CPUs of their
 pool and the default slice back, once.
 
 A thread is put on a CPU only while the system, that is everything outside of pods, uses little (at most SYSTEM_PERCENT of the
-node; from SYSTEM_AGAIN_PERCENT on again): the kernel moves a thread away from a CPU that others need, and a thread that is held
-there would wait. For the same reason threads are let go where a service with a latency goal is late for LATE_SAMPLES while its
-threads are held (`lateness`). After that, and after there were more busy threads than CPUs, nothing is spread for
-REST_SAMPLES, so that threads do not move to and fro. Pods with CPUs of their own are spread enough.
+node; again below SYSTEM_AGAIN_PERCENT): the kernel moves a thread away from a CPU that others need, and a thread that is pinned
+there would wait. For the same reason threads are released if a service with a latency goal is late for LATE_SAMPLES while its
+threads are pinned (`lateness`). After that, and after there were more busy threads than CPUs, nothing is spread for
+REST_SAMPLES, so that threads do not move back and forth. Pods with CPUs of their own are left out.
 
 Source: measured on a mainline kernel (docs/colocation.md): cpu.idle alone leaves a p99 of 1.2 times that of an idle node;
 two latency-sensitive threads on one CPU, and best-effort work that gets a running thread's CPU for a tick, are the reasons.
@@ -49,9 +49,9 @@ class Spread(Struct, frozen=True):
     sample: int = 0
     """When the sample was taken that this was decided from, in monotonic ns: one sample counts once."""
     late: int = 0
-    """Samples in a row in which a service was late whose threads were held."""
+    """Consecutive samples in which a service with pinned threads was late."""
     why: str = ""
-    """Why nothing is spread for that, until it is again."""
+    """Why nothing is spread for that, until spreading resumes."""
 
 
 NOTHING = Spread()
@@ -93,7 +93,7 @@ def _next(
 ) -> Spread:
     sample = situation.snapshot.monotonic_ns if situation.snapshot is not None else 0
     if sample == before.sample:
-        # A pod came or went: those that are gone are forgotten, and the next sample says more.
+        # A pod came or went: removed ones are dropped, and the next sample decides.
         put = {tid: each for tid, each in before.put.items() if tid in threads}
         return Spread(put, before.sliced & threads.keys(), before.rest, sample, before.late, before.why)
     sliced: frozenset[int] = frozenset()
@@ -139,7 +139,7 @@ def _figures(memory: Struct | None) -> dict[str, int]:
 
 
 def _inputs(policy: Policy) -> frozenset[Input]:
-    # Also while it is off: threads that it held are let go.
+    # Also while it is off: threads that it pinned are released.
     return frozenset((Input.PODS, Input.USAGE) if policy.capabilities.supports(THREADS) else ())
 
 

@@ -1,1 +1,1 @@
-"""Batch work gets what services leave."""
+"""CPU suppression: batch work gets what services leave."""

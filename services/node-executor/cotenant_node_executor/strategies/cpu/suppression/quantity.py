@@ -31,7 +31,7 @@ class PodClass(Struct, frozen=True):
 
 
 class HostApplication(Struct, frozen=True):
-    """A host application that the node SLO names: processes outside of pods."""
+    """A host application of the node SLO: processes outside of pods."""
 
     name: str
     qos: str = ""

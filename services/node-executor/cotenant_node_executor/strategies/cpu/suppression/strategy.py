@@ -1,6 +1,6 @@
 """Suppression of batch work, one decision per cycle: the quantity, the active policy, the reset of the other policy's files.
 
-In: the situation. Out: the figures and the desired values of the best-effort tree, or None where nothing may be written (no
+In: the situation. Out: the figures and the desired values of the best-effort tree, or None if nothing may be written (no
 node SLO or no usage yet).
 
 | node SLO | quota of the best-effort group | CPU sets of the best-effort tree |
@@ -13,11 +13,11 @@ node SLO or no usage yet).
 Every decision sets both, so a change of policy, or a file written by another process, is corrected by the next one. On a
 kernel without CPU sets the cpuset policy works by quota. Source: CPU suppress, koordlet rule.
 
-A spike of the services, measured between two samples, is followed at once, and never lets batch work grow. Nor does a sample
-that covers the time before the spike, as its mean is not what services use now.
+A spike of the services, measured between two samples, takes effect at once, and never lets batch work grow. Nor does a sample
+that covers the time before the spike, as its mean is not the services' present usage.
 
 A service with a latency goal that is late (`protection.lateness`) takes STEP_PERCENT of the node from batch work with each
-sample, and lets it not grow; after ON_TIME_SAMPLES without a late service it is given back by the same steps.
+sample, and keeps it from growing; after ON_TIME_SAMPLES without a late service it is returned by the same steps.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from cotenant_node_executor.targets.interface import UNLIMITED, Knob
 
 NAME = "suppress"
 CAPACITY, QUANTITY = "capacity.cpu-milli", "best-effort.cpu-milli"
-"""Figures of a decision: the node's CPU, and what of it batch may use."""
+"""Figures of a decision: the node's CPU, and batch's part of it."""
 OFF = "off"
 CPUSET = "cpuset"
 STEP_PERCENT, ON_TIME_SAMPLES = 10, 10
@@ -70,7 +70,7 @@ class HeldBack(Struct, frozen=True):
     on_time: int = 0
     sample: int = 0
     late: str = ""
-    """The service that is late by most, with its figure and goal."""
+    """The service that is latest, with its figure and goal."""
 
 
 NOTHING_HELD = HeldBack()
@@ -87,7 +87,7 @@ class Suppression(Struct, frozen=True):
     node_used_milli: int = 0
     split: UsageSplit | None = None
     spiked_ns: int = 0
-    """When services last used suddenly more (monotonic)."""
+    """When the services' usage last spiked (monotonic)."""
     held: HeldBack = NOTHING_HELD
 
     @property

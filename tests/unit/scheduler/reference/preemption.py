@@ -1,18 +1,16 @@
-"""The plain scheduler's passes over the queue, with preemption: every node is tried, every victim by itself.
+"""Whom a pod makes leave that no node takes, plainly: every node is tried, every victim by itself.
 
-A pass asks every pod in queue order: it is placed, or nominated, or waits. Passes follow each other until one changes
-nothing. Rules and order are those of kube-scheduler's default preemption.
+Rules and order are those of kube-scheduler's default preemption.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from cotenant.api.objects.pod import Pod
-from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination, Victim
-from tests.unit.scheduler.reference_scheduler import World, choose, node_allows, others_allow, priority_of
+from tests.unit.scheduler.reference.scheduler import node_allows, others_allow
+from tests.unit.scheduler.reference.world import World, priority_of
 
 LABELS_THAT_PROTECT = {
     "scheduling.koordinator.sh/disable-preemptible": "true",
@@ -20,7 +18,6 @@ LABELS_THAT_PROTECT = {
 }
 POLICY = "scheduling.koordinator.sh/preemption-policy"
 PAUSES = [1, 2, 4, 8, 10]
-PASSES = 50
 
 
 def importance(world: World, name: str) -> tuple[int, datetime, str, str]:
@@ -124,64 +121,3 @@ def nominate(world: World, pod: Pod) -> Nomination | None:
         return None
     node = min(choices, key=lambda name: cost(world, name, choices[name]))
     return Nomination(node=node, at=world.now, attempts=attempts, victims=tuple(choices[node]))
-
-
-def one_pass(world: World) -> dict[str, str]:
-    """Ask every pod that wants a node; return pod to node of those placed."""
-    world.bound_in_this_pass = set()
-    world.nominated_in_this_pass = []
-    world.given_up_in_this_pass = {}
-    queue = sorted(
-        (pod for name, pod in world.pods.items() if world.queued(name)),
-        key=lambda pod: (-priority_of(pod), pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name),
-    )
-    made: dict[str, str] = {}
-    index = 0
-    while index < len(queue):
-        pod = queue[index]
-        name = pod.metadata.name
-        node = choose(world, pod)
-        if node is not None:
-            made[name] = node
-            world.bound_in_this_pass.add(name)
-            world.placements[name] = (node, pod, world.now)
-            held = world.nominations.pop(name, None)
-            del queue[index]
-            if "app" in pod.metadata.labels or pod.spec.affinity or pod.spec.topology_spread_constraints:
-                # What was refused before may be feasible next to this pod.
-                index = 0
-            elif held is not None and held.node != node:
-                index = 0  # A room that is not held any longer goes to the first who wants it.
-            continue
-        nomination = nominate(world, pod)
-        if nomination is None:
-            if name in world.nominations:
-                world.given_up_in_this_pass[name] = world.nominations.pop(name)
-                index = 0
-            else:
-                index += 1
-        elif world.nominations.get(name) == nomination:
-            index += 1
-        else:
-            # It is asked again by the next pass.
-            before = world.nominations.get(name)
-            world.nominations[name] = nomination
-            world.nominated_in_this_pass.append((nomination.node, priority_of(pod)))
-            del queue[index]
-            if before is not None and before.node != nomination.node:
-                index = 0
-    return made
-
-
-def schedule(events: Iterable[Event], now: datetime) -> tuple[dict[str, str], dict[str, Nomination]]:
-    """Return what is placed, pod to node, and what is nominated, once nothing follows any more."""
-    world = World(events, now)
-    placed: dict[str, str] = {}
-    for _ in range(PASSES):
-        before = dict(world.nominations)
-        made = one_pass(world)
-        placed.update(made)
-        if not made and world.nominations == before:
-            return placed, world.nominations
-    raise AssertionError("the reference does not come to rest")
-
