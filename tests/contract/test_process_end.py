@@ -58,7 +58,7 @@ async def test_sigterm_ends_a_process_whose_tasks_swallow_cancellations(
         process.send_signal(signal.SIGTERM)
         _, log = await asyncio.wait_for(process.communicate(), END_SECONDS)
         assert process.returncode == status
-        assert (b"stubborn ends although these go on" in log) == bool(status)
+        assert (b"stubborn ends although these tasks still run" in log) == bool(status)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -46,6 +46,7 @@ OF_ONE_NODE = "koordlet_"
 """With a node's and its pods' labels."""
 LABELS = {"outcome", "reason", "stream", "verb", "status", "kind", "state", "why", "of", "zone", "resource", "group", "le"} | {
     "plugin",
+    "profile",
     "unit",
 }
 """None of them has a value for each node, pod or client; zones have a bound of their own."""

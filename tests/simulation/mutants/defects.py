@@ -61,7 +61,7 @@ from cotenant_scheduler.framework.plugin import row_count
 from cotenant_scheduler.plugins.host_ports import NodePorts
 from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
 from cotenant_scheduler.plugins.pod_affinity import InterPodAffinity
-from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.plugins.quota import AdmittedRun, QuotaAdmission
 from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -107,9 +107,14 @@ def no_limit(_: Function) -> Function:
     return lambda self, shape, membership, preemptible: None
 
 
-def all_room(_: Function) -> Function:
-    """A quota has room for as many as there are."""
-    return lambda self, shape, membership, preemptible, most: most
+def any_pod(_: Function) -> Function:
+    """The next pod of a run is admitted."""
+    return lambda self, charge: True
+
+
+def all_pods(_: Function) -> Function:
+    """A quota admits as many pods of a run as there are."""
+    return lambda self, charge, most: most
 
 
 def never_ends(right: Function) -> Function:
@@ -839,7 +844,11 @@ MUTANTS = (
         ),
     ),
     Mutant("a_placement_stored_again_is_charged_again", ((PodCache, "store_placement", charged_again),), (10, 15)),
-    Mutant("the_quota_is_not_looked_at", ((QuotaAdmission, "check", no_limit), (QuotaAdmission, "room", all_room)), (3,)),
+    Mutant(
+        "the_quota_is_not_looked_at",
+        ((QuotaAdmission, "check", no_limit), (AdmittedRun, "admits", any_pod), (AdmittedRun, "count", all_pods)),
+        (3,),
+    ),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "decide", never_ends),), (2, 12)),
     Mutant("the_scheduler_overlooks_what_waiting_pods_request", ((QuotaDemands, "_counted", placed_ones_alone),), (3, 12)),
     Mutant("shares_are_rounded_up", ((Line, "share", rounded_up),), (3,)),
