@@ -38,15 +38,14 @@ DECIDING = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "schedu
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FOREIGN = ("python_", "process_", "target_", "otel_")
 """Families of prometheus_client and OpenTelemetry themselves."""
-KOORDINATORS = ("slo_controller_", "koord_manager_", "koordlet_")
+KOORDINATORS = ("slo_controller_", "koord_manager_", "koordlet_", "scheduler_")
 """Named as Koordinator names them, with its labels."""
-KOORDINATORS_LABELS = {"node", "webhook_type", "object_type", "operation", "plugin_name"}
+KOORDINATORS_LABELS = {"node", "webhook_type", "object_type", "operation", "plugin_name", "profile"}
 """`node` has at most 1,001 values."""
 OF_ONE_NODE = "koordlet_"
 """With a node's and its pods' labels."""
 LABELS = {"outcome", "reason", "stream", "verb", "status", "kind", "state", "why", "of", "zone", "resource", "group", "le"} | {
     "plugin",
-    "profile",
     "unit",
 }
 """None of them has a value for each node, pod or client; zones have a bound of their own."""
