@@ -121,7 +121,7 @@ def test_a_disk_filled_by_others_is_said_and_all_is_back_once_there_is_space(sta
 
     wait_for("a write of the server to fail", has_failed)
     stack.empty()
-    wait_for("nats-server to be started again", lambda: stack.shows("nats-server must be started again"))
+    wait_for("nats-server to be started again", lambda: stack.shows("nats-server must be restarted"))
     wait_for("writes", lambda: stack.create() == HTTPStatus.CREATED)
     wait_for("the screen", lambda: stack.shows("there is room on LOG and its disk again"))
     assert stack.created(HTTPStatus.CREATED) <= stack.objects()

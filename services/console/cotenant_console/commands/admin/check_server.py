@@ -1,4 +1,4 @@
-"""`cotenant admin check-server`: whether nats-server must be started again, for systemd and container runtimes.
+"""`cotenant admin check-server`: whether nats-server must be restarted, for systemd and container runtimes.
 
 `cotenant up` does it by itself. It is called every few seconds, so it imports only what it needs.
 """

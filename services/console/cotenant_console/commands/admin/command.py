@@ -9,7 +9,7 @@ from cotenant_console.lazy_group import LazyGroup
 _HERE = "cotenant_console.commands.admin"
 COMMANDS = {
     "adopt": (f"{_HERE}.adopt", "Let nodes adopt a LOG that they do not know."),
-    "check-server": (f"{_HERE}.check_server", "Check whether nats-server must be started again."),
+    "check-server": (f"{_HERE}.check_server", "Check whether nats-server must be restarted."),
     "credentials": (f"{_HERE}.credentials", "Create certificates and an administrator's token for a gateway."),
     "nats-credentials": (f"{_HERE}.nats_credentials", "Create keys, accounts and credentials of NATS."),
     "streams": (f"{_HERE}.streams", "Declare the streams."),
