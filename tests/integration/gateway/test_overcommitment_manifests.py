@@ -129,7 +129,7 @@ async def test_a_profile_that_is_tried_counts_the_pods_that_it_matches_and_is_ap
     manifest.write_text(json.dumps(document))
     said = await gateway.kubectl(tmp_path, "apply", "--dry-run=server", "-f", str(manifest))
     assert "Warning: ClusterColocationProfile tried: 1 pod of" in said
-    assert "it would change 1: 1 that wait to be placed would be changed now" in said
+    assert "it would change 1: 1 waiting to be placed would be changed now" in said
     await gateway.kubectl(tmp_path, "apply", "-f", str(manifest))
 
     async def is_batch() -> bool:

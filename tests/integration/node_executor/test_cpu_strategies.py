@@ -133,7 +133,7 @@ async def test_starved_batch_work_is_evicted_with_its_figures_after_the_cool_dow
     ended = await harness.ended("batch")
     assert (ended.phase, ended.reason) == (RunPhase.FAILED, "Evicted")
     assert ended.message.startswith("BECPUEvict: best-effort uses ")
-    (event,) = harness.executions("cpu-evict")
+    (event,) = await harness.wait("the report of the eviction", lambda: harness.executions("cpu-evict"))
     assert [cause.partition(":")[0] for cause in event.causes] == ["LOG", "USAGE", "LOG"]
     (said,) = told(harness, "cpu-evict")
     assert said.figures["best-effort.request.cpu-milli"] == 4000
