@@ -185,7 +185,8 @@ class _Run:
 
 def _read(document: Document) -> _Pod:
     namespace, name = text_at(document, "metadata", "namespace"), text_at(document, "metadata", "name")
-    labels, annotations = ({k: str(v) for k, v in mapping_at(document, "metadata", part).items()} for part in _TEXTS)
+    labels = {name: str(value) for name, value in mapping_at(document, "metadata", "labels").items()}
+    annotations = {name: str(value) for name, value in mapping_at(document, "metadata", "annotations").items()}
     controllers = [text_at(owner, "uid") for owner in list_at(document, "metadata", "ownerReferences")]
     seconds = value_at(document, "spec", "activeDeadlineSeconds")
     deadline = timedelta(seconds=min(seconds, 10**9)) if isinstance(seconds, int) and seconds > 0 else None
@@ -199,9 +200,6 @@ def _read(document: Document) -> _Pod:
         deadline=deadline,
         ends=text_at(document, "spec", "restartPolicy", default="Always") != "Always",
     )
-
-
-_TEXTS = ("labels", "annotations")
 
 
 def _run_times(pods: Iterable[_Pod]) -> dict[tuple[str, str], list[timedelta]]:

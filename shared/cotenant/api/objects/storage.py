@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector, ObjectMeta, View
 from cotenant.api.objects.pod import NodeSelector, Resources
 from cotenant.model.bounds import Int32
-from cotenant.model.quantities import Scalar
+from cotenant.model.quantities import QuantityError, Scalar, resource_amount
 
 BIND_MODE_WAIT = "WaitForFirstConsumer"
 BIND_MODE_NOW = "Immediate"
@@ -19,6 +21,15 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 """On a claim or a volume: the name of its class, before there was a field."""
+STORAGE = "storage"
+
+
+def storage_of(amounts: Mapping[str, Scalar]) -> int:
+    """Return the storage in bytes; 0 where it is not given or cannot be read."""
+    try:
+        return resource_amount(STORAGE, amounts[STORAGE]) if STORAGE in amounts else 0
+    except QuantityError:
+        return 0
 
 
 class ObjectRef(View, frozen=True, kw_only=True):

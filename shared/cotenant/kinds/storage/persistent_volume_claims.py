@@ -14,13 +14,13 @@ from cotenant.api.ages import age
 from cotenant.api.columns import AGE, NAME, Cell, Column, Layout
 from cotenant.api.definitions import Definition
 from cotenant.api.kinds import Kind
-from cotenant.api.objects.storage import PersistentVolumeClaim, decode_claim
+from cotenant.api.objects.storage import PersistentVolumeClaim, decode_claim, storage_of
 from cotenant.api.overlay import Overlay
 from cotenant.api.snapshots import Snapshot
 from cotenant.api.splices import raw
 from cotenant.api.validation.fields import FieldError, dns_subdomain, forbidden
 from cotenant.api.validation.metadata import selector_errors
-from cotenant.kinds.storage.rules import mode_errors, shown_modes, shown_storage, storage_errors, storage_of
+from cotenant.kinds.storage.rules import mode_errors, shown_modes, shown_storage, storage_errors
 
 CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, ("pvc",))
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cotenant.api.objects.storage import STORAGE, storage_of
 from cotenant.api.validation.fields import FieldError, invalid, not_supported, quantity, required
-from cotenant.model.quantities import QuantityError, Scalar, resource_amount
+from cotenant.model.quantities import Scalar
 
-STORAGE = "storage"
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
 RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
@@ -41,14 +41,6 @@ def storage_errors(path: str, amounts: Mapping[str, Scalar]) -> list[FieldError]
     if not found and storage_of(amounts) <= 0:
         found.append(invalid(f"{path}[{STORAGE}]", amounts[STORAGE], "must be greater than zero"))
     return found
-
-
-def storage_of(amounts: Mapping[str, Scalar]) -> int:
-    """Return the storage in bytes; 0 where it is not given or cannot be read."""
-    try:
-        return resource_amount(STORAGE, amounts[STORAGE]) if STORAGE in amounts else 0
-    except QuantityError:
-        return 0
 
 
 def shown_modes(access_modes: Sequence[str]) -> str:

@@ -154,8 +154,8 @@ class VolumeBinding:
             anywhere &= self._labels.where(nodes, key, lambda value: value is None)
         there = np.ones(nodes.size, dtype=np.bool_)
         for key, values in wanted.items():
-            own = self._labels.where(nodes, key, lambda value, values=values: value in values)  # type: ignore[misc]
+            own = self._labels.where(nodes, key, values.__contains__)
             lacks = self._labels.where(nodes, key, lambda value: value is None)
-            other = self._labels.where(nodes, ZONES[key], lambda value, values=values: value in values)  # type: ignore[misc]
+            other = self._labels.where(nodes, ZONES[key], values.__contains__)
             there &= own | (lacks & other)
         return anywhere | there

@@ -31,8 +31,8 @@ from cotenant.api.objects.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    storage_of,
 )
-from cotenant.model.quantities import QuantityError, Scalar, resource_amount
 from cotenant_scheduler.state.columns import BoolArray, IntArray
 from cotenant_scheduler.state.label_columns import LabelColumns
 from cotenant_scheduler.state.nodes import NodeTable
@@ -95,7 +95,7 @@ def choose(
     nodes: NodeTable, volumes: Volumes, rows: VolumeRows, labels: LabelColumns, unbound: Sequence[ClaimKey]
 ) -> Choices:
     """Return what claims whose class waits for a pod would get on each row."""
-    order = sorted(unbound, key=lambda key: (_storage(volumes.claims[key].spec.resources.requests), key))
+    order = sorted(unbound, key=lambda key: (storage_of(volumes.claims[key].spec.resources.requests), key))
     choices = Choices(order, nodes.size)
     given = volumes.given_volumes()
     for key in order:
@@ -121,7 +121,7 @@ def _candidates(
     key: ClaimKey, claim: PersistentVolumeClaim, volumes: Volumes, given: dict[str, ClaimKey]
 ) -> tuple[list[str], bool]:
     """The volumes that the claim can have, the best first, and whether one of them is meant for it."""
-    wanted = _storage(claim.spec.resources.requests)
+    wanted = storage_of(claim.spec.resources.requests)
     found = volumes.class_of(claim)
     class_name = claim.class_name if claim.class_name or found is None else found.metadata.name
     free: list[tuple[int, str]] = []
@@ -129,7 +129,7 @@ def _candidates(
         spec = volume.spec
         if volume.metadata.deletion_timestamp is not None or given.get(name, key) != key:
             continue
-        size = _storage(spec.capacity)
+        size = storage_of(spec.capacity)
         if size < wanted or (spec.volume_mode or "Filesystem") != (claim.spec.volume_mode or "Filesystem"):
             continue
         if spec.claim_ref is not None:
@@ -167,11 +167,3 @@ def _makeable(nodes: NodeTable, labels: LabelColumns, claim: PersistentVolumeCla
             only[row] = True
         rows = rows & only
     return rows
-
-
-def _storage(amounts: dict[str, Scalar]) -> int:
-    """Bytes; 0 where they cannot be read, which the gateway refuses."""
-    try:
-        return resource_amount("storage", amounts["storage"]) if "storage" in amounts else 0
-    except QuantityError:
-        return 0

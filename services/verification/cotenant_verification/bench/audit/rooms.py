@@ -63,7 +63,7 @@ def need_of(pod: Pod, quota: str) -> Need:
     spec = pod.spec
     daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
     if spec.init_containers or spec.host_network or daemon:
-        raise ValueError(f"the check does not support all constraints of pod {pod.metadata.name} wants")
+        raise ValueError(f"the check does not support all constraints of pod {pod.metadata.name}")
     requests, limits = pod_requests(pod), pod_limits(pod)
     tier = priority_default(pod)
     estimate = {}
