@@ -12,10 +12,10 @@ from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.pod import (
     NodeSelectorTerm,
     Pod,
+    PodAffinity,
     PodAffinityTerm,
     PodSpec,
     Toleration,
-    WeightedPodAffinityTerm,
 )
 from cotenant.api.objects.scheduling_hint import SchedulingHintError, scheduling_hint
 from cotenant.api.validation.fields import (
@@ -55,14 +55,14 @@ def scheduling_errors(pod: Pod) -> list[FieldError]:
             if not 1 <= preferred.weight <= 100:
                 found.append(invalid(f"{where}.weight", preferred.weight, "must be in the range 1-100"))
             found += node_term_errors(f"{where}.preference", [preferred.preference], indexed=False)
-    for section, terms in _preferred_pods(spec):
-        for index, weighted in enumerate(terms):
+    for section, terms in _other_pods(spec):
+        for index, weighted in enumerate(terms.preferred):
             where = f"spec.affinity.{section}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
             if not 1 <= weighted.weight <= 100:
                 found.append(invalid(f"{where}.weight", weighted.weight, "must be in the range 1-100"))
             found += _label_keys(f"{where}.podAffinityTerm", weighted.pod_affinity_term)
-    for section, required_terms in _required_pods(spec):
-        for index, term in enumerate(required_terms):
+    for section, terms in _other_pods(spec):
+        for index, term in enumerate(terms.required):
             where = f"spec.affinity.{section}.requiredDuringSchedulingIgnoredDuringExecution[{index}]"
             found += _label_keys(where, term)
     for index, spread in enumerate(spec.topology_spread_constraints):
@@ -127,22 +127,13 @@ def _merged_keys(path: str, keys: Sequence[str], selector: LabelSelector | None)
     return found
 
 
-def _preferred_pods(spec: PodSpec) -> Iterator[tuple[str, Sequence[WeightedPodAffinityTerm]]]:
-    """Yield the preferred terms about other pods, by the name of their section."""
+def _other_pods(spec: PodSpec) -> Iterator[tuple[str, PodAffinity]]:
+    """Yield the terms about other pods, by the name of their section."""
     affinity = spec.affinity
     if affinity is not None:
         for section, terms in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
             if terms is not None:
-                yield section, terms.preferred
-
-
-def _required_pods(spec: PodSpec) -> Iterator[tuple[str, Sequence[PodAffinityTerm]]]:
-    """Yield the required terms about other pods, by the name of their section."""
-    affinity = spec.affinity
-    if affinity is not None:
-        for section, terms in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
-            if terms is not None:
-                yield section, terms.required
+                yield section, terms
 
 
 def node_term_errors(path: str, terms: Sequence[NodeSelectorTerm], *, indexed: bool = True) -> list[FieldError]:

@@ -11,7 +11,7 @@ Bounds: the objects, and the pods that use claims.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import msgspec
@@ -29,6 +29,9 @@ from cotenant.api.objects.storage import (
 from cotenant_scheduler.state.counting import CountedPod, Counter, PodKey, is_held, is_reserve
 from cotenant_scheduler.state.reading.pod_volumes import ClaimKey, VolumesAsked
 from cotenant_scheduler.state.reading.shapes import Shape
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 READER = "VolumeBinding"
 """The reader whose results say what a shape uses."""
@@ -62,44 +65,39 @@ class Volumes(Counter):
 
     def put_claim(self, key: ClaimKey, document: msgspec.Raw | None) -> None:
         """Take over a claim; None: it is gone. Raises msgspec.DecodeError; the claim then counts as absent."""
-        self.claims.pop(key, None)
-        try:
-            if document is not None:
-                self.claims[key] = decode_claim(document)
-        finally:
-            self._changed((key,))
+        self._put(self.claims, key, document, decode_claim, lambda: (key,))
 
     def put_volume(self, name: str, document: msgspec.Raw | None) -> None:
         """Take over a volume; as for a claim."""
-        self.volumes.pop(name, None)
-        try:
-            if document is not None:
-                self.volumes[name] = decode_volume(document)
-        finally:
-            self._changed(key for key in self.users if self.volume_of(key) == name)
+        self._put(
+            self.volumes, name, document, decode_volume, lambda: [key for key in self.users if self.volume_of(key) == name]
+        )
 
     def put_class(self, name: str, document: msgspec.Raw | None) -> None:
         """Take over a storage class; as for a claim."""
-        self.classes.pop(name, None)
-        try:
-            if document is not None:
-                self.classes[name] = decode_storage_class(document)
-        finally:
-            self._changed(self.users)
+        self._put(self.classes, name, document, decode_storage_class, lambda: self.users)
 
     def put_csi_node(self, name: str, document: msgspec.Raw | None) -> None:
         """Take over what CSI drivers say of a node; as for a claim."""
-        self.csi_nodes.pop(name, None)
+        self._put(self.csi_nodes, name, document, decode_csi_node, lambda: ())
+
+    def _put(
+        self,
+        table: dict[K, V],
+        key: K,
+        document: msgspec.Raw | None,
+        decode: Callable[[msgspec.Raw], V],
+        affected: Callable[[], Iterable[ClaimKey]],
+    ) -> None:
+        """Take over an object, or its end; `affected`: the claims that may be counted under another driver then."""
+        table.pop(key, None)
         try:
             if document is not None:
-                self.csi_nodes[name] = decode_csi_node(document)
+                table[key] = decode(document)
         finally:
-            self._changed(())
-
-    def _changed(self, keys: Iterable[ClaimKey]) -> None:
-        self.version += 1
-        for key in list(keys):
-            self._count_anew(key)
+            self.version += 1
+            for claim in list(affected()):
+                self._count_anew(claim)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -184,9 +182,6 @@ class Volumes(Counter):
             _step(self._by_driver[before], row, -1)
             _step(self._by_driver.setdefault(now, {}), row, 1)
         self._counted[claim] = now
-
-
-K = TypeVar("K")
 
 
 def _step(counts: dict[K, int], key: K, sign: int) -> None:
