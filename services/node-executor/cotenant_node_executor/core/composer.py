@@ -18,52 +18,15 @@ from msgspec.structs import replace
 from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, DesiredValues, Strategy
 from cotenant_node_executor.targets.address import (
+    ATTRIBUTES,
     Attribute,
-    EgressAttribute,
-    EgressClass,
     NonCgroup,
-    OomScore,
-    OomScoreAttribute,
     Place,
-    ProcessAttribute,
-    Processes,
-    RealtimeAttribute,
-    RealtimeThreads,
-    ResctrlAttribute,
-    ResctrlGroup,
-    Sysctl,
-    SysctlAttribute,
-    SysFile,
-    SysFileAttribute,
-    TcAttribute,
-    TcClass,
-    TcTree,
-    TcTreeAttribute,
-    TerwayAttribute,
-    TerwayFile,
-    Thread,
-    ThreadAttribute,
     place_text,
 )
 from cotenant_node_executor.targets.interface import UNLIMITED, Knob
 
 REMEMBERED = 1024
-
-_ATTRIBUTES: dict[type, type] = {
-    str: Knob,
-    Sysctl: SysctlAttribute,
-    SysFile: SysFileAttribute,
-    Thread: ThreadAttribute,
-    Processes: ProcessAttribute,
-    OomScore: OomScoreAttribute,
-    ResctrlGroup: ResctrlAttribute,
-    RealtimeThreads: RealtimeAttribute,
-    TcClass: TcAttribute,
-    TcTree: TcTreeAttribute,
-    EgressClass: EgressAttribute,
-    TerwayFile: TerwayAttribute,
-}
-"""The attributes of each kind of place."""
 
 Settled = tuple[Mapping[Attribute, Desired], Mapping[Attribute, str]]
 
@@ -137,7 +100,7 @@ def _settler(strategies: tuple[Strategy, ...], large_bursts: bool) -> Callable[[
     @lru_cache(maxsize=REMEMBERED)
     def settled(desired: tuple[Desired, ...], place: type) -> Settled:
         won = compose(desired, order, large_bursts=large_bursts)
-        kind = _ATTRIBUTES[place]
+        kind = ATTRIBUTES[place]
         for attribute in won:
             if type(attribute) is not kind:
                 raise CompositionError(f"has no attribute {attribute}")

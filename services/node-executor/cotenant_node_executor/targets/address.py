@@ -252,6 +252,21 @@ Attribute = (
     | EgressAttribute
     | TerwayAttribute
 )
+ATTRIBUTES: dict[type, type[Attribute]] = {
+    str: Knob,
+    Sysctl: SysctlAttribute,
+    SysFile: SysFileAttribute,
+    Thread: ThreadAttribute,
+    Processes: ProcessAttribute,
+    OomScore: OomScoreAttribute,
+    ResctrlGroup: ResctrlAttribute,
+    RealtimeThreads: RealtimeAttribute,
+    TcClass: TcAttribute,
+    TcTree: TcTreeAttribute,
+    EgressClass: EgressAttribute,
+    TerwayFile: TerwayAttribute,
+}
+"""The attributes of each kind of place."""
 
 INITIAL_VALUES: dict[Attribute, str] = {
     Knob.CPU_SHARES: "1024",

@@ -29,6 +29,7 @@ from cotenant_node_executor.targets.other.held import HeldValues, born_at
 from cotenant_node_executor.targets.other.terway import TerwayAccessor
 from cotenant_node_executor.targets.other.threads import ThreadAccessor
 from cotenant_node_executor.targets.other.writer import OtherWriter
+from tests.other_processes import wait_for
 
 AFFINITY, SLICE = ThreadAttribute.AFFINITY, ThreadAttribute.SLICE
 Values = Mapping[NonCgroup, Mapping[Attribute, str]]
@@ -110,6 +111,8 @@ def test_a_thread_that_has_ended_is_forgotten(tmp_path: Path) -> None:
     assert found.holding
     end.set()
     waiting.join()
+    # Python knows of the end before the kernel has removed the thread.
+    wait_for("the thread's end", lambda: not Path(f"/proc/{waiting.native_id}").exists(), 10)
     report = found.apply({})
     assert (report.written, report.refused, found.holding) == ((), (), False)
 

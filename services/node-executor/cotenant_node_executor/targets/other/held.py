@@ -17,28 +17,22 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from enum import Enum
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from cotenant_node_executor.targets.address import (
+    ATTRIBUTES,
     Attribute,
-    EgressAttribute,
     EgressClass,
     NonCgroup,
-    ProcessAttribute,
     Processes,
     ResctrlAttribute,
     ResctrlGroup,
     Sysctl,
-    SysctlAttribute,
     SysFile,
-    SysFileAttribute,
     TcTree,
-    TcTreeAttribute,
-    TerwayAttribute,
     TerwayFile,
     Thread,
     ThreadAttribute,
@@ -56,16 +50,6 @@ _PLACES: dict[str, Callable[[str], NonCgroup]] = {
     "egress": EgressClass,
     "terway": TerwayFile,
     "processes": Processes,
-}
-_ATTRIBUTES: dict[str, type[Enum]] = {
-    "sysctl": SysctlAttribute,
-    "sys": SysFileAttribute,
-    "resctrl": ResctrlAttribute,
-    "thread": ThreadAttribute,
-    "tc": TcTreeAttribute,
-    "egress": EgressAttribute,
-    "terway": TerwayAttribute,
-    "processes": ProcessAttribute,
 }
 _THREADS = frozenset((ResctrlAttribute.TASKS, ResctrlAttribute.CONTROL_GROUPS))
 _OF_THREADS = frozenset((ThreadAttribute.AFFINITY, ThreadAttribute.SLICE))
@@ -115,7 +99,7 @@ class HeldValues:
                 if not entry.born or born_at(self._proc, place.tid) != entry.born:
                     continue
                 self._born[place.tid] = entry.born
-            self._texts[place, _ATTRIBUTES[entry.kind](entry.attribute)] = entry.text  # type: ignore[index]
+            self._texts[place, ATTRIBUTES[type(place)](entry.attribute)] = entry.text
 
     def __bool__(self) -> bool:
         return bool(self._texts)
