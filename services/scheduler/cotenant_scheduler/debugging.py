@@ -9,7 +9,7 @@ but caches.
     gangs     every gang as JSON, `gang` one of them: the fields of Koordinator's debug API
 
 What is measured of a node is as of the last decision; rooms that are kept for nominated pods are those of the pod asked last.
-Bounds: MOST_ROWS lines of a table, MOST_GANGS gangs.
+Bounds: MOST_DEBUG_ROWS lines of a table, MOST_GANGS gangs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from cotenant.events.requests import SchedulerAnswer, SchedulerQuestion
+from cotenant.events.requests import MOST_DEBUG_ROWS, SchedulerAnswer, SchedulerQuestion
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER
 from cotenant_scheduler.state.gangs import Gang
 
-MOST_ROWS = 1000
 MOST_GANGS = 1000
 
 
@@ -61,7 +60,7 @@ def _of_pod(core: SchedulerCore, asked: SchedulerQuestion) -> SchedulerAnswer:
         return SchedulerAnswer(error=f"pod {pod}: {why}")
     core.nodes.rank()
     evaluation = core.placing.evaluation(facts.shape)
-    lines = min(max(asked.rows, 1), MOST_ROWS)
+    lines = min(max(asked.rows, 1), MOST_DEBUG_ROWS)
     table = _scores(evaluation, pod, lines) if asked.about == "scores" else _filters(evaluation, pod, lines)
     return SchedulerAnswer(text=table)
 

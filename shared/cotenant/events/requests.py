@@ -58,6 +58,8 @@ class ConfigEffect(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 SCHEDULER_DEBUG = "cotenant.scheduler.debug"
+MOST_DEBUG_ROWS = 1000
+"""Lines of one table."""
 
 
 class SchedulerQuestion(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -18,12 +18,11 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import web
 
-from cotenant.events.requests import SCHEDULER_DEBUG, SchedulerAnswer, SchedulerQuestion
+from cotenant.events.requests import MOST_DEBUG_ROWS, SCHEDULER_DEBUG, SchedulerAnswer, SchedulerQuestion
 from cotenant_gateway.http.logs import Ask
 from cotenant_gateway.statuses import ApiError, bad_request, no_such_path, unavailable
 
 PREFIX = "/debug/"
-MOST_ROWS = 1000
 _GANGS = "apis/v1/plugins/Coscheduling"
 
 
@@ -63,6 +62,6 @@ def _question(path: str, query: Mapping[str, str]) -> SchedulerQuestion:
 
 
 def _rows(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MOST_ROWS):
-        raise bad_request(f"rows must be a whole number from 1 to {MOST_ROWS}")
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= MOST_DEBUG_ROWS):
+        raise bad_request(f"rows must be a whole number from 1 to {MOST_DEBUG_ROWS}")
     return int(text)

@@ -14,6 +14,7 @@ from datetime import datetime
 
 from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
+from cotenant.domain.gangs import gang_name
 from cotenant.events.placements import Placement, Waiting
 from cotenant.model.subjects import executor_subject, waiting_subject
 from cotenant_verification.bench.audit.rooms import need_of
@@ -95,16 +96,12 @@ def the_head_starts_once_it_fits(moment: Moment) -> Wrong:
             name = (head.metadata.namespace, head.metadata.name)
             event = view.last[waiting_subject(*name)]
             assert isinstance(event.data, Waiting)
-            if node in changed or head.spec.affinity or gang_of_pod(head) or _is_fresh(event.time, moment.now):
+            in_gang = gang_name(head.metadata.labels, head.metadata.annotations)
+            if node in changed or head.spec.affinity or in_gang or _is_fresh(event.time, moment.now):
                 continue
             need = need_of(head, "")
             if not present.judge(need, moment.now)(node) and not earlier.judge(need, moment.now - JUST_NOW)(node):
                 yield event.subject, f"{name[0]}/{name[1]} is kept room on {node}, fits there, and waits"
-
-
-def gang_of_pod(pod: Pod) -> bool:
-    """Whether a pod states that it is in a gang."""
-    return any(name.startswith("gang.scheduling.koordinator.sh/") for name in pod.metadata.annotations)
 
 
 def _is_fresh(time: datetime | None, now: datetime) -> bool:
