@@ -53,6 +53,7 @@ from cotenant_scheduler.plugins.reservation.matching import ask_of
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.gangs import GangCache
+from cotenant_scheduler.state.network_domains import NetworkTopology
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -99,6 +100,7 @@ class SchedulerCore:
         self._assumed = Assumed(self.nodes, self.ledger, self._sequences)
         self._budgets = DisruptionBudgets()
         self._pod_groups = PodGroups(self.gangs, self.pods.records)
+        self._topology = NetworkTopology(self.nodes)
         self._demands = QuotaDemands(self.ledger.demands, rules)
         self._state = StateFolding(
             self.pods,
@@ -110,6 +112,7 @@ class SchedulerCore:
             self.reservations,
             self._assumed,
             volumes_among(self.profile.counters),
+            self._topology,
         )
         self._waiting = WaitingPods(self.queue, self.nodes, self.reservations, self._reserving, self._assumed.holds)
         self._nominations = Nominations(self.nodes)
@@ -154,6 +157,8 @@ class SchedulerCore:
             PreAllocation(self.nodes, self.pods, self._endings.attention, self._endings.given),
             self._states,
             self.config.queue,
+            self.gangs,
+            self._topology,
         )
 
     # -- folding -------------------------------------------------------------------------------------------------
@@ -300,9 +305,10 @@ class SchedulerCore:
     def _states(self) -> States:
         """Return the versions of all that refusals depend on: quotas with what is charged to them and their messages, and how
         many nodes there are; for those by nodes also the nodes with what is counted on them and how old their reports are,
-        pods that end on them, disruption budgets."""
+        pods that end on them, disruption budgets, the layers of the network."""
         quotas = self.ledger.version, self.nodes.count
-        nodes = (*quotas, *self.nodes.state, *self._preemption.state, self.reservations.changed.position)
+        changed = self.reservations.changed.position, self._topology.version
+        nodes = (*quotas, *self.nodes.state, *self._preemption.state, *changed)
         return States(quotas, nodes)
 
     def _regroup_pods(self) -> None:

@@ -18,6 +18,7 @@ from enum import StrEnum
 
 import msgspec
 
+from cotenant.domain.network_topology import ANNOTATION_TOPOLOGY_SPEC, GatherRule, TopologyError, gather_rules
 from cotenant.model.durations import DurationError, parse_duration
 
 LABEL_POD_GROUP = "pod-group.scheduling.sigs.k8s.io"
@@ -76,6 +77,8 @@ class GangSpec(msgspec.Struct, frozen=True):
     wait: timedelta
     groups: tuple[str, ...]
     source: Source
+    gather: tuple[GatherRule, ...] = ()
+    """How near to one another its pods shall be in the network."""
 
     @property
     def group_id(self) -> str:
@@ -163,6 +166,10 @@ def _spec(
         groups = parse_groups(annotations.get(ANNOTATION_GANG_GROUPS, ""))
     except GangError:
         groups = ()
+    try:
+        gather = gather_rules(annotations.get(ANNOTATION_TOPOLOGY_SPEC, ""))
+    except TopologyError:
+        gather = ()
     named = annotations.get(ANNOTATION_GANG_MATCH_POLICY) or annotations.get(ANNOTATION_MATCH_POLICY_ALIAS, "")
     mode = annotations.get(ANNOTATION_GANG_MODE, "")
     return GangSpec(
@@ -173,6 +180,7 @@ def _spec(
         wait=wait,
         groups=groups or (gang,),
         source=source,
+        gather=gather,
     )
 
 

@@ -45,6 +45,17 @@ class VolumeGiven(Part, frozen=True, kw_only=True):
     volume: str = ""
 
 
+class Gathered(Part, frozen=True, kw_only=True):
+    """The domain of the network in which a gang was placed together, and why there: `domain` is its path from the widest layer
+    down; it had room for `slots` of the gang's `pods`; `domains`: how many domains of the layer had room for all."""
+
+    layer: str
+    domain: str
+    pods: Int32 = 0
+    slots: Int32 = 0
+    domains: Int32 = 0
+
+
 class Allocation(Part, frozen=True, kw_only=True):
     """Parts are empty if nothing was allocated. `cpus`: numbers of the CPUs that the pod runs on alone, ascending; `gang`:
     `namespace/name` of the gang that it was placed with."""
@@ -55,6 +66,8 @@ class Allocation(Part, frozen=True, kw_only=True):
     reservation: ReservationUsed | None = None
     gang: str = ""
     volumes: tuple[VolumeGiven, ...] = ()
+    gathered: Gathered | None = None
+    """Where the gang's pods are together in the network, if it asks for that."""
 
 
 _DEFAULTS = Allocation()

@@ -76,7 +76,8 @@ def _placement(data: Placement, _: Event) -> str:
         return f"{pod} is gone from {data.node}" + (f": {data.reason}" if data.reason else "")
     shares = data.allocation.volumes if data.allocation is not None else ()
     given = [f", claim {s.claim} gets {f'volume {s.volume}' if s.volume else 'a volume to be made there'}" for s in shares]
-    return f"{pod} placed on {data.node}, counted as {amounts(data.requests)}{''.join(given)}{_of_reservation(data)}"
+    placed = f"{pod} placed on {data.node}, counted as {amounts(data.requests)}"
+    return f"{placed}{''.join(given)}{_of_reservation(data)}{_gathered(data)}"
 
 
 def _of_reservation(data: Placement) -> str:
@@ -87,6 +88,19 @@ def _of_reservation(data: Placement) -> str:
         return f", in pod {used.name}, which acts as a reservation" if "/" in used.name else f", in Reservation {used.name}"
     user = data.used_by
     return f", acting as a reservation; pod {user.namespace}/{user.name} uses it" if user else ", acting as a reservation"
+
+
+def _gathered(data: Placement) -> str:
+    found = data.allocation.gathered if data.allocation is not None else None
+    if found is None:
+        return ""
+    if not found.domain:
+        return ", with its gang across domains of the network: only the whole cluster has room for it"
+    room = f"{found.domains} {'domain has' if found.domains == 1 else 'domains have'} room for its {found.pods} pods"
+    return (
+        f", with its gang in {found.layer} {found.domain}: the nearest layer in which {room}, "
+        f"and of those the one with the least room ({found.slots})"
+    )
 
 
 def _waiting(data: Waiting, event: Event) -> str:

@@ -31,6 +31,7 @@ from cotenant.domain.gangs import (
     Mode,
     parse_groups,
 )
+from cotenant.domain.network_topology import ANNOTATION_TOPOLOGY_SPEC, TopologyError, gather_rules
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
 
@@ -78,6 +79,11 @@ def pod_group_errors(group: PodGroup) -> list[FieldError]:
         except GangError as error:
             place = f"metadata.annotations[{ANNOTATION_GANG_GROUPS}]"
             found.append(invalid(place, annotations[ANNOTATION_GANG_GROUPS], str(error)))
+    try:
+        gather_rules(annotations.get(ANNOTATION_TOPOLOGY_SPEC, ""))
+    except TopologyError as error:
+        place = f"metadata.annotations[{ANNOTATION_TOPOLOGY_SPEC}]"
+        found.append(invalid(place, annotations[ANNOTATION_TOPOLOGY_SPEC], str(error)))
     return found
 
 

@@ -20,6 +20,7 @@ from cotenant.kinds import (
 )
 from cotenant.kinds.koordinator import (
     cluster_colocation_profiles,
+    cluster_network_topologies,
     devices,
     elastic_quota_profiles,
     node_metrics,
@@ -52,6 +53,7 @@ REGISTRY = Registry(
         devices.DEFINITION,
         elastic_quotas.DEFINITION,
         pod_groups.DEFINITION,
+        cluster_network_topologies.DEFINITION,
         elastic_quota_profiles.DEFINITION,
         cluster_colocation_profiles.DEFINITION,
         node_resource_topologies.DEFINITION,

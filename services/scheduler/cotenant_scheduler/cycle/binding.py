@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-import msgspec
-
 from cotenant.domain.reservations.operating import with_itself
 from cotenant.events.allocations import Allocation, merged
 from cotenant.events.envelope import Event
@@ -68,10 +66,10 @@ class Binding:
         evaluation: Evaluation,
         charge: Charge,
         now: datetime,
-        gang: str = "",
+        gang: Allocation | None = None,
         reserved: Choice | None = None,
     ) -> None:
-        """Place a pod on a row. `gang`: its gang; `reserved`: the reservation there that it uses."""
+        """Place a pod on a row. `gang`: its gang, and where it is together; `reserved`: the reservation there that it uses."""
         assert record.facts is not None
         if isinstance(record, ReserveRecord):
             self._place_reservation(bound, record, row, charge, now)
@@ -86,8 +84,8 @@ class Binding:
             allocation = merged([fragment for fragment in (allocation, used) if fragment is not None])
         if record.facts.traits.acts:
             allocation = with_itself(allocation, record.key, record.facts.uid, acts=True)
-        if gang:
-            allocation = msgspec.structs.replace(allocation or Allocation(), gang=gang)
+        if gang is not None:
+            allocation = gang if allocation is None else merged((allocation, gang))
         data = self._bind(bound, record, row, figures, charge, now, allocation, (*_causes(reserved), *self._of_quota(charge)))
         assigned = self._pods.assigned.of(record.facts, charge.shape, microseconds(now))
         self._assumed.place(row, record.key, charge, assigned, data)

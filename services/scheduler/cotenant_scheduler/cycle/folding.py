@@ -13,6 +13,7 @@ from cotenant.api.objects.metadata import AnyObject
 from cotenant.api.objects.pod_group import PodGroup, decode_pod_group
 from cotenant.api.objects.policies import PriorityClassObject
 from cotenant.domain.gangs import gang_id
+from cotenant.domain.network_topology import DEFAULT_TOPOLOGY
 from cotenant.events.envelope import Event
 from cotenant.events.gangs import PodGroupStatus
 from cotenant.events.node.runs import RunStatus
@@ -25,6 +26,7 @@ from cotenant_scheduler.cycle.pod_groups import PodGroups
 from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.gangs import GangCache
+from cotenant_scheduler.state.network_domains import NetworkTopology
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.pod_records import PlacementRecord
 from cotenant_scheduler.state.pods import PodCache
@@ -45,6 +47,7 @@ FILTERS = (
     "objects.policy.poddisruptionbudgets.>",
     "objects.scheduling%2Esigs%2Ek8s%2Eio.podgroups.>",
     "objects.scheduling%2Ekoordinator%2Esh.reservations.>",
+    "objects.scheduling%2Ekoordinator%2Esh.clusternetworktopologies.>",
     "objects.scheduling%2Esigs%2Ek8s%2Eio.elasticquotas.>",
     "node.*.executor",
     "node.*.resources",
@@ -83,7 +86,9 @@ class StateFolding:
         reservations: ReservationCache,
         assumed: Assumed,
         volumes: Volumes,
+        topology: NetworkTopology,
     ) -> None:
+        self._topology = topology
         self._volumes = volumes
         self._pods = pods
         self._reservations = reservations
@@ -153,6 +158,9 @@ class StateFolding:
                     self._reservations.store_status(event.data, event.time)
                 else:
                     self._reservations.drop_status(name)
+            case ("objects", "scheduling.koordinator.sh", "clusternetworktopologies", _, name):
+                if name == DEFAULT_TOPOLOGY:
+                    self._topology.put(_document(event))
             case ("objects", "core", "persistentvolumeclaims", namespace, name):
                 self._volumes.put_claim((namespace, name), _document(event))
             case ("objects", "core", "persistentvolumes", _, name):

@@ -8,6 +8,7 @@ with its nominated node, in one batch; or nothing, and the reason in the templat
     one by one  members in queue order: one that fits is nominated without victims, to reserve its room; one that does not
                 gets the node that costs least (`cycle.preemption`), beside those chosen for the members before it. Pods that
                 leave for an earlier member cost nothing again, so a cleared node is filled first
+    together    a group that must be in one domain of a layer of the network: in the domain where its victims weigh least
     whole       fewer members than the group needs: none is nominated, none is preempted
     patience    the nominations of a group last as long as each of its nodes exists, no pod of a higher priority is nominated to
                 one, and victims have time left or are ending on any of them; then all are chosen again, and a member that
@@ -22,6 +23,7 @@ Bounds: MEMBERS; a larger group does not preempt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -31,11 +33,12 @@ from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.preempting import Preempting, patience
-from cotenant_scheduler.cycle.preemption import Choice
+from cotenant_scheduler.cycle.preemption import Choice, Rank
 from cotenant_scheduler.cycle.queue import Entry, GroupClass, WaitingTemplate
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.plugins.quota import QuotaAdmission
+from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.nodes import NodeTable
 
@@ -53,6 +56,8 @@ class Trial(msgspec.Struct):
     """Why the first refused member was refused."""
     by_quota: bool = False
     """Whether a quota refused any."""
+    enough: bool = False
+    """Whether what was placed may be stored; else it has been taken back."""
 
 
 class GroupPreemption:
@@ -75,8 +80,11 @@ class GroupPreemption:
         self._preempting = preempting
         self._waiting = waiting
 
-    def refused(self, group: GroupClass, entry: Entry, trial: Trial, now: datetime) -> list[Event]:
-        """Return the waiting events of a group that is nominated now; none: it stays nominated, or just waits."""
+    def refused(
+        self, group: GroupClass, entry: Entry, trial: Trial, now: datetime, domains: Sequence[IntArray] | None = None
+    ) -> list[Event]:
+        """Return the waiting events of a group that is nominated now; none: it stays nominated, or just waits. `domains`: the
+        rows of each domain of the network that it may be in; None: it may be anywhere."""
         before = {record.key: found for record in entry.records if (found := nomination_of(record)) is not None}
         group.keeps_nominations = False
         if trial.refused is None:
@@ -84,7 +92,9 @@ class GroupPreemption:
         if before and not trial.by_quota and self._are_kept(entry, before, now):
             group.keeps_nominations = True
             return []
-        chosen = {} if trial.by_quota or not self._may_preempt(group, entry) else self._choose(group, entry, now)
+        chosen = {}
+        if not trial.by_quota and self._may_preempt(group, entry):
+            chosen = self._choose(group, entry, now) if domains is None else self._cheapest(group, entry, now, domains)
         if not chosen:
             for key in before:
                 self._nominations.end(key)
@@ -146,8 +156,25 @@ class GroupPreemption:
         nodes = {found.node: record for record, found in nominated}
         return any(self._preempting.ends_on(node, record) for node, record in nodes.items())
 
-    def _choose(self, group: GroupClass, entry: Entry, now: datetime) -> dict[PodKey, Choice]:
-        """Return a node for as many members as the group needs, each with its victims; none if there are not so many."""
+    def _cheapest(
+        self, group: GroupClass, entry: Entry, now: datetime, domains: Sequence[IntArray]
+    ) -> dict[PodKey, Choice]:
+        """Choose in the domain where the victims weigh least: as single nodes are compared, then the first domain."""
+        mark = self._nominations.mark()
+        found: list[tuple[tuple[int, int, int, int], int]] = []
+        for index, rows in enumerate(domains):
+            chosen = self._choose(group, entry, now, rows)
+            if chosen:
+                ranks = [choice.rank for choice in chosen.values() if choice.victims]
+                found.append((_together(ranks), index))
+                self._nominations.restore(mark)
+        return self._choose(group, entry, now, domains[min(found)[1]]) if found else {}
+
+    def _choose(
+        self, group: GroupClass, entry: Entry, now: datetime, rows: IntArray | None = None
+    ) -> dict[PodKey, Choice]:
+        """Return a node for as many members as the group needs, each with its victims; none if there are not so many. `rows`:
+        on no others."""
         mark = self._nominations.mark()
         members = [record.key for record in entry.records]
         chosen: dict[PodKey, Choice] = {}
@@ -156,11 +183,11 @@ class GroupPreemption:
             shape = group.charge_of(record).shape
             self._nominations.hold(shape.priority, own)
             evaluation = self._results.evaluation(shape)
-            row = evaluation.best()
+            row = evaluation.best() if rows is None else evaluation.best_of(rows)
             if row >= 0:
                 choice = Choice((0, 0, 0, 0, 0, ""), self._nodes.names[row], ())
             else:
-                found = self._preemption.choose(evaluation)
+                found = self._preemption.choose(evaluation, rows)
                 if found is None:
                     if group.together.gives_up(record.key):
                         break
@@ -174,3 +201,9 @@ class GroupPreemption:
             self._nominations.restore(mark)
             return {}
         return chosen
+
+
+def _together(ranks: Sequence[Rank]) -> tuple[int, int, int, int]:
+    """Return violations, the highest priority of a victim, the sum of priorities and the number of victims over nodes."""
+    violations, highest, priorities, victims, *_ = zip(*ranks, strict=True)
+    return sum(violations), max(highest), sum(priorities), sum(victims)

@@ -18,6 +18,7 @@ from cotenant.events.placements import Waiting
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.gathering.gathering import Gathering
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
@@ -38,7 +39,9 @@ from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import Ask
+from cotenant_scheduler.state.gangs import GangCache
 from cotenant_scheduler.state.load.load_estimate import microseconds
+from cotenant_scheduler.state.network_domains import NetworkTopology
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
@@ -77,6 +80,8 @@ class Placing:
         pre_allocation: PreAllocation,
         states: Callable[[], States],
         queue_args: QueueArgs,
+        gangs: GangCache,
+        topology: NetworkTopology,
     ) -> None:
         self._pre_allocation = pre_allocation
         self._reserving = reserving
@@ -108,6 +113,7 @@ class Placing:
             nominations,
             reserving,
             GroupPreemption(nodes, self._results, admission, nominations, preempting, waiting),
+            Gathering(nodes, topology, gangs, pods.records, self._results, nominations),
             self._refused_by_nodes,
             MOST_EVENTS,
             MOST_TOGETHER,

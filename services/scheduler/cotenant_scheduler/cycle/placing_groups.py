@@ -1,19 +1,23 @@
 """Placing a group of pods: as many as its rules require in one batch, or none.
 
 In: the entry of a group at the head of the queue. Out: the events of its placements, or of the nominations by which it makes
-room (`cycle.group_preemption`), or why it waits. Its members are tried in queue order under a savepoint. Waiting events of a
+room (`cycle.group_preemption`), or why it waits. Its members are tried in queue order under a savepoint; those of a group that
+shall be near to one another in the network, in one domain after the other (`cycle.gathering`). Waiting events of a
 group that a decision of usual size cannot hold end in the decisions behind it (`cycle.endings`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import takewhile
 
+from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import Event
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
+from cotenant_scheduler.cycle.gathering.gathering import Attempt, Gathering
+from cotenant_scheduler.cycle.gathering.plans import Plan
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.ordering.queue_head import NEVER
@@ -47,6 +51,7 @@ class PlacingGroups:
         nominations: Nominations,
         reserving: Reserving,
         preemption: GroupPreemption,
+        gathering: Gathering,
         refused_by_nodes: Callable[[Walk, Entry, EquivalenceClass, datetime], None],
         usual: int,
         most: int,
@@ -61,6 +66,7 @@ class PlacingGroups:
         self._waiting = waiting
         self._nominations = nominations
         self._preemption = preemption
+        self._gathering = gathering
         self._refused_by_nodes = refused_by_nodes
         self._usual = usual
         self._most = most
@@ -77,18 +83,20 @@ class PlacingGroups:
             walk.close()
             return
         self._binding.ends_waiting = entry.event_count <= self._usual
-        trial = Trial(self._assumed.savepoint(), len(bound))
-        self._try(trial, group, entry, now, bound)
+        attempt = self._gathering.attempt(entry, group)
+        if attempt is None:
+            trial = self._tried(group, entry.records, now, bound)
+        else:
+            trial = self._gathered(attempt, group, now, bound)
         self._binding.ends_waiting = True
-        if group.together.enough(trial.placed, [record.key for record in entry.records]):
+        if trial.enough:
             self._placed(walk, entry, group, trial)
             return
-        self._assumed.rollback(trial.savepoint)
-        del bound[trial.begun :]
-        events = self._preemption.refused(group, entry, trial, now)
+        must = attempt is not None and bool(attempt.must)
+        events = self._preemption.refused(group, entry, trial, now, attempt.domains if attempt is not None and must else None)
         group.template = trial.refused
         if not events:
-            if trial.by_quota or trial.refused is None:
+            if must or trial.by_quota or trial.refused is None:
                 group.kept = NEVER
                 walk.close(by_nodes=True)
             else:
@@ -109,15 +117,54 @@ class PlacingGroups:
         if selected_by:
             walk.reopen(tuple(sorted(selected_by)))
 
-    def _try(self, trial: Trial, group: GroupClass, entry: Entry, now: datetime, bound: list[Event]) -> None:
+    def _gathered(self, attempt: Attempt, group: GroupClass, now: datetime, bound: list[Event]) -> Trial:
+        """Try a group in one domain of the network after the other."""
+        first: Trial | None = None
+        for plan in attempt.plans:
+            trial = self._tried(group, attempt.members, now, bound, plan)
+            first = first or trial
+            if trial.enough or trial.by_quota:
+                return trial
+        trial = first or Trial(self._assumed.savepoint(), len(bound))
+        if attempt.reason:
+            trial.refused = self._waiting.of_topology(group, attempt.reason)
+        elif first is None:
+            record = attempt.members[0]
+            evaluation = self._results.evaluation(group.charge_of(record).shape)
+            found = self._waiting.refused_by_nodes(group, evaluation, "", record=record)
+            trial.refused = self._waiting.of_member(group, record, 0, found)
+        return trial
+
+    def _tried(
+        self, group: GroupClass, records: Sequence[PodRecord], now: datetime, bound: list[Event], plan: Plan | None = None
+    ) -> Trial:
+        """Assume as many members on nodes as the group's rules require, or none."""
+        trial = Trial(self._assumed.savepoint(), len(bound))
+        self._try(trial, group, records, now, bound, plan)
+        trial.enough = group.together.enough(trial.placed, [record.key for record in records])
+        if not trial.enough:
+            self._assumed.rollback(trial.savepoint)
+            del bound[trial.begun :]
+        return trial
+
+    def _try(
+        self,
+        trial: Trial,
+        group: GroupClass,
+        records: Sequence[PodRecord],
+        now: datetime,
+        bound: list[Event],
+        plan: Plan | None,
+    ) -> None:
         """Assume as many members on nodes as the group's rules require."""
-        members = [record.key for record in entry.records]
+        members = [record.key for record in records]
         placed = trial.placed
+        where = f" in {plan.gathered.layer} {plan.gathered.domain}" if plan is not None and plan.gathered.domain else ""
         index = one_by_one = 0
-        while index < len(entry.records):
-            record = entry.records[index]
-            if index >= one_by_one:
-                alike = self._run_of_group(group, entry, index)
+        while index < len(records):
+            record = records[index]
+            if plan is None and index >= one_by_one:
+                alike = self._run_of_group(group, records, index)
                 one_by_one = index + len(alike)
                 at_once = self._place_members(group, alike, group.charge_of(record), now, bound)
                 placed += members[index : index + at_once]
@@ -125,24 +172,24 @@ class PlacingGroups:
                 if at_once:
                     continue
             index += 1
-            found = self._place_member(trial, group, record, now, bound)
+            found = self._place_member(trial, group, record, now, bound, plan)
             if found is None:
                 placed.append(record.key)
                 continue
-            trial.refused = trial.refused or self._waiting.of_member(group, record, len(placed), found)
+            trial.refused = trial.refused or self._waiting.of_member(group, record, len(placed), found, where)
             if group.together.gives_up(record.key) or group.together.enough(placed, members):
                 break
 
-    def _run_of_group(self, group: GroupClass, entry: Entry, index: int) -> list[PodRecord]:
+    def _run_of_group(self, group: GroupClass, records: Sequence[PodRecord], index: int) -> list[PodRecord]:
         """The members of one gang from here on that are charged alike."""
-        first = entry.records[index]
+        first = records[index]
         charge, gang = group.charge_of(first), group.together.gang_of(first.key)
 
         def like_first(record: PodRecord) -> bool:
             alike = group.charge_of(record) == charge and record.ask == first.ask
             return alike and group.together.gang_of(record.key) == gang
 
-        return list(takewhile(like_first, entry.records[index:]))
+        return list(takewhile(like_first, records[index:]))
 
     def _place_members(
         self, group: GroupClass, alike: list[PodRecord], charge: Charge, now: datetime, bound: list[Event]
@@ -163,9 +210,9 @@ class PlacingGroups:
         return self._binding.place_series(alike, [charge] * len(alike), evaluation, now, bound, gang)
 
     def _place_member(
-        self, trial: Trial, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event]
+        self, trial: Trial, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event], plan: Plan | None
     ) -> WaitingTemplate | None:
-        """Place one pod of a group; else return why it cannot be."""
+        """Place one pod of a group, where a plan has it if there is one; else return why it cannot be."""
         charge = group.charge_of(record)
         group.stamp = None
         if charge.membership is not None:
@@ -177,12 +224,17 @@ class PlacingGroups:
         evaluation = self._results.evaluation(charge.shape)
         ask = record.ask
         reserved = self._reserving.choose(evaluation, ask) if isinstance(ask, Ask) else None
+        if reserved is not None and plan is not None and not plan.holds(reserved.row):
+            reserved = None
         if reserved is not None:
             row = reserved.row
+        elif isinstance(ask, Ask) and (ask.required or ask.problem):
+            row = -1
         else:
-            row = -1 if isinstance(ask, Ask) and (ask.required or ask.problem) else evaluation.best()
+            row = evaluation.best() if plan is None else plan.row_for(evaluation)
         if row < 0:
             return self._waiting.refused_by_nodes(group, evaluation, "", record=record)
-        gang = group.together.gang_of(record.key)
-        self._binding.place(bound, record, row, evaluation, charge, now, gang, reserved)
+        gang, gathered = group.together.gang_of(record.key), plan.gathered if plan is not None else None
+        allocation = Allocation(gang=gang, gathered=gathered) if gang else None
+        self._binding.place(bound, record, row, evaluation, charge, now, allocation, reserved)
         return None

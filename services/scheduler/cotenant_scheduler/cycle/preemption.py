@@ -33,7 +33,7 @@ from cotenant.events.placements import PlacementPhase, Victim
 from cotenant_scheduler.cycle.what_if import Asking, RowPod, victims
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.preemptibility import FEW_ASKED
-from cotenant_scheduler.state.columns import BoolArray, Changes, distinct
+from cotenant_scheduler.state.columns import BoolArray, Changes, IntArray, distinct
 from cotenant_scheduler.state.counting import RESERVE_NAMESPACE, CountedPod, PodKey
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.held_rooms import Use
@@ -150,9 +150,13 @@ class Preemption:
         """Return whether there is any pod of a lower priority."""
         return any(priority < shape.priority for priority in self._nodes.priorities)
 
-    def choose(self, evaluation: Evaluation) -> Choice | None:
-        """Return the best node for a pod of the shape; None if preemption helps on none."""
-        return self._refreshed(evaluation).best()
+    def choose(self, evaluation: Evaluation, rows: IntArray | None = None) -> Choice | None:
+        """Return the best node for a pod of the shape, of some rows if given; None if preemption helps on none."""
+        cached = self._refreshed(evaluation)
+        if rows is None:
+            return cached.best()
+        choices = [cached.choices[row] for row in rows.tolist() if row in cached.choices]
+        return min(choices, key=lambda choice: choice.rank, default=None)
 
     def best_of(self, asking: Asking, rows: Sequence[int], victims: Set[PodKey]) -> Choice | None:
         """Return the best of some rows, where only these pods may be victims; None if that helps on none."""

@@ -43,6 +43,13 @@ CHANGE_PAUSE = timedelta(seconds=1)
 """An event with another set of reasons is stored after this time: quotas follow their nodes a moment later, and reasons
 alternate."""
 
+OF_TOPOLOGY = (
+    "node.*.placement.>",
+    "objects.core.nodes._.*",
+    "objects.scheduling%2Ekoordinator%2Esh.clusternetworktopologies.>",
+)
+"""What can change whether a domain of the network has room for a group."""
+
 _FAR_US = 1 << 62
 
 
@@ -143,11 +150,13 @@ class WaitingPods:
         waiting = msgspec.structs.replace(waiting, nodes=self._nodes.count, priority=priority, nomination=nomination)
         return self._template(alike, waiting, quota_causes)
 
-    def of_member(self, group: GroupClass, record: PodRecord, placed: int, found: WaitingTemplate) -> WaitingTemplate:
-        """Return why the pods of a group wait: one of them cannot be placed, for the reasons found."""
+    def of_member(
+        self, group: GroupClass, record: PodRecord, placed: int, found: WaitingTemplate, where: str = ""
+    ) -> WaitingTemplate:
+        """Return why the pods of a group wait: one of them cannot be placed (in a domain `where`), for the reasons found."""
         namespace, name = record.key
         others = f"; {placed} of its {len(group.live)} waiting pods found a node before it" if placed else ""
-        message = f"gang group {group.key} waits: pod {namespace}/{name} does not fit{others}: {found.waiting.message}"
+        message = f"gang group {group.key} waits: pod {namespace}/{name} does not fit{where}{others}: {found.waiting.message}"
         waiting = msgspec.structs.replace(found.waiting, message=message)
         return self._template(group, waiting, found.causes)
 
@@ -162,6 +171,10 @@ class WaitingPods:
     def group_too_large(self, group: GroupClass, members: int, most: int) -> WaitingTemplate:
         """Return why the pods of a group wait that is too large for one decision."""
         return self._of_group(group, f"the group has {members} pods, and one batch holds the placements of {most}")
+
+    def of_topology(self, group: GroupClass, detail: str) -> WaitingTemplate:
+        """Return why a group waits that no domain of the network has room for."""
+        return self._of_group(group, f"gang group {group.key} waits: {detail}", "network-topology", OF_TOPOLOGY)
 
     def takes_pods_only(self, alike: EquivalenceClass) -> WaitingTemplate:
         """Return why reservations wait that take only room which pods use, and find none."""
@@ -179,15 +192,17 @@ class WaitingPods:
         alike.stamp = None
         return self._template(alike, waiting, ())
 
-    def _of_group(self, group: GroupClass, detail: str) -> WaitingTemplate:
+    def _of_group(
+        self, group: GroupClass, detail: str, code: str = "group", wakes_on: tuple[str, ...] = ("objects.core.pods.>",)
+    ) -> WaitingTemplate:
         group.stamp = None
         waiting = Waiting(
             namespace="",
             name="",
             uid="",
             nodes=self._nodes.count,
-            reasons=(WaitingReason(code="group", count=0, detail=detail),),
-            wakes_on=("objects.core.pods.>",),
+            reasons=(WaitingReason(code=code, count=0, detail=detail),),
+            wakes_on=wakes_on,
             message=detail,
             priority=group.charge.shape.priority,
         )

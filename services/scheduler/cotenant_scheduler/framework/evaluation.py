@@ -12,7 +12,7 @@ from cotenant_scheduler.framework.plugin import filter_of_row
 from cotenant_scheduler.framework.profile import CODES_PER_FILTER
 from cotenant_scheduler.framework.row_keys import OF_CODE, RowKeys
 from cotenant_scheduler.framework.static_results import scaled
-from cotenant_scheduler.state.columns import CodeArray, IntArray
+from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray
 from cotenant_scheduler.state.nodes import TIE_BITS, NodeTable
 
 
@@ -34,6 +34,15 @@ class Evaluation(RowKeys):
         for i, weight, plugin in self._scores:
             scores[i] = weight * plugin.score(table, self.shape, rows)
         return self._refused(np.zeros(table.size, dtype=np.int32), table, rows), scores, scores.sum(axis=0)
+
+    def takes(self, table: NodeTable) -> BoolArray:
+        """Return which rows of another table take a pod of the shape (bool, a row each), by the filters that read columns only
+        and that placements change."""
+        found = np.ones(table.size, dtype=np.bool_)
+        for _, plugin in self._filters:
+            if plugin.in_columns:
+                found &= plugin.filter(table, self.shape, table.all_rows) == 0
+        return found
 
     def normalised_of(self, rows: IntArray) -> IntArray:
         """Return the weighted scores of rows by static plugin (int64, plugins by rows); 0 for the others."""

@@ -145,6 +145,13 @@ class RowKeys:
         row = int(self._in_use.argmax())
         return row if self._cells[row] >= 0 else -1
 
+    def best_of(self, rows: IntArray) -> int:
+        """Return the row with the highest key among some (int64, row numbers), -1 if none of them can take the shape."""
+        if not rows.shape[0]:
+            return -1
+        row = int(rows[self._in_use[rows].argmax()])
+        return row if self._cells[row] >= 0 else -1
+
     def counted_version(self) -> int:
         """The version of what is counted on other rows, as far as it matters to the shape."""
         return sum(counter.version for counter in self.nodes.counters) if self.spanning else 0

@@ -35,6 +35,7 @@ from cotenant.domain.gangs import (
     of_pod,
     of_pod_group,
 )
+from cotenant.domain.network_topology import ANNOTATION_TOPOLOGY_SELECTOR, GatherRule
 from cotenant.events.node.runs import RunPhase
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.reading.shapes import PodFacts
@@ -252,14 +253,26 @@ class GangCache:
 
     def together(self, key: PodKey, facts: PodFacts | None = None) -> GangGroup | None:  # noqa: ARG002
         """Return the group of a queued pod; None: it is placed alone, as it has no gang, or one that is
-        satisfied already."""
+        satisfied already and may be anywhere in the network."""
         identity = self.of_pod.get(key)
-        if identity is None or self._once_satisfied(identity):
+        if identity is None or (self._once_satisfied(identity) and not self.gather_rules(identity)):
             return None
         group = self._group_of(identity)
         found = self._together.get(group)
         if found is None:
             found = self._together[group] = GangGroup(self, group)
+        return found
+
+    def gather_rules(self, identity: str) -> tuple[GatherRule, ...]:
+        """Return how near to one another the pods of the gang's group shall be: the rules of all its gangs."""
+        specs = [gang.spec for gang in self._present(self._named(identity)) if gang.spec is not None]
+        return tuple(dict.fromkeys(rule for spec in specs for rule in spec.gather))
+
+    def near_to(self, identity: str, selector: str) -> set[PodKey]:
+        """Return the pods of the gang's group; with a selector also those of all gangs that have the same one."""
+        found = {key for gang in self._present(self._named(identity)) for key in gang.members}
+        for gang in self.gangs.values() if selector else ():
+            found.update(k for k, pod in gang.members.items() if pod.annotations.get(ANNOTATION_TOPOLOGY_SELECTOR) == selector)
         return found
 
     def satisfied(self, identity: str) -> bool:

@@ -1,0 +1,1 @@
+"""Gangs whose pods shall be near to one another in the network."""
