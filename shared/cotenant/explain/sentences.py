@@ -96,11 +96,10 @@ def _gathered(data: Placement) -> str:
         return ""
     if not found.domain:
         return ", with its gang across domains of the network: only the whole cluster has room for it"
-    room = f"{found.domains} {'domain has' if found.domains == 1 else 'domains have'} room for its {found.pods} pods"
-    return (
-        f", with its gang in {found.layer} {found.domain}: the nearest layer in which {room}, "
-        f"and of those the one with the least room ({found.slots})"
-    )
+    where = f", with its gang in {found.layer} {found.domain}: in no nearer layer is there room for its {found.pods} pods"
+    if found.domains == 1:
+        return f"{where}, and in no other domain of this one"
+    return f"{where}, and of the {found.domains} domains of this one that have it, this has the least ({found.slots})"
 
 
 def _waiting(data: Waiting, event: Event) -> str:

@@ -328,8 +328,8 @@ def test_explain_says_in_which_domain_a_pod_is_and_why() -> None:
     assert where is not None
     text = sentence(story.last[placement_subject(where, "default", "w-0")])
     assert text.endswith(
-        "with its gang in BlockLayer s1/s1b1: the nearest layer in which 2 domains have room for its 4 pods, "
-        "and of those the one with the least room (4)"
+        "with its gang in BlockLayer s1/s1b1: in no nearer layer is there room for its 4 pods, "
+        "and of the 2 domains of this one that have it, this has the least (4)"
     )
 
 
