@@ -87,7 +87,7 @@ class SchedulerCore:
         self._node_cache = NodeCache(self.nodes, args, self._look_at_pods_of)
         self.gangs = GangCache(self.config.coscheduling)
         self._grouping: Grouping = self.profile.grouping or self.gangs
-        reader = PodReader(args, self.profile.readers, self.config.default_preemption_policy)
+        reader = PodReader(args, self.profile.readers, self.config.default_preemption_policy, self.config.pod_topology_spread)
         self.pods = PodCache(self.nodes, self.ledger, reader, self._note_changed, self.gangs.of_pod)
         self.reservations = ReservationCache(self.pods)
         self._operating = OperatingPods(self.pods, self.reservations)

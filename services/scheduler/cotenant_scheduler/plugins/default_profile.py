@@ -31,6 +31,7 @@ from cotenant_scheduler.plugins.volumes.volume_binding import VolumeBinding
 from cotenant_scheduler.plugins.volumes.volume_restrictions import VolumeRestrictions
 from cotenant_scheduler.state.gangs import CoschedulingArgs
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.reading.default_spread import TopologySpreadArgs
 from cotenant_scheduler.state.volumes.volumes import Volumes
 
 
@@ -53,6 +54,8 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     coscheduling: CoschedulingArgs = CoschedulingArgs()
     reservation: ReservationArgs = ReservationArgs()
     queue: QueueArgs = QueueArgs()
+    pod_topology_spread: TopologySpreadArgs = TopologySpreadArgs()
+    """Spread constraints of pods that state none."""
     scheduling_timeout_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 30
     """A queued pod without any decision is overdue after so many seconds (a metric); 0: never."""
     dynamic_scheduler_check: bool = True

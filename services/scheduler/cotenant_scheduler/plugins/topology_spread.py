@@ -7,8 +7,8 @@ Filter (DoNotSchedule): pods in the node's domain + 1 if the pod selects itself 
 maxSkew, with the nominated pods and without them; fewer domains than minDomains make the fewest 0; a node without the key
 is refused. Score (ScheduleAnyway): sum over constraints of pods * weight + maxSkew - 1, weight = log(domains + 2) in
 millionths; normalised as 100 * (highest + lowest - score) // highest over the feasible nodes, 100 where the highest is 0, 0
-for nodes without a key. Source: kube-scheduler PodTopologySpread, default weight 2; a pod has the
-constraints that it states, and none by default.
+for nodes without a key. Source: kube-scheduler PodTopologySpread, default weight 2. A pod has the constraints that it states,
+or by configuration some of the cluster (`state.reading.default_spread`); the system's own score nodes that lack a key, too.
 """
 
 from __future__ import annotations
@@ -73,10 +73,13 @@ class PodTopologySpread:
         scored = feasible.copy()
         for constraint in soft:
             domains, sums, _ = self._sums(nodes, constraint, _included(nodes, shape, constraint, eligible))
-            scored &= domains >= 0
-            size = np.unique(domains[feasible & (domains >= 0)]).shape[0]
+            has_key = domains >= 0
+            if not constraint.lenient:
+                scored &= has_key
+            size = np.unique(domains[feasible & has_key]).shape[0]
             weight = round(math.log(size + 2) * MILLIONTHS)
-            raw += np.append(sums, 0)[domains] * weight + (constraint.max_skew - 1) * MILLIONTHS
+            found = np.append(sums, 0)[domains] * weight + (constraint.max_skew - 1) * MILLIONTHS
+            raw += np.where(has_key, found, 0)
         raw = (raw + MILLIONTHS // 2) // MILLIONTHS
         if not scored.any():
             return np.zeros_like(raw)
@@ -88,7 +91,7 @@ class PodTopologySpread:
     def _eligible(self, nodes: NodeTable, shape: Shape, *, hard: bool) -> BoolArray:
         eligible: BoolArray = nodes.declared[: nodes.size] > 0
         for constraint in shape.relations.spread:
-            if constraint.hard == hard:
+            if constraint.hard == hard and not constraint.lenient:
                 eligible &= self._relations.domains(nodes, constraint.topology)[0] >= 0
         return eligible
 

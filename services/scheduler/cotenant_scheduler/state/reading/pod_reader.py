@@ -30,13 +30,14 @@ from cotenant.model.names import PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
+from cotenant_scheduler.state.reading.default_spread import Defaulting, TopologySpreadArgs, constraints_of, controlled
 from cotenant_scheduler.state.reading.pod_documents import Identity, Owner, PodDocument, PodHead
 from cotenant_scheduler.state.reading.pod_needs import host_ports, images, nonzero_requests
 from cotenant_scheduler.state.reading.pod_traits import PodTraits, traits_of
 from cotenant_scheduler.state.reading.pod_volumes import MARKS
 from cotenant_scheduler.state.reading.priorities import PREEMPT_NEVER, PriorityValues
 from cotenant_scheduler.state.reading.priorities import preempts as has_others_end
-from cotenant_scheduler.state.reading.relations import SelectorIndex
+from cotenant_scheduler.state.reading.relations import Relations, SelectorIndex
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape, ShapeKey
 from cotenant_scheduler.state.reading.templates import RecentDocument, Template, facts_of, recent_document
 
@@ -81,17 +82,25 @@ def _texts(document: bytes) -> dict[str, str]:
 
 
 @lru_cache(maxsize=RECOGNITIONS_CACHED)
-def _owned_by_daemon_set(document: bytes) -> bool:
-    """Whether owner references name a DaemonSet. Raises DecodeError."""
-    return bool(document) and any(owner.kind == "DaemonSet" for owner in _OWNERS.decode(document))
+def _owner_kinds(document: bytes) -> frozenset[str]:
+    """The kinds of a pod's owners. Raises DecodeError."""
+    return frozenset(owner.kind for owner in _OWNERS.decode(document)) if document else frozenset()
 
 
 class PodReader:
     """Reads pod documents and gives pods of the same needs the same shape."""
 
-    def __init__(self, args: LoadAwareArgs, readers: Sequence[Reader] = (), default_preemption: str = "") -> None:
-        """`default_preemption`: the preemption policy of pods without a label of it; empty: that of their spec."""
+    def __init__(
+        self,
+        args: LoadAwareArgs,
+        readers: Sequence[Reader] = (),
+        default_preemption: str = "",
+        spread: TopologySpreadArgs | None = None,
+    ) -> None:
+        """`default_preemption`: the preemption policy of pods without a label of it; empty: that of their spec. `spread`: which
+        constraints pods get that state none."""
         self._args = args
+        self._spread = spread or TopologySpreadArgs()
         self._default_preemption = default_preemption
         self._readers = tuple(readers)
         self._annotations = tuple(sorted({name for reader in readers for name in reader.annotations}))
@@ -105,7 +114,7 @@ class PodReader:
 
     def __deepcopy__(self, memo: dict[int, object]) -> PodReader:
         """A copy keeps the same shapes: they are compared by identity."""
-        copied = PodReader(self._args, deepcopy(self._readers, memo), self._default_preemption)
+        copied = PodReader(self._args, deepcopy(self._readers, memo), self._default_preemption, self._spread)
         memo[id(self)] = copied
         copied.selectors = deepcopy(self.selectors, memo)
         copied._wants.update(self._wants)
@@ -129,7 +138,7 @@ class PodReader:
             bytes(head.spec),
             bytes(head.status),
             traits.classes,
-            _owned_by_daemon_set(bytes(metadata.owner_references)),
+            _owner_kinds(bytes(metadata.owner_references)),
             priorities.version,
             self._annotations_read(traits.annotations),
         )
@@ -171,7 +180,8 @@ class PodReader:
         labels = pod.metadata.labels
         traits = traits_of(labels, pod.metadata.annotations)
         preempts = has_others_end(traits.classes[2], self._default_preemption, preempts)
-        daemon = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+        kinds = {owner.kind for owner in pod.metadata.owner_references}
+        daemon = "DaemonSet" in kinds
         custom = (
             scaling_factors(self._args.estimated_scaling_factors, pod.metadata.annotations, True)
             if self._args.allow_customize_estimation
@@ -179,14 +189,16 @@ class PodReader:
         )
         namespace = pod.metadata.namespace
         affinity, spread = bytes(spec.affinity), bytes(spec.topology_spread_constraints)
+        defaulted = bool(self._spread.constraints) and not spread and controlled(kinds)
         # Affinity terms refer to the pod's own namespace, and may refer to its own labels.
-        wants = (namespace, tuple(sorted(labels.items()))) if spread or _POD_AFFINITY.search(affinity) else None
-        if wants is not None and (wants, affinity, spread) not in self._wants:
-            self._number(document, (wants, affinity, spread))
+        wants = (namespace, tuple(sorted(labels.items()))) if spread or defaulted or _POD_AFFINITY.search(affinity) else None
+        if wants is not None and (wants, affinity, spread, defaulted) not in self._wants:
+            self._number(document, (wants, affinity, spread, defaulted))
         recognition = (
             wants,
             (namespace, pod.metadata.name, bytes(spec.volumes)) if _has_volumes(spec.volumes) else None,
             spread,
+            defaulted,
             self.selectors.selecting(namespace, labels),
             tuple((bytes(c.resources), bytes(c.ports), c.image) for c in spec.containers),
             tuple((bytes(c.resources), bytes(c.ports), c.image, c.restart_policy) for c in spec.init_containers),
@@ -236,10 +248,18 @@ class PodReader:
     def _number(self, document: msgspec.Raw | bytes, wants: tuple[object, ...]) -> None:
         """Assign numbers to the selectors of a pod before any pod is matched against them."""
         with contextlib.suppress(msgspec.DecodeError):  # `_shape` reports the error
-            self.selectors.relations(decode_pod(document))
+            self._relations(decode_pod(document))
         if len(self._wants) >= RECOGNITIONS_CACHED:
             self._wants.clear()
         self._wants.add(wants)
+
+    def _relations(self, pod: Pod) -> Relations:
+        """The pod's affinity and spread, with the constraints that it gets without stating any."""
+        if pod.spec.topology_spread_constraints or not self._spread.constraints:
+            return self.selectors.relations(pod)
+        kinds = [owner.kind for owner in pod.metadata.owner_references]
+        defaults = constraints_of(self._spread, pod.metadata.labels) if controlled(kinds) else ()
+        return self.selectors.relations(pod, defaults, lenient=self._spread.defaulting_type is Defaulting.SYSTEM)
 
     def _shape(self, document: msgspec.Raw | bytes, priority: int, preempts: bool, daemon: bool) -> Shape:
         pod = decode_pod(document)
@@ -271,7 +291,7 @@ class PodReader:
             host_ports=host_ports(pod),
             images=images(pod),
             asks=tuple((reader.name, asked) for reader in self._readers if (asked := reader.asks(pod)) is not None),
-            relations=self.selectors.relations(pod),
+            relations=self._relations(pod),
             selected_by=self.selectors.selecting(pod.metadata.namespace, pod.metadata.labels),
         )
         return self._shape_of(key)

@@ -19,12 +19,12 @@ namespaces that have some besides their name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector, LabelSelectorRequirement
-from cotenant.api.objects.pod import Pod, PodAffinityTerm
+from cotenant.api.objects.pod import Pod, PodAffinityTerm, TopologySpreadConstraint
 from cotenant.api.objects.selectors import expression_holds
 
 MATCHES_CACHED = 16_384
@@ -75,6 +75,8 @@ class Spread(msgspec.Struct, frozen=True):
     """Only nodes that the pod's node selector and required affinity match count."""
     honour_taints: bool = False
     """Only nodes whose taints the pod tolerates count."""
+    lenient: bool = False
+    """Nodes without the topology keys of all soft constraints count, too: the system's own defaults are so."""
 
 
 class Relations(msgspec.Struct, frozen=True):
@@ -199,8 +201,9 @@ class SelectorIndex:
         new, self.new = self.new, []
         return new
 
-    def relations(self, pod: Pod) -> Relations:
-        """Return a pod's affinity and spread constraints."""
+    def relations(self, pod: Pod, defaults: Sequence[TopologySpreadConstraint] = (), *, lenient: bool = False) -> Relations:
+        """Return a pod's affinity and spread constraints. `defaults`: constraints in place of its own, which it does not state;
+        `lenient`: whether they are."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
         affinity = pod.spec.affinity
         together = affinity.pod_affinity if affinity else None
@@ -217,7 +220,7 @@ class SelectorIndex:
             Term(self.number((_part(term, namespace, labels),)), term.topology_key, weight) for term, weight in weighted
         ]
         spread = []
-        for constraint in pod.spec.topology_spread_constraints:
+        for constraint in defaults or pod.spec.topology_spread_constraints:
             expressions = _with_own_labels(_expressions(constraint.label_selector), constraint.match_label_keys, "In", labels)
             spread.append(
                 Spread(
@@ -228,6 +231,7 @@ class SelectorIndex:
                     constraint.when_unsatisfiable != "ScheduleAnyway",
                     constraint.node_affinity_policy != "Ignore",
                     constraint.node_taints_policy == "Honor",
+                    lenient,
                 )
             )
         return Relations(
