@@ -30,7 +30,7 @@ from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.folding import StateFolding
-from cotenant_scheduler.cycle.monitor import SchedulerMonitor
+from cotenant_scheduler.cycle.monitor import MOST_REPORTED, SchedulerMonitor, warnings
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing import ENDINGS_SHARE, Placing
 from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups, member_of
@@ -288,8 +288,14 @@ class SchedulerCore:
         if not self.queue.classes:
             return [*self._endings.decide(now, left), *statuses]
         endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses))
-        bound, waiting = self.placing.decide(now, left - len(endings))
+        bound, waiting = self.placing.decide(now, left - len(endings) - MOST_REPORTED)
+        if self.placing.cut_short:
+            waiting = self.monitor.reports(self.queue.classes.values(), self._waiting, self._assumed.holds, now)
         return [*bound, *endings, *statuses, *waiting]
+
+    def warnings(self, events: Sequence[Event]) -> list[str]:
+        """Return lines for the log of the process about events that are stored now: pods that were not tried for too long."""
+        return warnings(events)
 
     def runtimes(self, now: datetime) -> dict[Membership, dict[str, int]]:
         """Return the runtime of each quota in the folded state: the basis of a decision at this moment."""

@@ -62,6 +62,14 @@ class Requesting(Protocol):
 
 
 @runtime_checkable
+class Warns(Protocol):
+    """A core some of whose events are to be said in the log of its process."""
+
+    def warnings(self, events: Sequence[Event]) -> Sequence[str]:
+        """Return the lines for events that were stored; their number has a bound."""
+
+
+@runtime_checkable
 class Assuming(Protocol):
     """A core that can decide on a batch of its own that is still being stored. At most one batch is assumed.
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from cotenant.engine.commit import Batch, Identity, refusal_of
-from cotenant.engine.core import Requesting
+from cotenant.engine.core import Requesting, Warns
 from cotenant.engine.cycle import AHEAD_FROM, Cycle
 from cotenant.engine.quarantine import Quarantine
 from cotenant.events.envelope import Event
@@ -80,6 +80,7 @@ class DecidingLoop:
         """When the last batch was answered (`time.perf_counter`)."""
         core = cycle.core
         self._requests = Requests(self.host, core) if self.host is not None and isinstance(core, Requesting) else None
+        self._warns = core if isinstance(core, Warns) else None
         self._clock = around.clock
         self._room_pause = RoomPause()
         self._report = LoopReport(self.identity.service, self.host, around.ready)
@@ -197,6 +198,8 @@ class DecidingLoop:
             if self._room_pause.stored():
                 self._report.has_room()
             self._report.answered(outcome, len(batch.events) - 1, sent - started, time.perf_counter() - sent)
+            if self._warns is not None:
+                self._report.warn(self._warns.warnings(batch.events))
             if self.host is not None and self.host.telemetry.tracing is not None:
                 self.host.telemetry.tracing.stored(batch.as_stored(outcome.first), self._traces, started_ns, time.time_ns())
             if drained is not None:

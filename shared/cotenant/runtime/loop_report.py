@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections.abc import Sequence
 
 from cotenant.log.contract import NoAnswer, Refused, Stored
 from cotenant.runtime.freed_memory import GIVEN_BACK_AFTER_SECONDS, give_back
@@ -77,6 +78,11 @@ class LoopReport:
         logger.warning("%s: LOG has room again", self._service)
         if self._host is not None:
             self._host.health.warning = ""
+
+    def warn(self, lines: Sequence[str]) -> None:
+        """Log what the core warns of."""
+        for line in lines:
+            logger.warning("%s: %s", self._service, line)
 
     def answered(self, outcome: Stored | Refused | NoAnswer, events: int, decide_seconds: float, store_seconds: float) -> None:
         """Count a batch with the decided events that it stored."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cotenant.events.placements import Waiting
 from cotenant.events.requests import SchedulerAnswer, SchedulerQuestion
 from cotenant_scheduler.debugging import answer
 from cotenant_scheduler.definition import DEFINITION
@@ -155,3 +156,61 @@ def test_pods_that_nothing_was_decided_about_are_overdue(timeout: float, overdue
     story.later(11)
     story.core.decide(story.now)
     assert figures(story)["scheduler_scheduling_timeout"] == 0
+
+
+def backlog(story: Story, *, low: int = 1) -> None:
+    """More pods of a high priority than one decision places, before others that are never come to."""
+    story.node(node("a", cpu="1000", memory="4000Gi", pods="100000"))
+    story.pods(*[pod(f"low-{i}", cpu=f"{100 + i}m", memory="1Mi", priority=1) for i in range(low)])
+    for i in range(1100):
+        story.pod(pod(f"high-{i}", cpu="10m", memory="1Mi", priority=9000))
+
+
+def test_a_pod_that_decisions_do_not_come_to_is_reported_once_with_a_line_for_the_log() -> None:
+    story = Story()
+    backlog(story)
+    first = story.core.decide(story.now)
+    assert not [event for event in first if isinstance(event.data, Waiting)], "it is not overdue yet"
+    story.later(35)
+    events = story.decide()
+    waiting = story.waiting("low-0")
+    assert waiting is not None
+    assert [(reason.code, reason.detail) for reason in waiting.reasons] == [
+        ("overdue", "the scheduler has not come to it for 36 s: it is behind other pods in the queue")
+    ]
+    assert story.core.warnings(events) == [f"pod default/low-0: {waiting.message}"]
+    assert figures(story)["scheduler_scheduling_timeout"] > 0
+    for i in range(1100, 2200):
+        story.pod(pod(f"high-{i}", cpu="10m", memory="1Mi", priority=9000))
+    assert not [event for event in story.decide() if isinstance(event.data, Waiting)], "it was reported"
+    story.settle()
+    assert story.node_of("low-0") == "a"
+    assert story.waiting("low-0") is None
+
+
+def test_reports_of_overdue_pods_have_a_bound_and_begin_with_the_oldest() -> None:
+    story = Story()
+    backlog(story, low=15)
+    story.later(35)
+    events = story.decide()
+    reported = [event.data.name for event in events if isinstance(event.data, Waiting)]
+    assert len(events) <= 999
+    assert reported == sorted(f"low-{i}" for i in range(15))[:10]
+
+
+def test_a_refused_pod_gets_its_reason_though_decisions_do_not_come_to_the_end_of_the_queue() -> None:
+    story = Story()
+    story.pod(pod("large", cpu="5000", priority=9500))
+    backlog(story)
+    story.later(35)
+    story.decide()
+    waiting = story.waiting("large")
+    assert waiting is not None
+    assert waiting.message == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_without_a_timeout_nothing_is_reported() -> None:
+    story = Story(SchedulerConfig(scheduling_timeout_seconds=0))
+    backlog(story)
+    story.later(3600)
+    assert not [event for event in story.decide() if isinstance(event.data, Waiting)]

@@ -1,22 +1,31 @@
-"""Pods that the scheduler has left in its queue for too long, and gangs that wait: figures for metrics.
+"""Pods that the scheduler has left in its queue for too long, and gangs that wait.
 
-In: the queue, at most every LOOK of log time. Out: numbers, on which no decision depends. A pod is overdue that needs a node
-and has neither a node nor a reason to wait, `schedulingTimeoutSeconds` after its object was stored: the scheduler has not
-tried it yet. This only counts; nothing is ended or retried for it. Source: Koordinator's SchedulerMonitor (`--scheduling-
-timeout`, `--scheduler-monitor-period`), where a pod is overdue that its scheduling cycle has held for that time.
+In: the queue. Out: for metrics, at most every LOOK of log time, numbers on which no decision depends; and the waiting events of
+overdue pods. A pod is overdue that needs a node and has neither a node nor a reason to wait, `schedulingTimeoutSeconds` after
+its object was stored: the scheduler has not tried it yet, or not come to store the reason. That can only be while decisions end
+before they have tried the whole queue; then the first pod of each class that the decision did not come to gets the class's
+reason, or the reason `overdue`. Nothing is ended or retried for it. Source: Koordinator's SchedulerMonitor (`--scheduling-
+timeout`, `--scheduler-monitor-period`), which logs and counts pods that their scheduling cycle has held for that time.
 
-Bounds: the queued pods.
+Bounds: the queued pods; MOST_REPORTED events a decision, one a class; a pod is reported once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
+from cotenant.events.envelope import Event
+from cotenant.events.placements import Waiting
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass
+from cotenant_scheduler.cycle.waiting import WaitingPods, blocked_by, blocked_event
+from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.pod_records import PodRecord
 
 LOOK = timedelta(seconds=10)
+MOST_REPORTED = 10
+OVERDUE = "overdue"
+"""The reason code of a pod that was not tried."""
 
 
 class SchedulerMonitor:
@@ -44,6 +53,48 @@ class SchedulerMonitor:
 
     def _is_overdue(self, record: PodRecord, now: datetime) -> bool:
         facts, waiting = record.facts, record.waiting
-        if facts is None or record.object_at is None or (waiting is not None and waiting.uid == facts.uid):
+        if facts is None or record.object_at is None:
+            return False
+        if waiting is not None and waiting.uid == facts.uid and not is_overdue(waiting):
             return False
         return now - record.object_at > self._timeout
+
+    def reports(
+        self, classes: Iterable[EquivalenceClass], waiting: WaitingPods, placed: Callable[[PodKey], bool], now: datetime
+    ) -> list[Event]:
+        """Return the waiting events of overdue pods after a decision that did not try the whole queue, the oldest first."""
+        found: list[tuple[datetime, PodKey, PodRecord, EquivalenceClass]] = []
+        if not self._timeout:
+            return []
+        waiting.note_missing()
+        for alike in classes:
+            head = next(alike.pods(), None)
+            if head is None or head[1].waiting is not None or placed(head[1].key) or is_reserve(head[1].key):
+                continue
+            record = head[1]
+            if record.object_at is not None and self._is_overdue(record, now):
+                found.append((record.object_at, record.key, record, alike))
+        found.sort(key=lambda entry: entry[:2])
+        return [self._report(record, alike, waiting, now) for _, _, record, alike in found[:MOST_REPORTED]]
+
+    def _report(self, record: PodRecord, alike: EquivalenceClass, waiting: WaitingPods, now: datetime) -> Event:
+        if alike.template is not None:
+            return waiting.event(record, alike.template, None)
+        assert record.object_at is not None
+        seconds = int((now - record.object_at).total_seconds())
+        detail = f"the scheduler has not come to it for {seconds} s: it is behind other pods in the queue"
+        return blocked_event(record, blocked_by(OVERDUE, detail))
+
+
+def is_overdue(waiting: Waiting) -> bool:
+    """Return whether a pod waits for no other reason than that it was not tried."""
+    return len(waiting.reasons) == 1 and waiting.reasons[0].code == OVERDUE
+
+
+def warnings(events: Iterable[Event]) -> list[str]:
+    """Return a line for each pod that events report as overdue."""
+    return [
+        f"pod {data.namespace}/{data.name}: {data.message}"
+        for event in events
+        if isinstance(data := event.data, Waiting) and not event.tombstone and is_overdue(data)
+    ]

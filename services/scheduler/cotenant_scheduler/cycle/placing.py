@@ -102,6 +102,8 @@ class Placing:
         self._keeps_nominated = queue_args.order is not QueueOrder.PRIORITY
         """Whether room is kept for a nominated pod, too: its nomination does not count against those of a higher priority."""
         waiting.holds = self.head.holds
+        self.cut_short = False
+        """Whether the last decision ended before it had tried the whole queue."""
         self._groups = PlacingGroups(
             nodes,
             self._results,
@@ -225,6 +227,7 @@ class Placing:
                 walk.reopen(shape.selected_by)
         self.head.release()
         walk.finish()
+        self.cut_short = top is not None
         waiting = self._waiting.decide(now, max(0, limit - len(bound)), self._preempting.nominated) if top is None else []
         return bound, waiting
 

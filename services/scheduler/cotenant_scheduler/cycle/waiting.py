@@ -215,12 +215,16 @@ class WaitingPods:
             return known
         return WaitingTemplate(waiting, causes)
 
-    def decide(self, now: datetime, limit: int, nominated: Set[PodKey]) -> list[Event]:
-        """Return at most `limit` waiting events: those of pods whose last event was built from another template than their
-        class has now, except pods that this decision nominated."""
+    def note_missing(self) -> None:
+        """Note why groups wait that may not be tried."""
         for alike in self._queue.classes.values():
             if isinstance(alike, GroupClass) and (missing := alike.missing):
                 alike.template = self._of_group(alike, missing)
+
+    def decide(self, now: datetime, limit: int, nominated: Set[PodKey]) -> list[Event]:
+        """Return at most `limit` waiting events: those of pods whose last event was built from another template than their
+        class has now, except pods that this decision nominated."""
+        self.note_missing()
         classes = [alike for alike in self._queue.classes.values() if alike.template is not None]
         if not classes:
             return []
