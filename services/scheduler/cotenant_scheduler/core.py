@@ -30,7 +30,7 @@ from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.folding import StateFolding
-from cotenant_scheduler.cycle.monitor import MOST_REPORTED, SchedulerMonitor, warnings
+from cotenant_scheduler.cycle.monitor import EVENTS_A_REPORT, SchedulerMonitor, warnings
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.placing import ENDINGS_SHARE, Placing
 from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups, member_of
@@ -287,10 +287,11 @@ class SchedulerCore:
         left = MAX_EVENTS_PER_DECISION - len(statuses)
         if not self.queue.classes:
             return [*self._endings.decide(now, left), *statuses]
-        endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses))
-        bound, waiting = self.placing.decide(now, left - len(endings) - MOST_REPORTED)
+        reports = MAX_EVENTS_PER_DECISION // EVENTS_A_REPORT
+        endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses) - reports)
+        bound, waiting = self.placing.decide(now, left - len(endings) - reports)
         if self.placing.cut_short:
-            waiting = self.monitor.reports(self.queue.classes.values(), self._waiting, self._assumed.holds, now)
+            waiting = self.monitor.reports(self.queue.classes.values(), self._waiting, self._assumed.holds, now, reports)
         return [*bound, *endings, *statuses, *waiting]
 
     def warnings(self, events: Sequence[Event]) -> list[str]:

@@ -7,7 +7,7 @@ before they have tried the whole queue; then the first pod of each class that th
 reason, or the reason `overdue`. Nothing is ended or retried for it. Source: Koordinator's SchedulerMonitor (`--scheduling-
 timeout`, `--scheduler-monitor-period`), which logs and counts pods that their scheduling cycle has held for that time.
 
-Bounds: the queued pods; MOST_REPORTED events a decision, one a class; a pod is reported once.
+Bounds: the queued pods; of a decision's events one in EVENTS_A_REPORT, and one a class; a pod is reported once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.pod_records import PodRecord
 
 LOOK = timedelta(seconds=10)
-MOST_REPORTED = 10
+EVENTS_A_REPORT = 100
+"""Of so many events of a decision one may report an overdue pod."""
 OVERDUE = "overdue"
 """The reason code of a pod that was not tried."""
 
@@ -60,9 +61,15 @@ class SchedulerMonitor:
         return now - record.object_at > self._timeout
 
     def reports(
-        self, classes: Iterable[EquivalenceClass], waiting: WaitingPods, placed: Callable[[PodKey], bool], now: datetime
+        self,
+        classes: Iterable[EquivalenceClass],
+        waiting: WaitingPods,
+        placed: Callable[[PodKey], bool],
+        now: datetime,
+        limit: int,
     ) -> list[Event]:
-        """Return the waiting events of overdue pods after a decision that did not try the whole queue, the oldest first."""
+        """Return at most `limit` waiting events of overdue pods after a decision that did not try the whole queue, those of the
+        oldest."""
         found: list[tuple[datetime, PodKey, PodRecord, EquivalenceClass]] = []
         if not self._timeout:
             return []
@@ -75,7 +82,7 @@ class SchedulerMonitor:
             if record.object_at is not None and self._is_overdue(record, now):
                 found.append((record.object_at, record.key, record, alike))
         found.sort(key=lambda entry: entry[:2])
-        return [self._report(record, alike, waiting, now) for _, _, record, alike in found[:MOST_REPORTED]]
+        return [self._report(record, alike, waiting, now) for _, _, record, alike in found[:limit]]
 
     def _report(self, record: PodRecord, alike: EquivalenceClass, waiting: WaitingPods, now: datetime) -> Event:
         if alike.template is not None:
