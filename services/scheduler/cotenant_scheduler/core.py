@@ -287,11 +287,13 @@ class SchedulerCore:
         left = MAX_EVENTS_PER_DECISION - len(statuses)
         if not self.queue.classes:
             return [*self._endings.decide(now, left), *statuses]
-        reports = MAX_EVENTS_PER_DECISION // EVENTS_A_REPORT
+        classes = self.queue.classes.values()
+        backlog = 4 * len(self.queue) > MAX_EVENTS_PER_DECISION
+        reports = MAX_EVENTS_PER_DECISION // EVENTS_A_REPORT if backlog and self.monitor.has_overdue(classes, now) else 0
         endings = self._endings.decide(now, ENDINGS_SHARE - len(statuses) - reports)
         bound, waiting = self.placing.decide(now, left - len(endings) - reports)
-        if self.placing.cut_short:
-            waiting = self.monitor.reports(self.queue.classes.values(), self._waiting, self._assumed.holds, now, reports)
+        if reports and self.placing.cut_short:
+            waiting = self.monitor.reports(classes, self._waiting, self._assumed.holds, now, reports)
         return [*bound, *endings, *statuses, *waiting]
 
     def warnings(self, events: Sequence[Event]) -> list[str]:

@@ -12,7 +12,7 @@ Bounds: the queued pods; of a decision's events one in EVENTS_A_REPORT, and one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
 from cotenant.events.envelope import Event
@@ -70,19 +70,27 @@ class SchedulerMonitor:
     ) -> list[Event]:
         """Return at most `limit` waiting events of overdue pods after a decision that did not try the whole queue, those of the
         oldest."""
-        found: list[tuple[datetime, PodKey, PodRecord, EquivalenceClass]] = []
-        if not self._timeout:
-            return []
         waiting.note_missing()
-        for alike in classes:
-            head = next(alike.pods(), None)
-            if head is None or head[1].waiting is not None or placed(head[1].key) or is_reserve(head[1].key):
-                continue
-            record = head[1]
-            if record.object_at is not None and self._is_overdue(record, now):
-                found.append((record.object_at, record.key, record, alike))
+        found = [
+            (record.object_at, record.key, record, alike)
+            for record, alike in self._heads(classes, now)
+            if record.object_at is not None and not placed(record.key)
+        ]
         found.sort(key=lambda entry: entry[:2])
         return [self._report(record, alike, waiting, now) for _, _, record, alike in found[:limit]]
+
+    def has_overdue(self, classes: Iterable[EquivalenceClass], now: datetime) -> bool:
+        """Return whether the first pod of any class is overdue and has not been reported."""
+        return next(self._heads(classes, now), None) is not None
+
+    def _heads(self, classes: Iterable[EquivalenceClass], now: datetime) -> Iterator[tuple[PodRecord, EquivalenceClass]]:
+        """Walk the overdue first pods of classes."""
+        for alike in classes if self._timeout else ():
+            head = next(alike.pods(), None)
+            if head is None or head[1].waiting is not None or is_reserve(head[1].key):
+                continue
+            if self._is_overdue(head[1], now):
+                yield head[1], alike
 
     def _report(self, record: PodRecord, alike: EquivalenceClass, waiting: WaitingPods, now: datetime) -> Event:
         if alike.template is not None:

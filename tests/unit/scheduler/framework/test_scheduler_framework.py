@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant.events.allocations import Allocation, DeviceShare, NumaShare, ReservationUsed, VolumeGiven, merged
+from cotenant.events.allocations import Allocation, DeviceShare, Gathered, NumaShare, ReservationUsed, VolumeGiven, merged
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant_scheduler.cycle.group_preemption import Trial
@@ -335,6 +335,7 @@ def test_a_whole_placement_survives_being_stored_and_read() -> None:
             reservation=ReservationUsed(name="r", uid="u"),
             gang="default/g",
             volumes=(VolumeGiven(claim="data", volume="pv"),),
+                gathered=Gathered(layer="BlockLayer", domain="s1/b1", pods=2, slots=3, domains=1),
         ),
     )
     assert all(getattr(whole.allocation, field.name) for field in msgspec.structs.fields(Allocation))
