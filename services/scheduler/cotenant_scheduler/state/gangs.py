@@ -35,7 +35,6 @@ from cotenant.domain.gangs import (
     of_pod,
     of_pod_group,
 )
-from cotenant.domain.network_topology import ANNOTATION_TOPOLOGY_SELECTOR, GatherRule
 from cotenant.events.node.runs import RunPhase
 from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.reading.shapes import PodFacts
@@ -255,7 +254,9 @@ class GangCache:
         """Return the group of a queued pod; None: it is placed alone, as it has no gang, or one that is
         satisfied already and may be anywhere in the network."""
         identity = self.of_pod.get(key)
-        if identity is None or (self._once_satisfied(identity) and not self.gather_rules(identity)):
+        if identity is None:
+            return None
+        if self._once_satisfied(identity) and not any(one.spec and one.spec.gather for one in self.group(identity)):
             return None
         group = self._group_of(identity)
         found = self._together.get(group)
@@ -263,17 +264,9 @@ class GangCache:
             found = self._together[group] = GangGroup(self, group)
         return found
 
-    def gather_rules(self, identity: str) -> tuple[GatherRule, ...]:
-        """Return how near to one another the pods of the gang's group shall be: the rules of all its gangs."""
-        specs = [gang.spec for gang in self._present(self._named(identity)) if gang.spec is not None]
-        return tuple(dict.fromkeys(rule for spec in specs for rule in spec.gather))
-
-    def near_to(self, identity: str, selector: str) -> set[PodKey]:
-        """Return the pods of the gang's group; with a selector also those of all gangs that have the same one."""
-        found = {key for gang in self._present(self._named(identity)) for key in gang.members}
-        for gang in self.gangs.values() if selector else ():
-            found.update(k for k, pod in gang.members.items() if pod.annotations.get(ANNOTATION_TOPOLOGY_SELECTOR) == selector)
-        return found
+    def group(self, identity: str) -> Iterator[Gang]:
+        """Walk the gangs of a gang's group that are there."""
+        return self._present(self._named(identity))
 
     def satisfied(self, identity: str) -> bool:
         """Return whether a member of the gang's group has a node."""

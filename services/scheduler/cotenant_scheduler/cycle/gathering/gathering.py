@@ -81,7 +81,8 @@ class Gathering:
         if not isinstance(group.together, GangGroup):
             return None
         gang = self._gangs.of_pod[entry.records[0].key]
-        rules = self._gangs.gather_rules(gang)
+        specs = [one.spec for one in self._gangs.group(gang) if one.spec is not None]
+        rules = tuple(dict.fromkeys(rule for spec in specs for rule in spec.gather))
         if not rules:
             return None
         members = tuple(sorted(entry.records, key=_by_index))
@@ -103,8 +104,9 @@ class Gathering:
             evaluations[evaluation] = evaluations.get(evaluation, 0) + 1
         facts = members[0].facts
         selector = facts.annotations.get(ANNOTATION_TOPOLOGY_SELECTOR, "") if facts is not None else ""
-        of_group = self._rows_of(self._gangs.near_to(gang, ""))
-        present = self._rows_of(self._gangs.near_to(gang, selector)) if selector else of_group
+        own = {key for one in self._gangs.group(gang) for key in one.members}
+        of_group = self._rows_of(own)
+        present = self._rows_of(own | self._near(selector)) if selector else of_group
         room = Room(levels.sums(slots_for(evaluations), multiples), levels.sums(present, {}))
         return self._within(levels, room, multiples, members, must, of_group)
 
@@ -154,6 +156,15 @@ class Gathering:
                     domains=int(fits.shape[0]),
                 )
                 yield Plan(rows, counts, gathered, exact=bool(multiples))
+
+    def _near(self, selector: str) -> set[PodKey]:
+        """The pods of any gang that state a selector. O(pods of gangs), for gangs that state one only."""
+        return {
+            key
+            for gang in self._gangs.gangs.values()
+            for key, pod in gang.members.items()
+            if pod.annotations.get(ANNOTATION_TOPOLOGY_SELECTOR) == selector
+        }
 
     def _rows_of(self, pods: Iterable[PodKey]) -> IntArray:
         """Return how many of these pods each row has."""
