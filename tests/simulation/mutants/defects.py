@@ -55,9 +55,9 @@ from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
+from cotenant_scheduler.cycle.placing import Placing
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
-from cotenant_scheduler.cycle.walk import States
 from cotenant_scheduler.framework.plugin import row_count
 from cotenant_scheduler.plugins.host_ports import NodePorts
 from cotenant_scheduler.plugins.node_affinity import NodeAffinityMatch
@@ -431,14 +431,21 @@ def no_rooms(_: Function) -> Function:
     return lambda self, record, hold, shape: None
 
 
-def nodes_unseen(right: Function) -> Function:
-    """What nodes refused once is not tried again while quotas and the number of nodes stay the same."""
+def backed_off(right: Function) -> Function:
+    """A pod is tried only ten seconds after it was stored."""
 
-    def wrong(self: SchedulerCore) -> States:
-        states = right(self)
-        return States(states.quotas, states.quotas)
+    def wrong(self: Placing, walk: Any) -> Any:
+        top = right(self, walk)
+        while top is not None and _is_new(top[0].records[0].object_at, self._waiting.now):
+            walk.close(by_nodes=True)
+            top = right(self, walk)
+        return top
 
     return wrong
+
+
+def _is_new(stored: datetime | None, now: datetime | None) -> bool:
+    return stored is not None and now is not None and now - stored < timedelta(seconds=10)
 
 
 def never_over(_: Function) -> Function:
@@ -891,7 +898,7 @@ MUTANTS = (
     Mutant("reservations_are_for_everybody", ((OwnerIndex, "meaning", means_everybody),), (22,)),
     Mutant("a_used_up_reservation_is_used_again", ((Reserving, "used_up", never_used_up),), (22,)),
     Mutant("nobody_sees_the_rooms_of_the_queues_head", ((QueueHead, "_count", no_rooms),), (24,), minutes=6),
-    Mutant("refusals_by_nodes_are_remembered_for_good", ((SchedulerCore, "_states", nodes_unseen),), (25,)),
+    Mutant("a_pod_is_tried_ten_seconds_late", ((Placing, "_top", backed_off),), (25,)),
     Mutant("no_reservation_expires", ((ReservationCache, "expire", never_over),), (22,)),
     Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_plugin, "admit", leaf_only),), (3,), faults=IN_TURN),
     Mutant(

@@ -71,8 +71,8 @@ def _waiting(view: LogView, folded: int) -> Iterator[Pod]:
         uid = head.metadata.uid
         if view.places[uid] or uid in ended or (namespace, name) in held:
             continue
-        event = view.version_at(pod_subject(namespace, name), folded)
-        if event is None or not isinstance(event.data, ObjectStored):
+        event = view.last[pod_subject(namespace, name)]
+        if event.sequence > folded or not isinstance(event.data, ObjectStored):
             continue
         pod = decode_pod(event.data.object)
         metadata, spec = pod.metadata, pod.spec
