@@ -90,7 +90,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = now_and_before(moment)
-    promised = nodes_with_rooms(view)
+    promised = _nominated(view) | {node for node, shares in view.shares.items() if shares}
     used = cache(lambda tree, folded: used_by(view, tree, folded, published(view, tree, folded)))
     for (namespace, name), head in sorted(view.pods.items()):
         uid = head.metadata.uid
@@ -129,7 +129,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
         if pod.metadata.labels.get(LABEL_QUOTA) and left:
             moment.counts["waiting while others move"] += 1
             continue
-        if not all(admitted(view, pod, used, folded) for folded in (present.folded, earlier.folded)):
+        if not all(_admitted(view, pod, used, folded) for folded in (present.folded, earlier.folded)):
             moment.counts["waiting for its quota"] += 1
             continue
         need = need_of(pod, "")
@@ -163,16 +163,14 @@ def now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
     return present, Filters(view, view.needs, folded, placed), changed, left
 
 
-def nodes_with_rooms(view: LogView) -> set[str]:
-    """The nodes with a nominated pod, with room that is kept for the queue's head, or with a reservation."""
+def _nominated(view: LogView) -> set[str]:
     waiting = [event.data for event in view.last.values() if isinstance(event.data, Waiting)]
     nominated = {data.nomination.node for data in waiting if data.nomination is not None}
-    reserved = {node for node, shares in view.shares.items() if shares}
-    return nominated | reserved | {data.hold.node for data in waiting if data.hold is not None}
+    return nominated | {data.hold.node for data in waiting if data.hold is not None}
 
 
-def admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:
-    """Return whether the pod's quota and its ancestors have room; skipped where the quota follows from the namespace."""
+def _admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:
+    """Whether the pod's quota and its ancestors have room; skipped where the quota follows from the namespace."""
     label, requests = pod.metadata.labels.get(LABEL_QUOTA, ""), pod_requests(pod)
     for tree, quotas in sorted(view.charges.trees.items()):
         if any(quota.namespaces for quota in _published(quotas)):

@@ -17,7 +17,6 @@ from cotenant_verification.promises import queue as h
 from cotenant_verification.promises import quotas as q
 from cotenant_verification.promises import reservations as rs
 from cotenant_verification.promises import suppression as s
-from cotenant_verification.promises import waiting_heads as w
 from cotenant_verification.promises import yarn_capacity as y
 from cotenant_verification.promises.log import causes as x
 from cotenant_verification.promises.log import durability as k
@@ -139,11 +138,6 @@ PROMISES: tuple[Invariant, ...] = (
         name="the_queues_head_gets_its_room",
         on_commit=(h.no_room_of_the_head_is_taken,),
         at_rest=(h.the_head_starts_once_it_fits,),
-    ),
-    Invariant(
-        number=25,
-        name="the_queues_head_starts_at_once",
-        on_commit=(w.the_head_starts_in_the_first_state_that_it_fits,),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides
