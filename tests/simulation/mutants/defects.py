@@ -66,7 +66,7 @@ from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
-from cotenant_scheduler.state.quota_demands import QuotaDemands
+from cotenant_scheduler.state.quotas.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.relation_counts import RelationCounts
 from cotenant_scheduler.state.reservations.cache import ReservationCache

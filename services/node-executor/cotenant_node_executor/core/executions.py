@@ -18,7 +18,7 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 
 A strategy in a dry run publishes its would-be actions on its own topic, when they change.
 
-Bound: MAX_CHANGES changes in one event; more are counted in its summary.
+Bound: MAX_CHANGES changes in one event; more are counted in its summary. Over 300 lines: one short method a kind of event.
 """
 
 from __future__ import annotations

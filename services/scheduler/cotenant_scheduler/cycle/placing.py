@@ -26,7 +26,6 @@ from cotenant_scheduler.cycle.ordering.shares import Shares
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, events_of
-from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.pre_allocation import MOST_TAKEN, PreAllocation, TakesPods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
@@ -43,6 +42,7 @@ from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.quotas.cache import Quotas
 from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 

@@ -18,7 +18,6 @@ from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.ordering.queue_head import NEVER
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, WaitingTemplate
-from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.cycle.walk import Walk
@@ -29,6 +28,7 @@ from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.counting import is_reserve
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
+from cotenant_scheduler.state.quotas.cache import Quotas
 
 
 class PlacingGroups:

@@ -5,7 +5,8 @@ In: cases, the protection class, how many pairs of how many seconds. Out: `CaseF
 and deleted after it, so that they do not affect the next one. The three windows of a pair follow each other and have
 the same arrivals. Without control, service and neighbours are plain processes of one flat group.
 
-A window begins SETTLE_SECONDS after its neighbours run. Bound: `longest`.
+A window begins SETTLE_SECONDS after its neighbours run. Bound: `longest`. Over 300 lines: the three windows of a pair share
+the pods, the executor and the arrivals.
 """
 
 from __future__ import annotations
