@@ -21,7 +21,7 @@ from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
-from cotenant_scheduler.cycle.ordering.queue_head import NEVER, QueueHead
+from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE, QueueHead
 from cotenant_scheduler.cycle.ordering.shares import Shares
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
@@ -231,14 +231,14 @@ class Placing:
         causes = self._quotas.causes(charge.membership)
         if not self._preempting.may_preempt_in_quota(record, alike):
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
-            alike.kept = NEVER
+            alike.kept = REFUSED_OTHERWISE
             walk.close()
             return
         self._nominations.hold(charge.shape.priority, alike.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
         nominated = self._preempting.refused_by_quota(record, alike, refusal, causes, evaluation, now)
         if nominated is None:
-            alike.kept = NEVER
+            alike.kept = REFUSED_OTHERWISE
             walk.close(by_nodes=True)
         else:
             walk.wake()

@@ -16,7 +16,7 @@ from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
 from cotenant_scheduler.cycle.nominations import Nominations
-from cotenant_scheduler.cycle.ordering.queue_head import NEVER
+from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, WaitingTemplate
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
@@ -73,7 +73,7 @@ class PlacingGroups:
         # The status of a reservation ends with its share.
         if sum(2 if is_reserve(record.key) else 1 for record in entry.records) > self._most:
             group.template = self._waiting.group_too_large(group, len(entry.records), self._most)
-            group.kept = NEVER
+            group.kept = REFUSED_OTHERWISE
             walk.close()
             return
         self._binding.ends_waiting = entry.event_count <= self._usual
@@ -89,7 +89,7 @@ class PlacingGroups:
         group.template = trial.refused
         if not events:
             if trial.by_quota or trial.refused is None:
-                group.kept = NEVER
+                group.kept = REFUSED_OTHERWISE
                 walk.close(by_nodes=True)
             else:
                 self._refused_by_nodes(walk, entry, group, now)

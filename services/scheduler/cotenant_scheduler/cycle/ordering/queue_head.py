@@ -44,7 +44,7 @@ from cotenant_scheduler.state.reading.shapes import Shape
 MEMBERS = 749
 """Pods of a gang for which room is reserved."""
 CANDIDATES = 32
-NEVER = (False, -1)
+REFUSED_OTHERWISE = (False, -1)
 """Of classes that are refused for other reasons than nodes: they wait for a quota, or for a reservation."""
 _PPM = 1_000_000
 _MOST_SHORT = 1e6
@@ -89,7 +89,7 @@ class QueueHead:
         if not self._hold_after:
             return
         self._old = rfc3339(now - self._hold_after)
-        known = (NEVER, (False, self.placed_changed))
+        known = (REFUSED_OTHERWISE, (False, self.placed_changed))
         refused = [
             (head.order, alike)
             for alike in self._queue.classes.values()
@@ -127,7 +127,7 @@ class QueueHead:
         if not self._hold_after or self._found:
             return False
         if not _needs_nodes_only(entry):
-            alike.kept = NEVER
+            alike.kept = REFUSED_OTHERWISE
             return False
         if not self._has_waited(entry):
             return False
