@@ -115,10 +115,10 @@ class Follower:
             try:
                 await self._run_one(incarnation)
             except (Behind, *LOG_ERRORS) as reason:
-                said = str(reason) if isinstance(reason, Behind) else f"{type(reason).__name__}: {reason}"
+                cause = str(reason) if isinstance(reason, Behind) else f"{type(reason).__name__}: {reason}"
                 in_vain = 0 if loop.time() - began > GOOD_SECONDS else in_vain + 1
                 pause = min(max(incarnation.pause.total_seconds(), _pause_seconds(in_vain)), self._max_pause)
-                logger.warning("%s: %s: loading the log again in %.1f s", self._service, said, pause)
+                logger.warning("%s: %s: loading the log again in %.1f s", self._service, cause, pause)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._stopping.wait()

@@ -86,8 +86,8 @@ def test_writes_that_are_as_acknowledged_break_nothing() -> None:
 def test_a_lost_write_is_found(lost: Write) -> None:
     (found,) = check_writes([lost], VERSIONS)
     assert found.promise == LOST
-    assert "c " in found.said
-    assert "0.00-0.50 s" in found.said, "the operation and its times are named"
+    assert "c " in found.text
+    assert "0.00-0.50 s" in found.text, "the operation and its times are named"
 
 
 def test_what_nobody_could_read_proves_nothing() -> None:
@@ -108,7 +108,7 @@ def test_a_condition_that_did_not_hold_is_found() -> None:
     stale = write("v3", 9, action=Action.REPLACE, expected=3)
     (found,) = check_writes([stale], VERSIONS)
     assert found.promise == CONDITION
-    assert "it follows on version 6" in found.said
+    assert "it follows on version 6" in found.text
 
 
 def test_an_order_against_real_time_is_found() -> None:

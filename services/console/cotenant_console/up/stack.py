@@ -170,8 +170,8 @@ class Stack:
 
     def warning(self) -> str:
         """A ready gateway's warning: LOG or its disk is full."""
-        _, said = readiness(self.plan.api_port, self.endpoint.credentials)
-        return said.removeprefix("ok").removeprefix(": ")
+        _, answer = readiness(self.plan.api_port, self.endpoint.credentials)
+        return answer.removeprefix("ok").removeprefix(": ")
 
     def nats_access(self, user: str) -> Access:
         """The NATS credentials of one of the cell's users."""

@@ -138,11 +138,11 @@ class Descheduling:
         return events
 
     def _record(self, cycle: _ProfileCycle) -> Event:
-        evictor, said = cycle.evictor, []
+        evictor, notes = cycle.evictor, []
         if len(cycle.view.nodes) < 2:
-            said.append(_FEW_NODES)
+            notes.append(_FEW_NODES)
         if self.policy.dry_run and evictor.evicted:
-            said.append("dry run: would move " + ", ".join(each.pod.key for each in evictor.evicted[:MAX_NAMED]))
+            notes.append("dry run: would move " + ", ".join(each.pod.key for each in evictor.evicted[:MAX_NAMED]))
         known = self.fold.cycles.get(cycle.plan.name)
         record = DeschedulingCycle(
             profile=cycle.plan.name,
@@ -155,7 +155,7 @@ class Descheduling:
                 for each in evictor.kept
             ),
             kept_count=evictor.kept_count,
-            message="; ".join(said),
+            message="; ".join(notes),
         )
         nodes = (self.fold.nodes[node.name].ref for node in cycle.view.nodes[:MAX_CAUSES])
         causes = (*((known.ref,) if known is not None else ()), *nodes)

@@ -143,12 +143,12 @@ class Balancing:
         self, judgement: Judgement, names: tuple[str, ...], moves: list[Move], kept: list[StayingPod], dry_run: bool
     ) -> NodeLoadJudged:
         streaks = judgement.streaks
-        said = []
+        notes = []
         if dry_run and moves:
-            said.append("dry run: would move " + ", ".join(move.facts.key for move in moves))
+            notes.append("dry run: would move " + ", ".join(move.facts.key for move in moves))
         elif judgement.abnormal and not moves:
-            said.append("hot, and nothing can be moved")
-        said.append(_in_percent(judgement.load))
+            notes.append("hot, and nothing can be moved")
+        notes.append(_in_percent(judgement.load))
         return NodeLoadJudged(
             node=judgement.node,
             pool=judgement.pool,
@@ -164,7 +164,7 @@ class Balancing:
                 for each in kept[:MAX_KEPT]
             ),
             kept_count=len(kept),
-            message="; ".join(said),
+            message="; ".join(notes),
         )
 
     def _job_name(self, move: Move) -> str:

@@ -336,12 +336,12 @@ class Endings:
         once, as nothing else can change it."""
         last = record.waiting
         assert record.facts is not None
-        told = last is not None and last.uid == record.facts.uid
-        if told and last is not None and last.reasons == (reason,):
+        reported = last is not None and last.uid == record.facts.uid
+        if reported and last is not None and last.reasons == (reason,):
             return None
         if reason.code in OF_OBJECT:
             return now
-        if not told or last is None:
+        if not reported or last is None:
             return first_due(record, now)
         if last.codes == {(reason.code, reason.resource)} and record.waiting_at is not None:
             return record.waiting_at + WAITING_PAUSE

@@ -143,11 +143,11 @@ class Testbed:
     async def scheduler_loaded(self, times: int = 1) -> None:
         """Wait until the scheduler has logged this many loads."""
 
-        async def said() -> bool:
+        async def loaded() -> bool:
             return self.loads() >= times
 
         try:
-            await self.until(said, "the scheduler has loaded its state", LOADED_SECONDS)
+            await self.until(loaded, "the scheduler has loaded its state", LOADED_SECONDS)
         except BenchError as error:
             raise BenchError(f"{error}: {self.tail('scheduler')}") from None
 

@@ -146,10 +146,10 @@ def waiting_reasons_do_not_flap(view: LogView, event: Event) -> Wrong:
     before = view.before(event)
     if not isinstance(data, Waiting) or event.tombstone or before is None or before.tombstone:
         return
-    said = before.data
-    if not isinstance(said, Waiting) or said.uid != data.uid:
+    previous = before.data
+    if not isinstance(previous, Waiting) or previous.uid != data.uid:
         return
-    if (said.nomination, said.hold) != (data.nomination, data.hold):
+    if (previous.nomination, previous.hold) != (data.nomination, data.hold):
         return
     after = event.time - before.time if event.time is not None and before.time is not None else TOLD_AGAIN
     if after < TOLD_AGAIN:

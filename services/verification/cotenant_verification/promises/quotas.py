@@ -171,7 +171,7 @@ def _scaled_as_needed(tree: str, parent: QuotaRuntime, children: list[QuotaRunti
     if sum(mins.values()) > has and sum(scaled.values()) > has:
         yield quota_subject(tree, parent.quota), f"the scaled mins below {parent.quota} are {scaled} {resource}, there is {has}"
     elif sum(mins.values()) <= has and scaled != mins:
-        yield quota_subject(tree, parent.quota), f"the mins below {parent.quota} fit, they are {mins} and said to be {scaled}"
+        yield quota_subject(tree, parent.quota), f"the mins below {parent.quota} fit: they are {mins}, scaled to {scaled}"
 
 
 def _min(quota: QuotaRuntime, resource: str) -> int:
@@ -218,10 +218,10 @@ def shares_are_fair(moment: Moment) -> Wrong:
                         yield subject, f"runtime of {name} is {runtime} {resource}, fair is {fair}"
                     if name in parents or child.namespaces:
                         continue
-                    if (said := child.child_request.get(resource, 0)) != asked[name][resource]:
-                        yield subject, f"{name} requests {said} {resource}, its pods ask for {asked[name][resource]}"
-                    if (said := child.used.get(resource, 0)) != (meant := used[name][resource] + claimed[name][resource]):
-                        yield subject, f"{name} uses {said} {resource}, its pods hold {meant}"
+                    if (shown := child.child_request.get(resource, 0)) != asked[name][resource]:
+                        yield subject, f"{name} requests {shown} {resource}, its pods ask for {asked[name][resource]}"
+                    if (shown := child.used.get(resource, 0)) != (meant := used[name][resource] + claimed[name][resource]):
+                        yield subject, f"{name} uses {shown} {resource}, its pods hold {meant}"
 
 
 def _asked_by_pods(moment: Moment) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:

@@ -205,16 +205,16 @@ def no_reservation_leaks(moment: Moment) -> Wrong:
         document = _STATED.decode(event.data.object)
         name, uid = document.metadata.name, document.metadata.uid
         status = view.last.get(reservation_status_subject(name))
-        said = status is not None and isinstance(status.data, ReservationStatus) and status.data.uid == uid
+        published = status is not None and isinstance(status.data, ReservationStatus) and status.data.uid == uid
         held = any(
             isinstance(share.data, ReservationShare) and share.data.uid == uid
             for shares in view.shares.values()
             for share in shares.values()
         )
         fresh = event.time is not None and moment.now - event.time < LATE
-        if said == held and not fresh:
-            yield subject, f"reservation {name} has {'a share and a status' if said else 'neither share nor status'}"
-        if said and status is not None and isinstance(status.data, ReservationStatus):
+        if published == held and not fresh:
+            yield subject, f"reservation {name} has {'a share and a status' if published else 'neither share nor status'}"
+        if published and status is not None and isinstance(status.data, ReservationStatus):
             moment.counts[f"reservations {status.data.phase.value}"] += 1
             if status.data.phase is ReservationPhase.PENDING and _over(document, moment.now):
                 yield subject, f"reservation {name} waits, and has expired"

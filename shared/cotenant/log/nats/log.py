@@ -134,8 +134,8 @@ class NatsLog(Lookups):
             event = write.event
             body = encode_event(event)
             if len(body) > MAX_MESSAGE_BYTES:
-                said = f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}"
-                return Refused(said, wrong_sequence=False, too_large=True)
+                text = f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}"
+                return Refused(text, wrong_sequence=False, too_large=True)
             lines = header_lines(event, write.expected, write.message_id, self.longest_ttl_seconds)
             messages.append((event.subject, lines, body))
         try:

@@ -165,8 +165,8 @@ class Facts:
 
     def taints(self) -> list[tuple[str, str, str]]:
         """Key, value, effect: of the object, the executor and the condition."""
-        said = (*(self.executor.taints if self.executor else ()), *(self.condition.taints if self.condition else ()))
-        return [*((taint.key, taint.value, taint.effect) for taint in self.node.spec.taints), *said]
+        reported = (*(self.executor.taints if self.executor else ()), *(self.condition.taints if self.condition else ()))
+        return [*((taint.key, taint.value, taint.effect) for taint in self.node.spec.taints), *reported]
 
 
 class Room:

@@ -59,7 +59,7 @@ class AuditResult(msgspec.Struct, frozen=True):
 
 class _Check:
     def __init__(self) -> None:
-        self.said: dict[int, tuple[str, Payload]] = {}
+        self.published: dict[int, tuple[str, Payload]] = {}
         """Messages of other services by sequence, with their subject."""
         self.newest: dict[str, int] = {}
         self.used_until: dict[str, int] = {}
@@ -100,7 +100,7 @@ class _Check:
             self.needs[tokens(subject)[-1]] = self._need(pod, bytes(data.object))
             self.gangs.submitted(pod)
         else:
-            self.said[event.sequence] = (subject, data)
+            self.published[event.sequence] = (subject, data)
             self.newest[subject] = event.sequence
             if subject.startswith("objects.core.nodes.") and subject not in self.used_until:
                 # All nodes exist before the first decision: their labels define the domains.
@@ -117,7 +117,7 @@ class _Check:
 
     def _use(self, sequence: int) -> None:
         """A decision depends on this message: from now on it is the state of its subject."""
-        subject, data = self.said[sequence]
+        subject, data = self.published[sequence]
         if self.used_until.get(subject, 0) > sequence:
             self.say(f"a decision on LOG:{sequence} comes after one on LOG:{self.used_until[subject]}, both of {subject}")
             return
@@ -149,7 +149,7 @@ class _Check:
             return
         for cause in event.causes:
             sequence = int(cause.removeprefix("LOG:"))
-            if sequence in self.said:
+            if sequence in self.published:
                 self._use(sequence)
         if f"LOG:{self.used_until.get(node_subject(data.node), -1)}" not in event.causes:
             self.say(f"pod {data.name} is placed on {data.node} ({event.ref}), which its causes do not name")
@@ -196,7 +196,7 @@ class _Check:
     def unplaced(self) -> None:
         """Check every pod without a placement against the final state."""
         for sequence in sorted(self.newest.values()):
-            if sequence > self.used_until.get(self.said[sequence][0], 0):
+            if sequence > self.used_until.get(self.published[sequence][0], 0):
                 self._use(sequence)
         for name, node in sorted(self.nominated.items()):
             if name not in self.placed and name in self.needs:

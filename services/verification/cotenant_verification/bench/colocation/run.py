@@ -93,12 +93,12 @@ class _Executor:
     def __init__(self) -> None:
         self.topics: Counter[str] = Counter()
         self.words: dict[str, str] = {}
-        self.said: deque[tuple[float, str]] = deque(maxlen=REMEMBERED)
+        self.executed: deque[tuple[float, str]] = deque(maxlen=REMEMBERED)
         """Its last events, with the monotonic time."""
 
     def since(self, began: float) -> list[str]:
         """Its events since, the oldest first."""
-        return [f"+{at - began:.1f} s {text}" for at, text in self.said if at >= began]
+        return [f"+{at - began:.1f} s {text}" for at, text in self.executed if at >= began]
 
     def taken(self) -> tuple[dict[str, int], tuple[str, ...]]:
         found = dict(self.topics), tuple(f"{topic}: {words}" for topic, words in sorted(self.words.items()))
@@ -121,7 +121,7 @@ async def _executor(folder: Path) -> AsyncIterator[_Executor]:
                 if isinstance(event.data, Execution):
                     seen.topics[event.data.topic] += 1
                     seen.words[event.data.topic] = event.data.summary[:WORDS]
-                    seen.said.append((time.monotonic(), f"{event.data.topic}: {event.data.summary[:WORDS]}"))
+                    seen.executed.append((time.monotonic(), f"{event.data.topic}: {event.data.summary[:WORDS]}"))
 
     following = asyncio.ensure_future(follow())
     try:
