@@ -138,7 +138,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
         if related and changed:
             moment.counts["waiting while others move"] += 1
             continue
-        moment.counts["waiting and refused by every filter"] += 1
+        moment.counts["waiting refused by every node"] += 1
         for node in sorted(present.facts.keys() - promised - changed):
             if not now(node) and not before(node):
                 yield subject, f"{namespace}/{name} waits ({event.data.message}) although no filter of node {node} refuses it"
