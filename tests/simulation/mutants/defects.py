@@ -245,8 +245,8 @@ def unconditional(right: Function) -> Function:
 def evicted_again(right: Function) -> Function:
     """An eviction is granted whether or not the pod is ending already."""
 
-    def wrong(core: Any, wish: Any, now: datetime) -> Any:
-        planned = right(core, wish, now)
+    def wrong(core: Any, request: Any, now: datetime) -> Any:
+        planned = right(core, request, now)
         if planned.outcome.reason != "Terminating" or planned.plan is None:
             return planned
         again = msgspec.structs.replace(planned.outcome, reason="Evicted")
@@ -598,14 +598,14 @@ Args = dict[str, int | str]
 SMALL: Args = {"class": "ls", "cpu": 50, "memory_mib": 64}
 
 
-def arriving(app: str, count: int, **wishes: Any) -> tuple[Entry, ...]:
+def arriving(app: str, count: int, **more: Any) -> tuple[Entry, ...]:
     """Small services of one app that come one after the other."""
     return tuple(
         Entry(
             at_ms=15_000 + 100 * index,
             kind="create-pod",
             target=f"{app}-{index}",
-            args=SMALL | {"app": app} | wishes,
+            args=SMALL | {"app": app} | more,
         )
         for index in range(count)
     )
@@ -741,9 +741,9 @@ TIERED = (
             at_ms=at_ms,
             kind="create-pod",
             target=target,
-            args=SMALL | {"app": app, **wish},
+            args=SMALL | {"app": app, **request},
         )
-        for at_ms, target, app, wish in (
+        for at_ms, target, app, request in (
             *((15_000 + index, f"team-a/loud-{index}", "loud", {"apart": "host", "of": "loud"}) for index in range(3)),
             (16_000, "calm-0", "calm", {"apart": "host", "of": "loud", "where": "selected"}),
             (40_000, "calm-1", "calm", {"apart": "host", "of": "loud", "where": "selected"}),
