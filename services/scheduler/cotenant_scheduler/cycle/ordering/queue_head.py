@@ -161,7 +161,7 @@ class QueueHead:
             if row < 0 or evaluation.preemptibility.is_beyond(row) or not self._comes(row, shape, evaluation.codes.item(row)):
                 break
             found[record.key] = hold
-            self._count(record, hold, shape)
+            self.count_room(record, hold, shape)
         if found and _enough(alike, entry, found):
             return found
         self.release()
@@ -176,7 +176,7 @@ class QueueHead:
                 row = self._row_for(shape)
                 if row >= 0:
                     hold = found[record.key] = Hold(node=self._nodes.names[row], at=now)
-                    self._count(record, hold, shape)
+                    self.count_room(record, hold, shape)
                 elif not isinstance(alike, GroupClass) or alike.together.gives_up(record.key):
                     break
         if found and _enough(alike, entry, found):
@@ -184,7 +184,8 @@ class QueueHead:
         self.release()
         return {}
 
-    def _count(self, record: PodRecord, hold: Hold, shape: Shape) -> None:
+    def count_room(self, record: PodRecord, hold: Hold, shape: Shape) -> None:
+        """Count the room that is reserved for a pod as used on its node."""
         key = held_key((f"queue/{record.key[0]}", record.key[1]))
         assigned = AssignedPod(shape.estimate, shape.prod, microseconds(hold.at))
         self._nodes.place(hold.node, key, shape, assigned)
