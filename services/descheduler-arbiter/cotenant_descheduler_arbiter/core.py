@@ -36,7 +36,7 @@ from cotenant.events.migrations import NodeLoadJudged
 from cotenant.model.subjects import tokens
 from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
-from cotenant_descheduler_arbiter.descheduling.cycle import Descheduling, end_removed_profiles
+from cotenant_descheduler_arbiter.descheduling import Descheduling, end_removed_profiles
 from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, end_deleted_nodes
 from cotenant_descheduler_arbiter.low_node_load.hot_node_check import HotNodeCheck
 from cotenant_descheduler_arbiter.migration.evictions import outstanding_evictions

@@ -23,7 +23,7 @@ from functools import partial
 from nats.errors import Error as NatsError
 from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential_jitter
 
-from cotenant.events.envelope import View
+from cotenant.events.envelope import PayloadView
 from cotenant.log.contract import (
     LOG,
     USAGE,
@@ -76,7 +76,7 @@ class Follower:
         service: str,
         republished: bool = False,
         usage_filters: Sequence[str] = (),
-        views: Sequence[type[View]] = (),
+        views: Sequence[type[PayloadView]] = (),
         pull_limit: int = PULL_LIMIT,
         queue_pulls: int = QUEUE_PULLS,
         max_pause_seconds: float = MAX_PAUSE_SECONDS,

@@ -58,7 +58,7 @@ class NotReadyError(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class StackPlan:
     """What to start, and where."""
 
     folder: Path
@@ -78,7 +78,7 @@ class Plan:
 class Stack:
     """One running stack. Made by `start`, ended by `stop`."""
 
-    def __init__(self, plan: Plan, progress: Callable[[str], None] = lambda _line: None) -> None:
+    def __init__(self, plan: StackPlan, progress: Callable[[str], None] = lambda _line: None) -> None:
         """`progress` gets a line every PROGRESS_SECONDS of waiting: which services, and why."""
         self.plan = plan
         self._progress = progress

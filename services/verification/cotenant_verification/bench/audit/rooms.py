@@ -169,7 +169,7 @@ class Facts:
         return [*((taint.key, taint.value, taint.effect) for taint in self.node.spec.taints), *reported]
 
 
-class Room:
+class NodeRoom:
     """The pods on one node."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ from cotenant.model.names import PODS
 from cotenant.model.subjects import node_subject, tokens
 from cotenant_verification.bench.audit.gangs import GangCheck
 from cotenant_verification.bench.audit.neighbours import Neighbours
-from cotenant_verification.bench.audit.rooms import Facts, Need, Room, need_of
+from cotenant_verification.bench.audit.rooms import Facts, Need, NodeRoom, need_of
 
 SHOWN = 20
 READ = (
@@ -65,7 +65,7 @@ class _Check:
         self.used_until: dict[str, int] = {}
         """The newest message of each subject that a decision depended on."""
         self.facts: dict[str, Facts] = {}
-        self.rooms: dict[str, Room] = {}
+        self.rooms: dict[str, NodeRoom] = {}
         self.neighbours = Neighbours(self.facts)
         self.needs: dict[str, Need] = {}
         self.by_template: dict[tuple[bytes, bytes], Need] = {}
@@ -131,7 +131,7 @@ class _Check:
                 known.say(node)
             else:
                 self.facts[node.metadata.name] = Facts(node)
-                self.rooms[node.metadata.name] = Room()
+                self.rooms[node.metadata.name] = NodeRoom()
         elif isinstance(data, ExecutorStatus | NodeResources | NodeCondition | NodeMetricComputed) and data.node in self.facts:
             self.facts[data.node].say(data)
 
@@ -200,7 +200,7 @@ class _Check:
                 self._use(sequence)
         for name, node in sorted(self.nominated.items()):
             if name not in self.placed and name in self.needs:
-                # Room that preemption reserves for a pod is not free for others.
+                # NodeRoom that preemption reserves for a pod is not free for others.
                 held = Placement(node=node, namespace="", name=name, uid="", bound_at=self.now)
                 self.rooms[node].add(name, self.needs[name], held)
         waiting = sorted(self.needs.keys() - self.placed.keys() - self.nominated.keys())
