@@ -3,7 +3,7 @@
 In: the records of pods that changed, the state of the nodes. Out: events. The rules:
 
     a placement ends when its pod's object is deleted, being deleted, or of another uid, or when its node's object is
-    deleted and the pod has not finished there: it is stored again as terminating, which tells the executor to end the pod,
+    deleted and the pod has not finished there: it is stored again as terminating, so that the executor ends the pod,
     and is gone (a tombstone) when
       - the run reports that the pod has ended, or
       - no executor ever reported from the node, nor of the pod, so the pod runs nowhere (not decided for a node whose object

@@ -25,10 +25,10 @@ from cotenant_verification.promises.filters import JUST_NOW, now_and_before
 from cotenant_verification.promises.gangs import gang_of
 from cotenant_verification.promises.placements import new_placements
 
-Turn = tuple[int, str, str, str]
+Position = tuple[int, str, str, str]
 
 
-def turn_of(pod: Pod) -> Turn:
+def position_of(pod: Pod) -> Position:
     """The order of the queue: priority, creation, name."""
     metadata = pod.metadata
     return -(pod.spec.priority or 0), metadata.creation_timestamp or "", metadata.namespace, metadata.name
@@ -49,8 +49,8 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
         heads = rooms.get(data.node, [])
         if not heads or gang_of(data.pod)[0]:
             continue
-        turn = turn_of(view.needs.placed(data).pod)
-        if any(turn < turn_of(head) for head in heads):
+        position = position_of(view.needs.placed(data).pod)
+        if any(position < position_of(head) for head in heads):
             continue
         taken: Counter[str] = Counter()
         for placed in view.held(data.node, seen.commit.folded):

@@ -81,7 +81,7 @@ class NatsLog(Lookups):
         self.refused = dict.fromkeys(REFUSALS, 0)
         """Writes that were not stored, or whose outcome is unknown, by reason."""
         self.longest_ttl_seconds = 0
-        """For tests and benchmarks: no tombstone stays longer, whatever its TTL says; 0: as it says. Start markers are left
+        """For tests and benchmarks: no tombstone stays longer, whatever its TTL; 0: no limit. Start markers are left
         alone: a process whose marker expires before it is delivered never ends its load."""
         self.on_dead_letter: Callable[[], None] = lambda: None
 

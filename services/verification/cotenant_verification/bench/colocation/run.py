@@ -159,7 +159,7 @@ class _Measured:
         names = [f"{case.name}-service-{number}" for number in range(case.services)]
         annotations = {CPU_CLASS: options.protection}
         documents = [self._pods.pod(name, "LS", self._service(name), annotations) for name in names]
-        self._say(f"{case.name}: {case.says}")
+        self._say(f"{case.name}: {case.summary}")
         await self._pods.start(documents)
         alone: list[Window | None] = []
         beside: list[Window | None] = []
