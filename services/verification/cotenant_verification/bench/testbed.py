@@ -137,7 +137,7 @@ class Testbed:
         deadline = time.monotonic() + seconds
         while not await condition():
             if time.monotonic() > deadline:
-                raise BenchError(f"after {seconds:.0f} s it was not so that {what}")
+                raise BenchError(f"not within {seconds:.0f} s: {what}")
             await asyncio.sleep(0.05)
 
     async def scheduler_loaded(self, times: int = 1) -> None:

@@ -268,7 +268,7 @@ def holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> b
             return value is not None
         case "DoesNotExist":
             return value is None
-    raise ValueError(f"the check does not know operator {requirement.operator}")
+    raise ValueError(f"the check does not support operator {requirement.operator}")
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:

@@ -95,7 +95,7 @@ class _Check:
             if data.nomination is not None and not event.tombstone:
                 self.nominated[data.name] = data.nomination.node
         elif subject.startswith("objects.core.pods."):
-            assert isinstance(data, ObjectStored), f"the check does not know pods that end: {subject}"
+            assert isinstance(data, ObjectStored), f"the check does not support pods that end: {subject}"
             pod = decode_pod(data.object)
             self.needs[tokens(subject)[-1]] = self._need(pod, bytes(data.object))
             self.gangs.submitted(pod)
@@ -108,7 +108,7 @@ class _Check:
 
     def _need(self, pod: Pod, document: bytes) -> Need:
         if pod.spec.node_name:
-            raise ValueError(f"the check does not know pods that name their node: {pod.metadata.name}")
+            raise ValueError(f"the check does not support pods that name their node: {pod.metadata.name}")
         key = (msgspec.json.encode(sorted(pod.metadata.labels.items())), document[document.index(b'"spec"') :])
         known = self.by_template.get(key)
         if known is None:
@@ -200,7 +200,7 @@ class _Check:
                 self._use(sequence)
         for name, node in sorted(self.nominated.items()):
             if name not in self.placed and name in self.needs:
-                # NodeRoom that preemption reserves for a pod is not free for others.
+                # Room that preemption reserves for a pod is not free for others.
                 held = Placement(node=node, namespace="", name=name, uid="", bound_at=self.now)
                 self.rooms[node].add(name, self.needs[name], held)
         waiting = sorted(self.needs.keys() - self.placed.keys() - self.nominated.keys())
