@@ -1,6 +1,6 @@
 """The spans of one node: usage published, resources seen, pods from the placement's arrival to each report, values written.
 
-In: folded, stored and published events with their times. Out: spans by `runtime.tracing`, only if spans are sent.
+In: folded, stored and published events with their times. Out: spans by `cotenant.runtime.tracing`, only if spans are sent.
 A pod's reports and the values of its groups continue the trace of its placement, a suppression that of the usage before it.
 A cycle's events have the cycle's times.
 

@@ -1,8 +1,12 @@
-"""Folders and files keep their sizes: at most 18 files a folder, 300 lines a file; a longer one says why, none exceeds 350."""
+"""Folders and files keep their sizes: at most 18 files a folder, 300 lines a file; a longer one says why, none exceeds 350.
+
+The documentation names files that exist.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -36,3 +40,15 @@ def test_a_file_of_more_than_300_lines_says_why() -> None:
 
 def test_no_file_exceeds_350_lines() -> None:
     assert [str(path.relative_to(ROOT)) for path in SOURCES if length(path) > 350] == []
+
+
+def test_pages_name_files_that_exist() -> None:
+    present = {str(path.relative_to(ROOT)) for base in ("shared", "services", "tests") for path in (ROOT / base).rglob("*.py")}
+    known = {"/".join(parts[start:]) for parts in (name.split("/") for name in present) for start in range(len(parts))}
+    named = {
+        (page.name, name)
+        for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"))
+        for name in re.findall(r"`([\w/-]+\.py)`", page.read_text())
+    }
+    assert len(named) > 20
+    assert {(page, name) for page, name in named if name not in known} == set()
