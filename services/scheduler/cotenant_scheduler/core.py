@@ -31,6 +31,7 @@ from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.folding import StateFolding
 from cotenant_scheduler.cycle.nominations import Nominations
+from cotenant_scheduler.cycle.ordering.walk import States
 from cotenant_scheduler.cycle.placing import ENDINGS_SHARE, Placing
 from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups, member_of
 from cotenant_scheduler.cycle.preempting import Preempting
@@ -41,7 +42,6 @@ from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.reservations.pre_allocation import PreAllocation, takes_pods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
-from cotenant_scheduler.cycle.walk import States
 from cotenant_scheduler.framework.plugin import Grouping
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.queue_args import QueueOrder

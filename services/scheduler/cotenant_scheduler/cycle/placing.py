@@ -24,13 +24,13 @@ from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
 from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE, QueueHead
 from cotenant_scheduler.cycle.ordering.shares import Shares
+from cotenant_scheduler.cycle.ordering.walk import Run, States, Walk
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, events_of
 from cotenant_scheduler.cycle.reservations.pre_allocation import MOST_TAKEN, PreAllocation, TakesPods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
-from cotenant_scheduler.cycle.walk import Run, States, Walk
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.queue_args import QueueArgs, QueueOrder
