@@ -173,7 +173,7 @@ def test_weights_without_any_in_use_are_left_out_of_a_state() -> None:
     # 0.001 of 0.5 are 20 of 10,000, and 0.2 of 100.
     assert [each.tolist() for each in histograms.scaled(np.array([0, 1]))] == [[1, 1], [2, 4], [20, 10_000]]
     assert [each.tolist() for each in histograms.scaled(np.array([0, 1]), 100)] == [[1], [4], [100]]
-    assert [each.tolist() for each in histograms.scaled(np.array([1, 0, 1]))][0] == [0, 0, 2, 2]
+    assert next(each.tolist() for each in histograms.scaled(np.array([1, 0, 1]))) == [0, 0, 2, 2]
 
 
 # -- windows ----------------------------------------------------------------------------------------------------------
