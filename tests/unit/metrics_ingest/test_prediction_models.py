@@ -115,6 +115,26 @@ def test_the_counted_peaks_are_those_of_the_system_prod_and_none() -> None:
     assert np.isnan(with_margin[:, 3]).all()
 
 
+def test_each_percentile_is_the_first_value_up_to_which_so_much_of_the_weight_lies() -> None:
+    """Values of 1 to 5 GiB and cores weigh 650, 270, 35, 30 and 15 of 1000: up to them lie 65, 92, 95.5, 98.5 and 100 %."""
+    store, found = ModelStore(), NodeModels()
+    for value, weight in ((1, 650.0), (2, 270.0), (3, 35.0), (4, 30.0), (5, 15.0)):
+        both = (value * 1000, value * GIB)
+        store.train([Training(found, figures({"a": both}, (2 * both[0], 2 * both[1])), NOW, weight)])
+    cpu = [end_of(CPU_BUCKETS, value, 1000) for value in (1, 2, 3, 4, 5)]
+    memory = [end_of(MEMORY_BUCKETS, value * GIB) for value in (1, 2, 3, 4, 5)]
+    (predicted,) = store.predicted([found])
+    own = predicted.own["__node-sys__"]
+    shown = (own.p60, own.p90, own.p95, own.p98, own.max)
+    assert [(each.cpu_milli, each.memory_bytes) for each in shown] == list(zip(cpu, memory, strict=True))
+    peak = Usage(cpu_milli=cpu[2], memory_bytes=memory[3])
+    assert predicted.pods == {"a": peak}
+    assert predicted.peak("__node-koord-prod__") == peak
+    # The system and prod use as much as the pod; none of no tier is there.
+    nothing = (end_of(CPU_BUCKETS, 0, 1000), end_of(MEMORY_BUCKETS, 0))
+    assert store.counted_peaks([found])[:, 0].tolist() == [2 * cpu[2] + nothing[0], 2 * memory[3] + nothing[1]]
+
+
 def report(node: NodePrediction) -> ProdPrediction:
     (predicted,) = node.store.models.predicted([node.models])
     now = datetime(2026, 1, 1, tzinfo=UTC)
