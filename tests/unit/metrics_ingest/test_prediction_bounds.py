@@ -402,6 +402,25 @@ def test_an_interval_keeps_the_newest_messages_and_those_of_two_minutes() -> Non
     assert interval.end().parts == []
 
 
+def test_of_an_interval_240_samples_count_and_of_more_the_newest_messages() -> None:
+    old, new = (message((value,) * 120, (("a", (value,) * 120),)) for value in (9, 1))
+    keys = ["node", "system", "a"]
+    interval = Interval("n1")
+    for sample, at in ((old, 1), (new, 2)):
+        interval.add(sample, samples_of(sample), keys, 0, at)
+    # Of 240 samples, the 216th: half of them are 9.
+    assert figures_of([interval.end()])[0].node == (9, 9)
+    one_more = message((1,), (("a", (1,)),))
+    for sample, at in ((old, 1), (new, 2), (one_more, 3)):
+        interval.add(sample, samples_of(sample), keys, 0, at)
+    ended = interval.end()
+    assert [part.size for part in ended.parts] == [120, 1]
+    assert figures_of([ended])[0].node == (1, 1)
+    large = message((9,) * 500, (("a", (9,) * 500),))
+    interval.add(large, samples_of(large), keys, 0, 4)
+    assert [part.size for part in interval.end().parts] == [500], "the newest message is never dropped"
+
+
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
