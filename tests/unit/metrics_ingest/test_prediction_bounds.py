@@ -402,6 +402,27 @@ def test_an_interval_keeps_the_newest_messages_and_those_of_two_minutes() -> Non
     assert interval.end().parts == []
 
 
+def test_the_first_message_ends_no_interval_whenever_it_comes() -> None:
+    sample = message((1, 2), (("a", (1, 2)),))
+    for at in (0, 60_000, 90_000, int(NOW * 1000)):
+        assert not Interval("n1").add(sample, samples_of(sample), ["node", "system", "a"], 0, at)
+
+
+def test_cpu_and_memory_of_an_irregular_interval_are_not_mixed_up() -> None:
+    (one,) = message((5, 5), (("a", (3,)),)).pods
+    series = msgspec.structs.replace(one.series, memory_bytes=(4,))
+    sample = message((5, 5))
+    sample = msgspec.structs.replace(
+        sample,
+        node_usage=msgspec.structs.replace(sample.node_usage, memory_bytes=(6, 6)),
+        pods=(msgspec.structs.replace(one, series=series),),
+    )
+    interval = Interval("n1")
+    interval.add(sample, samples_of(sample), ["node", "system", "a"], 0, 15_000)
+    (found,) = figures_of([interval.end()])
+    assert (found.node, found.values.tolist()) == ((5, 6), [[3], [4]])
+
+
 def test_of_an_interval_240_samples_count_and_of_more_the_newest_messages() -> None:
     old, new = (message((value,) * 120, (("a", (value,) * 120),)) for value in (9, 1))
     keys = ["node", "system", "a"]

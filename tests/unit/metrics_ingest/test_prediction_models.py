@@ -20,6 +20,7 @@ from cotenant_metrics_ingest.prediction.models import (
     tier_places,
 )
 from cotenant_metrics_ingest.prediction.node import NodePrediction, PredictionStore
+from cotenant_metrics_ingest.prediction.seasons import Seasons
 from cotenant_metrics_ingest.prediction.windows import Windows
 
 NOW = 1_767_225_600.0
@@ -151,6 +152,17 @@ def test_a_report_says_when_the_models_were_trained_and_nothing_of_the_kind_befo
     found = report(node)
     assert found.trained_at == datetime(2026, 1, 1, 0, 0, 0, 7000, tzinfo=UTC)
     assert (found.trainings, node.trained) == (1, True)
+
+
+def test_the_forecast_by_time_of_day_is_the_end_of_a_bucket_in_milli_cores_and_bytes() -> None:
+    seasons = Seasons()
+    row = np.array([seasons.begin()])
+    at = np.array([NOW + 60])
+    seasons.observe(row, at, np.array([[1234.0], [3.0 * GIB]]), lambda places: np.full((2, len(places)), np.nan))
+    ((cpu, memory),) = seasons.forecasts(row, at, np.full((2, 1), np.nan))
+    assert cpu.time_of_day == end_of(CPU_BUCKETS, 1.234, 1000)
+    assert memory.time_of_day == end_of(MEMORY_BUCKETS, 3 * GIB)
+    assert (cpu.histogram, cpu.by_time_of_day, memory.histogram) == (None, False, None)
 
 
 # -- histograms -------------------------------------------------------------------------------------------------------

@@ -80,6 +80,9 @@ def test_a_rush_at_nine_is_expected_within_the_horizon_before_nine() -> None:
     before = night + 9 * HOUR - 300
     assert forecast(profiles, before, 0) == within_a_bucket(1.0)
     assert forecast(profiles, before, 360) == within_a_bucket(10.0)
+    profiles.add(ONE, np.array([1.0]), night + 9 * HOUR - 1)
+    for horizon in (0, -360):
+        assert forecast(profiles, night + 9 * HOUR - 0.5, horizon) == within_a_bucket(1.0)
 
 
 def test_a_day_that_is_busier_than_usual_is_expected_to_stay_so() -> None:
