@@ -113,6 +113,7 @@ def test_the_margin_of_a_risk_budget_is_not_unused() -> None:
     )
     # 100 - 25 - 30 CPUs, 1000 - 300 bytes
     assert (found.unused, found.mid) == (Amounts(45_000, 700), Amounts(45_000, 700))
+    assert found.measured
 
 
 def test_static_mid_is_a_share_of_the_capacity_within_the_thresholds() -> None:
