@@ -23,6 +23,7 @@ from cotenant_batch_resource_calculator.formulas.batch import (
     sum_need,
 )
 from cotenant_batch_resource_calculator.formulas.normalization import RatioError, ratio_from_model, ratio_moved
+from cotenant_batch_resource_calculator.formulas.numa import calculate_zones, whole_bytes
 from cotenant_batch_resource_calculator.formulas.risk_budget import HOUR_SECONDS, RiskHistory, observed
 
 USAGE, REQUEST, LARGER = CalculatePolicy.USAGE, CalculatePolicy.REQUEST, CalculatePolicy.MAX_USAGE_REQUEST
@@ -129,6 +130,37 @@ def test_margins_and_shares_are_truncated() -> None:
     assert margin_of(Amounts(1_001, 1_001), 60, 65) == Amounts(400, 350)
     assert margin_of(Amounts(1_000, 1_000), 110, 120) == Amounts(-100, -200)
     assert share(Amounts(999, 999), 50) == Amounts(499, 499)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "expected"),
+    [
+        # margins 20 CPUs and 175 bytes a zone, half of max(system, reserve) 3 CPUs and 30 bytes, of the reserve 2 and 30
+        (USAGE, USAGE, [(50_000 - 20_000 - 3_000 - 8_000 - 1_000 - 500, 500 - 175 - 30 - 30 - 10 - 20), (25_500, 265)]),
+        (LARGER, REQUEST, [(17_500, 500 - 175 - 30 - 10 - 10), (25_500, 500 - 175 - 30 - 10)]),
+        (LARGER, LARGER, [(17_500, 500 - 175 - 30 - 30 - 10 - 20), (25_500, 265)]),
+    ],
+)
+def test_zones_by_each_policy(cpu: CalculatePolicy, memory: CalculatePolicy, expected: list[tuple[int, int]]) -> None:
+    pods = [
+        PodNeed("d/exclusive", PriorityClass.PROD, True, Amounts(8_000, 10), (0,)),
+        PodNeed("d/new", PriorityClass.PROD, False, Amounts(2_000, 20)),
+    ]
+    metrics = {
+        "d/exclusive": MeasuredUsage("d/exclusive", Amounts(3_000, 30)),
+        "d/gone": MeasuredUsage("d/gone", Amounts(1_000, 40)),
+        "d/gone-batch": MeasuredUsage("d/gone-batch", Amounts(7_000, 70), "koord-batch"),
+    }
+    found = calculate_zones(
+        capacities=[Amounts(50_000, 500)] * 2,
+        node_reserved=Amounts(4_000, 60),
+        system_used=Amounts(6_000, 50),
+        pods=pods,
+        metrics=metrics,
+        strategy=BatchStrategy(60, 65, cpu, memory),
+    )
+    assert found == [Amounts(of_cpu, of_memory * 1000) for of_cpu, of_memory in expected]
+    assert [whole_bytes(each) for each in (0, 1, 1000, 1001)] == [0, 1, 1, 2]
 
 
 # -- ratios -----------------------------------------------------------------------------------------------------------
