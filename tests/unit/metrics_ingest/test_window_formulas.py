@@ -159,6 +159,32 @@ def test_a_damaged_digest_starts_empty() -> None:
     assert not starts_empty(msgspec.structs.replace(good, open_last_ms=2**53 - 1))
 
 
+def test_slots_that_do_not_ascend_start_empty() -> None:
+    ring = ring_of(range(1, 5))
+    good = digest_of(ring)
+    for order, empty in (((1, 2, 3), False), ((1, 3, 2), True), ((2, 1, 3), True), ((1, 1, 3), True)):
+        closed = b"".join(ring._encoded[number] or b"" for number in order)
+        assert starts_empty(msgspec.structs.replace(good, closed=closed)) is empty, order
+
+
+def test_slots_of_different_numbers_of_samples_continue_with_the_same_points() -> None:
+    ring = PercentileSlots(1000, 5)
+    for slot, (node, system) in enumerate(((20, 20), (20, 3), (3, 240), (12, 12), (0, 12), (1, 0), (1, 1))):
+        of_node, of_system = range(1, node + 1), range(50, 50 + system)
+        ring.add(slot, slot * 1000, slot * 1000 + 900, int64s(of_node, of_node, of_system, of_system))
+    digest = digest_of(ring)
+    again = PercentileSlots.restored(digest, 1000, 5)
+    settle([again])
+    # Of seven slots a ring of five holds the last five.
+    assert windows(again, 9000) == windows(ring, 9000) == [(5, 4900)]
+    assert figures_of(list(again.windows([9000, 1000]))) == figures_of(list(ring.windows([9000, 1000])))
+    assert again.points.tolist() == ring.points.tolist()
+    # 3, 12, 0, 1 and 1 samples of the node, 240, 12, 12, 0 and 1 of the system
+    assert figures_of(list(again.windows([9000])))[0].counts == (17, 265)
+    encode_ended([again])
+    assert again.digest() == digest
+
+
 # -- means ---------------------------------------------------------------------------------------------------------
 
 
