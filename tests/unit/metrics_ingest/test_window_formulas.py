@@ -208,6 +208,22 @@ def test_the_oldest_slot_counts_with_the_share_of_it_that_lies_in_the_window() -
     assert means.means(10_975, 5000, ["pod", "unknown"]) == {"pod": Usage(cpu_milli=5000, memory_bytes=5)}
 
 
+def test_the_largest_mean_since_a_time_is_one_of_a_closed_slot_that_begins_at_it_or_later() -> None:
+    means = sampled(range(5), pod=range(1, 2))
+    # Slot 4 is open. The system has no samples.
+    assert means.largest_since(1000) == {NODE: (3000, 3), "pod": (1000, 1)}
+    assert means.largest_since(1001) == {NODE: (3000, 3)}
+    assert means.largest_since(3001) == {}
+    several = MeanSlots(1000)
+    for slot, (count, cpu, memory) in enumerate(((4, 4003, 7), (2, 1000, 9), (1, 0, 0))):
+        several.open(slot)
+        several.add(slice(0, 1), np.array([[count], [cpu], [memory]]))
+    several.open(3)
+    # Of slot 0 4003 // 4 milli-cores, of slot 1 9 // 2 bytes.
+    assert several.largest_since(0) == {NODE: (1000, 4)}
+    assert several.largest_since(2000) == {NODE: (0, 0)}
+
+
 def test_the_slot_of_number_0_counts() -> None:
     means = sampled(range(2))
     assert means.means(1999, 5000, [NODE])[NODE].cpu_milli == 500
