@@ -78,6 +78,10 @@ def test_a_state_too_large_by_a_byte_is_scaled_to_1000_then_to_120_and_then_lose
     (predicted,) = store.predicted([found])
     smallest = min(predicted.pods, key=lambda uid: (predicted.pods[uid].cpu_milli, predicted.pods[uid].memory_bytes))
     assert UUID(smallest).bytes not in {state.packed_pods[at : at + 16] for at in range(0, len(state.packed_pods), 16)}
+    # Without that pod, and with the field that counts it, it may have just so many bytes.
+    length += MAX_BYTES - size(state)
+    assert [(size(each), each.dropped) for each in (state_in(store, found, "n" * length),)] == [(MAX_BYTES, 1)]
+    assert state_in(store, found, "n" * (length + 1)).dropped > 1
     assert MAX_BYTES == 7_400, "with the envelope at most 8 KiB"
 
 

@@ -68,8 +68,9 @@ def state_of(
     everyone = len(pods)
     while pods and _size(state) > MAX_BYTES:
         pods = pods[max(len(pods) - int(len(pods) * MAX_BYTES / _size(state)), 1) :]
-        state = _state(node, store, models, own, pods, SCALES[-1], trained_ms, now, seasons)
-    return msgspec.structs.replace(state, dropped=everyone - len(pods))
+        fewer = _state(node, store, models, own, pods, SCALES[-1], trained_ms, now, seasons)
+        state = msgspec.structs.replace(fewer, dropped=everyone - len(pods))
+    return state
 
 
 def _size(state: PredictionState) -> int:
