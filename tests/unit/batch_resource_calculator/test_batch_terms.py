@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from cotenant.api.objects.device import decode_device
 from cotenant.events.node.topology import CpuBasicInfo
 from cotenant.model.tiers import PriorityClass
+from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy
 from cotenant_batch_resource_calculator.config.ratios import AmplificationStrategy, ModelRatios, NormalizationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, margin_of, share
 from cotenant_batch_resource_calculator.formulas.amplification import amplification
@@ -22,7 +24,9 @@ from cotenant_batch_resource_calculator.formulas.batch import (
     needed_cpu,
     sum_need,
 )
-from cotenant_batch_resource_calculator.formulas.normalization import RatioError, ratio_from_model, ratio_moved
+from cotenant_batch_resource_calculator.formulas.devices import device_totals
+from cotenant_batch_resource_calculator.formulas.evaluation import NodeAmounts, NodeMeasurement, calculate, demand_of
+from cotenant_batch_resource_calculator.formulas.normalization import RatioError, parse_ratio, ratio_from_model, ratio_moved
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones, whole_bytes
 from cotenant_batch_resource_calculator.formulas.risk_budget import HOUR_SECONDS, RiskHistory, observed
 
@@ -163,6 +167,36 @@ def test_zones_by_each_policy(cpu: CalculatePolicy, memory: CalculatePolicy, exp
     assert [whole_bytes(each) for each in (0, 1, 1000, 1001)] == [0, 1, 1, 2]
 
 
+def test_a_forecast_is_left_to_services_in_zones_where_nothing_is_used_yet() -> None:
+    """A zone of 50 CPUs: less the margin of 20 and the forecast of 10."""
+    found = calculate(
+        NodeAmounts({"cpu": 50_000}, {"cpu": 50_000}),
+        demand_of(NodeMeasurement(update_time=None, node_usage=None, prod_peak_cpu=10_000), []),
+        ColocationStrategy(extensions={"forecast": msgspec.Raw(b'"timeOfDay"')}),
+        [Amounts(50_000)],
+    )
+    assert found.terms is not None
+    assert (found.terms.batch.cpu, found.terms.expected_cpu) == (20_000, 10_000)
+    assert found.zones == (Amounts(20_000),)
+
+
+# -- devices ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_device_adds_nothing_where_its_amount_is_0_or_less() -> None:
+    devices = [
+        {"type": "gpu", "health": True, "resources": {"koordinator.sh/gpu-core": amount, "koordinator.sh/gpu-memory": "8Gi"}}
+        for amount in ("100", "0", "-5")
+    ]
+    found = device_totals(decode_device(msgspec.json.encode({"metadata": {"name": "n"}, "spec": {"devices": devices}})))
+    assert found.amounts == {
+        "koordinator.sh/gpu": 100,
+        "koordinator.sh/gpu-core": 100,
+        "koordinator.sh/gpu-memory": 3 * (8 << 30),
+        "koordinator.sh/gpu.shared": 300,
+    }
+
+
 # -- ratios -----------------------------------------------------------------------------------------------------------
 
 
@@ -189,6 +223,15 @@ def test_a_model_without_the_ratio_of_its_state_is_told_by_the_fields_name(threa
     info = CpuBasicInfo(cpu_model="m", hyper_thread_enabled=threads, turbo_enabled=turbo)
     with pytest.raises(RatioError, match=rf"ratioModel\[m\] has no {field}, and there is no defaultRatio"):
         ratio_from_model(info, NormalizationStrategy(ratio_model={"m": ModelRatios()}))
+
+
+def test_a_stated_ratio_is_a_number_above_0() -> None:
+    name = "node.koordinator.sh/cpu-normalization-ratio"
+    assert [parse_ratio({name: text}) for text in ("1.5", "0.01", "1e3")] == [1.5, 0.01, 1000.0]
+    assert parse_ratio({}) is None
+    for text in ("0", "-1", "inf", "-inf", "nan", "x", ""):
+        with pytest.raises(RatioError, match="must be a number above 0"):
+            parse_ratio({name: text})
 
 
 def test_ratios_that_differ_by_a_hundredth_are_equal() -> None:

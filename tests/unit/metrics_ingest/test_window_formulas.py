@@ -224,6 +224,13 @@ def test_the_largest_mean_since_a_time_is_one_of_a_closed_slot_that_begins_at_it
     assert several.largest_since(2000) == {NODE: (0, 0)}
 
 
+def test_a_key_that_is_not_known_has_no_mean() -> None:
+    means = sampled(range(2))
+    (row,) = means.rows_of([SYSTEM])
+    means.add(slice(row, row + 1), np.array([[1], [7], [7]]))
+    assert means.means(1999, 5000, [SYSTEM, "unknown"]) == {SYSTEM: Usage(cpu_milli=7, memory_bytes=7)}
+
+
 def test_the_slot_of_number_0_counts() -> None:
     means = sampled(range(2))
     assert means.means(1999, 5000, [NODE])[NODE].cpu_milli == 500
