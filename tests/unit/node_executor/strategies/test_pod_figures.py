@@ -11,11 +11,11 @@ from cotenant_node_executor.sampling.snapshot import ContainerUsage, PodUsage
 from cotenant_node_executor.strategies.allocation import NumaShare, holds_cpus, resource_status
 from cotenant_node_executor.strategies.cpu.normalization import OFF, normalized_quota_us
 from cotenant_node_executor.strategies.pod_eviction import is_enabled, policies_of, rank_of
-from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
+from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, pod_view
 from cotenant_node_executor.strategies.readings import best_effort_cpu_milli, container_usages, pod_cpu_milli
 from cotenant_node_executor.strategies.system_config import FEATURES, SystemStrategy, system_values
 from tests.builders import container
-from tests.unit.node_executor.builders_node_executor import batch, pod, pod_view, snapshot, usage
+from tests.unit.node_executor.builders_node_executor import batch, pod, snapshot, usage
 
 STATUS = "scheduling.koordinator.sh/resource-status"
 PRIORITY, POLICY = "koordinator.sh/eviction-priority", "koordinator.sh/eviction-policy"
@@ -36,7 +36,7 @@ PRIORITY, POLICY = "koordinator.sh/eviction-priority", "koordinator.sh/eviction-
     ],
 )
 def test_a_share_of_a_numa_node_has_cpu_where_a_readable_amount_is_above_0(
-    resources: dict[str, str | int], has_cpu: bool
+    resources: dict[str, str | int | float], has_cpu: bool
 ) -> None:
     assert NumaShare(resources=resources).has_cpu is has_cpu
 
@@ -88,7 +88,7 @@ def test_a_pod_permits_eviction_by_its_label_and_by_the_features_that_it_names()
     assert [is_enabled({"koordinator.sh/eviction-enabled": each}) for each in ("true", "false", "True")] == [True, False, False]
     assert not is_enabled({})
     assert policies_of({}) is None
-    assert policies_of({POLICY: '["a", "b"]'}) == {"a", "b"}
+    assert policies_of({POLICY: '["a", "b"]'}) == frozenset({"a", "b"})
     assert [policies_of({POLICY: each}) for each in ("[]", "a", "[1]")] == [frozenset()] * 3
 
 
