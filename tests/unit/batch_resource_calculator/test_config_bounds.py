@@ -7,7 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from cotenant_batch_resource_calculator.config.colocation import ColocationStrategy, chosen, on_node, ratio_percent
+from cotenant_batch_resource_calculator.config.colocation import (
+    DEFAULTS,
+    ColocationStrategy,
+    choose,
+    chosen,
+    load,
+    of_document,
+    on_node,
+    ratio_percent,
+)
 from cotenant_batch_resource_calculator.config.in_force import KEYS, load_configuration, reject_configuration
 from cotenant_batch_resource_calculator.config.json_overlay import ConfigError, canonical, overlay
 from cotenant_batch_resource_calculator.config.ratios import NormalizationStrategy
@@ -101,6 +110,29 @@ def test_a_nodes_annotation_and_its_labels_count_each_by_itself_and_together() -
     strategy, ignored = on_node(base, {CPU_RATIO: "0.5"}, {STRATEGY: '{"memoryReclaimThresholdPercent": "x"}'})
     assert (strategy.cpu_reclaim_threshold_percent, strategy.memory_reclaim_threshold_percent) == (50, 65)
     assert ignored.startswith("annotation ignored: ")
+
+
+def test_the_first_entry_that_selects_a_node_counts_and_is_named_or_numbered() -> None:
+    entries = [
+        {"name": "large", "nodeSelector": {"matchLabels": {"size": "l"}}, "cpuReclaimThresholdPercent": 70},
+        {"nodeSelector": {"matchLabels": {"zone": "z"}}, "cpuReclaimThresholdPercent": 80},
+        {"name": "wrong", "nodeSelector": {"matchLabels": {"size": "s"}}, "cpuReclaimThresholdPercent": -1},
+        {"nodeSelector": {"matchLabels": {"size": "xs"}}, "degradeTimeMinutes": 0},
+    ]
+    config = of_document({"enable": True, "nodeConfigs": entries})
+    assert config.fallen_back == ("wrong", "nodeConfigs[3]")
+    nodes = ({"size": "l", "zone": "z"}, {"zone": "z"}, {"size": "s"}, {"size": "xs"}, {})
+    found = [choose(config, labels) for labels in nodes]
+    assert [(each.group, each.strategy.cpu_reclaim_threshold_percent) for each in found] == [
+        ("large", 70), ("nodeConfigs[1]", 80), ("wrong", 60), ("nodeConfigs[3]", 60), ("", 60),
+    ]  # fmt: skip
+    assert [each.strategy.degrade_time_minutes for each in found] == [15] * 5
+
+
+def test_without_a_section_the_defaults_count() -> None:
+    assert load(None).cluster == load("").cluster == DEFAULTS
+    with pytest.raises(ConfigError, match="colocation-config"):
+        load(" ")
 
 
 def test_a_ratio_label_is_a_number_from_0_to_100() -> None:
