@@ -131,3 +131,11 @@ def test_a_pod_takes_no_room_of_what_it_does_not_request() -> None:
     pods = [pod(f"p{number}", "n1", cpu="200m", owner=f"o{number}") for number in range(4)]
     args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 40}}
     assert run("LowNodeUtilization", args, nodes, pods) == ["p0", "p1"]
+
+
+def test_a_pod_takes_the_room_of_one_pod() -> None:
+    """Eight of ten pods, where five are the target: three go, though five would find room."""
+    nodes = [node(name, allocatable={"cpu": 100_000, "memory": 100, "pods": 10}) for name in ("n1", "n2")]
+    pods = [pod(f"p{number}", "n1", cpu="1m", owner=f"o{number}") for number in range(8)]
+    args = {"thresholds": {"pods": 20}, "targetThresholds": {"pods": 50}}
+    assert run("LowNodeUtilization", args, nodes, pods) == ["p0", "p1", "p2"]
