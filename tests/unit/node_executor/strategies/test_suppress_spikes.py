@@ -104,4 +104,5 @@ def test_a_set_of_cpus_does_not_grow_either() -> None:
 
 def test_only_where_suppression_is_on_does_a_spike_make_it_decide() -> None:
     assert Input.SPIKE in STRATEGY.inputs(Policy(capabilities(), BY_QUOTA))
-    assert Input.SPIKE not in STRATEGY.inputs(Policy(capabilities(), slo(enable=False)))
+    for off in (slo(enable=False), None):
+        assert STRATEGY.inputs(Policy(capabilities(), off)) == {Input.TREE}
