@@ -206,13 +206,30 @@ def test_rows_are_numbered_without_gaps() -> None:
     assert sorted(row for node in nodes for row in node.rows.values()) == list(range(6))
     seasons = Seasons()
     assert sorted(seasons.begin() for _ in range(20)) == list(range(20))
-    assert seasons.resources[0].profiles.rows == 20
+    assert [each.profiles.rows for each in seasons.resources] == [20, 20]
+    assert [(each.expected.shape, each.peaks.shape, each.choice.rows) for each in seasons.resources] == [
+        ((2, 20), (20,), 20)
+    ] * 2
     row = np.array([7])
     for _ in range(2):
         seasons.observe(row, np.array([NOW]), np.ones((2, 1)), lambda places: np.full((2, len(places)), 50.0))
         assert np.isnan(seasons.resources[0].expected[1, 7]), "its first quarter hour is not judged"
         seasons.end(7)
         assert seasons.begin() == 7
+
+
+def test_a_node_that_ends_leaves_its_models_and_its_row_to_the_next() -> None:
+    store = PredictionStore(10)
+    node = NodePrediction("n1", store)
+    node.choose(by_time_of_day=True)
+    row = node.season
+    store.models.train([Training(node.models, figures({"a": (1000, GIB)}, (4000, GIB)), NOW)])
+    node.end()
+    assert (node.season, node.trained, node.over) == (None, False, [])
+    assert store.seasons.begin() == row
+    plain = NodePrediction("n2", store)
+    plain.end()
+    assert plain.season is None
 
 
 def test_a_sample_counts_half_after_half_a_day_for_cpu_and_after_a_day_for_memory() -> None:

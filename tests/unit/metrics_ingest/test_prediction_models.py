@@ -177,6 +177,16 @@ def test_the_first_reference_is_the_nearest_multiple_of_the_half_life_since_year
     assert histograms.weights(0)[1] == pytest.approx(2 ** ((seconds - reference) / 100))
 
 
+def test_a_row_that_is_cleared_is_as_it_was_at_first() -> None:
+    histograms = Histograms(Buckets(9.0, 1.0), 100.0, rows=2)
+    histograms.add(np.array([0, 1]), np.array([1.0, 2.0]), 1.0, NOW)
+    histograms.clear(ONE)
+    assert histograms.totals.tolist() == [0.0, 1.0]
+    assert histograms.references.tolist() == [-62_135_596_800.0, NOW]
+    assert [np.flatnonzero(histograms.weights(row)).tolist() for row in (0, 1)] == [[], [2]]
+    assert histograms.percentiles([1.0]).tolist() == [[0.0], [3.0]]
+
+
 def test_weights_that_a_new_reference_makes_smaller_than_any_number_are_0() -> None:
     histograms = Histograms(Buckets(9.0, 1.0), 100.0, rows=1)
     histograms.add(ONE, np.array([1.0]), 8.0, NOW)
