@@ -9,6 +9,7 @@ import pytest
 
 from cotenant.events.migrations import AnomalyStreak, Migration, NodeLoadJudged
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.objects import ObjectDeleted
 from cotenant.model.names import PODS
 from cotenant.model.subjects import descheduling_subject, metrics_subject, migration_subject, node_subject
 from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Pool
@@ -250,6 +251,29 @@ def test_what_is_published_of_a_hot_node() -> None:
         "cpu.high": 7000,
     }
     assert {name.rpartition(".")[0] for name in figures} == {"cpu", "memory", "prod.cpu", "prod.memory"}
+
+
+def test_figures_are_of_pods_and_of_what_the_node_has() -> None:
+    low, high = ({"cpu": cpu, "memory": 90.0, "pods": 50.0, "koordinator.sh/gpu": 50.0} for cpu in (40.0, 70.0))
+    cluster = hot_and_cold(configuration(load={**AT_ONCE, "lowThresholds": low, "highThresholds": high}))
+    cluster.cycle()
+    figures = {figure.name: figure.value for figure in cluster.judged("hot").figures}
+    named = {name.removeprefix("prod.").rpartition(".")[0] for name in figures}
+    assert named == {"cpu", "memory", "pods"}
+    assert (figures["pods.usage"], figures["pods.low"], figures["pods.high"]) == (8, 55, 55)
+
+
+@pytest.mark.parametrize("executor", [True, False])
+def test_a_judgement_ends_with_the_node_and_its_executor(executor: bool) -> None:
+    cluster = hot_and_cold(configuration(load=AT_ONCE))
+    if executor:
+        cluster.executor("hot")
+    cluster.cycle()
+    subject = descheduling_subject("hot")
+    assert not cluster.last[subject].tombstone
+    cluster.publish(node_subject("hot"), ObjectDeleted(), tombstone=True)
+    cluster.cycle()
+    assert cluster.last[subject].tombstone is not executor
 
 
 def test_a_dry_run_names_the_moves_in_its_message_only() -> None:

@@ -40,6 +40,14 @@ def node(
 # -- amounts -------------------------------------------------------------------------------------------------------
 
 
+def test_the_executors_report_overlays_the_objects_capacity() -> None:
+    declared = node(capacity={"cpu": "4", "memory": "64"})
+    assert NodeSources(declared).capacity() == {"cpu": 4000, "memory": 64}
+    reported = ExecutorStatus(node="a", capacity={"cpu": 8000, "pods": 9})
+    assert NodeSources(declared, reported).capacity() == {"cpu": 8000, "memory": 64, "pods": 9}
+    assert NodeSources(None, reported).capacity() == {}
+
+
 def test_allocatable_stands_before_capacity_and_110_pods_before_nothing() -> None:
     assert NodeSources(node(capacity={"cpu": "4", "pods": "8"})).offered() == {"cpu": 4000, "pods": 8}
     assert NodeSources(node(capacity={"cpu": "4"}, allocatable={"cpu": "3500m"})).offered() == {"cpu": 3500, "pods": 110}
