@@ -162,7 +162,6 @@ class Candidates:
             if allocates_once(record.reservation.spec) and use.owners:
                 continue
             if self._ask.ignored:
-                found.ignored += 1
                 matched.append((record, use))
                 continue
             found.owner_matched += 1
@@ -176,7 +175,7 @@ class Candidates:
                     found.name_matched += 1
             else:
                 _note(found, *miss)
-        if found.owner_matched or found.ignored:
+        if found.owner_matched:
             self.diagnoses[row] = found
         return matched
 

@@ -6,8 +6,7 @@ the pods on the nodes. Out: a node and pods there; or none. The rules:
     who         policy Restricted; pods that the reservation's owners match, that stay where they are and use no reservation
     how many    one pod; with `preAllocationPolicy.enableMultiple` as many as it takes, at most MOST_TAKEN, the largest first
     how much    what the pods request fits into what the reservation holds of each resource
-    fits        without their requests on the node (of each resource at most what the reservation holds) every filter accepts
-                the reservation
+    fits        without their requests on the node every filter accepts the reservation
     choice      the fewest pods (Koordinator: score 100 / (1 + pods)), then the node's name
     required    with the label `pre-allocation-required: "true"` it never takes free room alone
 When such a pod ends, its room belongs to the reservation. Source: Koordinator's pre-allocation, mode Default.
@@ -151,10 +150,11 @@ class PreAllocation:
         return None
 
     def _fits(self, row: int, pods: list[PodRecord], held: Mapping[str, int], evaluation: Evaluation) -> bool:
-        """Return whether the row takes the reservation once pods use what it holds; the table is as before afterwards."""
+        """Return whether the row takes the reservation once pods use what it holds, which is enough for them; the table is as
+        before afterwards."""
         nodes = self._nodes
         changes = [
-            (dim, min(held[name], sum(_requests(pod).get(name, 0) for pod in pods)))
+            (dim, sum(_requests(pod).get(name, 0) for pod in pods))
             for name in held
             if (dim := nodes.dims.get(name, -1)) >= 0
         ]

@@ -1,0 +1,159 @@
+"""The results cached for rows with reservations: whatever changes, they are those of rows that are all judged again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cotenant_scheduler.cycle.reservations.candidates import FEW_ROWS, Candidates
+from cotenant_scheduler.plugins.reservation.fitting import NOT_IGNORED
+from cotenant_scheduler.plugins.reservation.matching import Ask, ask_of
+from cotenant_scheduler.plugins.reservation.scoring import WEIGHT
+from cotenant_scheduler.state.reading.shapes import Shape
+from tests.unit.scheduler.asking import GATE
+from tests.unit.scheduler.builders_reservations import GROUP, ReservedStory, reservation, wants
+from tests.unit.scheduler.builders_scheduler import node, pod
+
+WEB = {"app": "web"}
+IGNORES = {"app": "web", f"{GROUP}/reservation-ignored": "true"}
+ORDER = f"{GROUP}/reservation-order"
+MANY = tuple(f"n{index}" for index in range(FEW_ROWS + 8))
+
+
+def on(name: str, where: str, **more: Any) -> dict[str, Any]:
+    """A reservation of a named node that is allocated often."""
+    return reservation(name, template={"nodeName": where}, **{"allocateOnce": False, "cpu": "4", **more})
+
+
+class Judging(ReservedStory):
+    """A log, and the candidates of one pod that is only asked about, kept from one change to the next."""
+
+    def __init__(self, names: tuple[str, ...], labels: dict[str, str], annotations: dict[str, str]) -> None:
+        super().__init__()
+        self.nodes(*(node(name, cpu="16") for name in names))
+        self.pod(pod("asked", cpu="2", labels=labels, annotations=annotations, schedulingGates=GATE))
+        self.known: Candidates | None = None
+
+    def _asked(self) -> tuple[Shape, Ask]:
+        record = self.core.pods.records["default", "asked"]
+        facts = record.facts
+        assert facts is not None
+        assert facts.shape is not None
+        ask = ask_of(facts.labels, facts.traits.annotations, self.core.reservations.index.meaning(record, facts))
+        assert ask is not None
+        return facts.shape, ask
+
+    def keep(self) -> dict[str, str]:
+        """Judge all rows, and keep the results."""
+        self.settle()
+        self.known = Candidates(self.core.nodes, self.core.reservations, *self._asked(), NOT_IGNORED)
+        return self.check()
+
+    def check(self) -> dict[str, str]:
+        """Compare the kept results with new ones; return by node the reservation that the pod would use there."""
+        self.settle()
+        nodes, known = self.core.nodes, self.known
+        assert known is not None
+        shape, ask = self._asked()
+        fresh = Candidates(nodes, self.core.reservations, shape, ask, NOT_IGNORED)
+        nodes.rank()
+        for candidates in (known, fresh):
+            candidates.refresh(self.core.placing.evaluation(shape))
+        assert _results(known) == _results(fresh)
+        assert (known.diagnoses, known.reasons) == (fresh.diagnoses, fresh.reasons)
+        for instead in (-1, *range(nodes.size)):
+            assert _best(known, instead) == _best(fresh, instead)
+        return {
+            nodes.names[row]: found.record.name if found.record is not None else ""
+            for row, found in sorted(fresh.found.items())
+        }
+
+
+def _results(candidates: Candidates) -> dict[int, tuple[object, ...]]:
+    return {row: (found.scores, found.record, found.room) for row, found in candidates.found.items()}
+
+
+def _best(candidates: Candidates, instead: int) -> tuple[int, ...] | None:
+    keys: list[int] = []
+
+    def noted(key: int) -> int:
+        keys.append(key)
+        return instead
+
+    best = candidates.best(WEIGHT, noted)
+    return (best[0], best[1].row, *keys) if best is not None else None
+
+
+ASKING: list[tuple[dict[str, str], dict[str, str]]] = [
+    (WEB, {}),
+    (WEB, wants(reservationSelector={"size": "large"})),
+    (IGNORES, {}),
+]
+
+
+@pytest.mark.parametrize("names", [MANY[:2], MANY])
+@pytest.mark.parametrize(("labels", "annotations"), ASKING, ids=["any", "selected", "ignoring"])
+def test_results_that_are_kept_are_those_of_rows_that_are_judged_again(
+    names: tuple[str, ...], labels: dict[str, str], annotations: dict[str, str]
+) -> None:
+    story = Judging(names, labels, annotations)
+    large = {"size": "large"}
+    story.reservation(reservation("too-large", cpu="99"))  # so that the owners stay known by one number
+    for where in names:
+        story.reservation(on(f"r-{where}", where, labels=large))
+    named = "" if labels is IGNORES else "r-"
+    assert story.keep() == {where: named and f"r-{where}" for where in names}
+    first, second, *others = names
+
+    # All of a node is used: by a pod that names it, and by an owner of the reservation there.
+    story.pod(pod("rest", cpu="12", nodeName=first))
+    story.pod(pod("owner", cpu="4", labels=WEB, annotations=wants(name=f"r-{first}")))
+    assert story.check() == {where: named and f"r-{where}" for where in (second, *others)}
+    story.pod_deleted("owner")
+    assert set(story.check()) == set(names)
+
+    # The node's labels count beside the reservation's; one without the label is not selected.
+    story.reservation(on(f"r-{second}", second))
+    kept = set(names) - ({second} if annotations else set())
+    assert set(story.check()) == kept
+    story.node(node(second, cpu="16", labels=large))
+    assert set(story.check()) == set(names)
+
+    # Several change at once: one is deleted, one is for other pods from now on, one comes for pods like this.
+    story.reservation_deleted(f"r-{first}")
+    story.reservation(on("alien", first, app="db", labels=large, cpu="1"))
+    story.reservation(on(f"r-{second}", second, app="db"))
+    kept = set(names) if labels is IGNORES else set(others)
+    if others:
+        assert set(story.check()) == kept
+        story.reservation(on(f"r-{others[0]}", others[0], labels=large, unschedulable=True))
+        story.reservation(on(f"r-{others[1]}", others[1], labels={**large, ORDER: "7"}))
+        story.reservation(on(f"s-{others[2]}", others[2], labels=large, cpu="2"))
+        found = story.check()
+        assert set(found) == (kept if labels is IGNORES else kept - {others[0]})
+        assert found[others[2]] == (named and f"s-{others[2]}"), "the pod fills it"
+        story.node_deleted(others[3])
+        assert others[3] not in story.check()
+    story.reservation(on(f"late-{first}", first, labels=large, cpu="3"))
+    found = story.check()
+    assert found[first] == (named and f"late-{first}")
+
+    # What is kept may be too old to be told what changed, and the table may have changed altogether.
+    story.core.nodes.changes.forget()
+    story.reservation_deleted(f"late-{first}")
+    assert story.check().get(first) == ("" if labels is IGNORES else None)
+    story.node(node(first, cpu="16", **{"example.com/unit": "3"}))
+    story.reservation(on(f"late-{first}", first, labels=large, cpu="3"))
+    assert story.check() == found
+
+
+def test_one_that_is_over_is_used_no_more() -> None:
+    story = Judging(MANY, WEB, {})
+    for where in MANY:
+        story.reservation(on(f"r-{where}", where, ttl="60s" if where == "n3" else "24h", created="2026-01-01T11:59:30Z"))
+    assert set(story.keep()) == set(MANY)
+    story.later(30)
+    assert set(story.check()) == set(MANY), "up to its last moment"
+    story.later(0.001)
+    assert set(story.check()) == set(MANY) - {"n3"}
