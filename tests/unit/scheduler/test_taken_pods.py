@@ -113,6 +113,27 @@ def test_a_pod_whose_run_has_ended_or_that_is_replaced_is_not_taken() -> None:
     assert share_of(story, "late") == ""
 
 
+def test_a_pod_that_is_deleted_is_not_taken_while_it_ends() -> None:
+    story = story_of(a="4")
+    story.executor("a")
+    story.pod(put("web-0", "a"))
+    story.settle()
+    story.run("a", "web-0", RunPhase.RUNNING)
+    story.pod_deleted("web-0")
+    story.reservation(taking(labels={f"{GROUP}/pre-allocation-required": "true"}))
+    story.settle()
+    assert (share_of(story), story.node_of("web-0")) == ("", "a")
+
+
+def test_a_reservation_is_not_taken_by_one_that_its_pod_template_matches() -> None:
+    story = story_of(a="4")
+    story.reservation(reservation("first", cpu="4", memory="8Gi"))
+    story.settle()
+    story.reservation(taking(owners=[{"labelSelector": {"matchLabels": {"reserve": "first"}}}]))
+    story.settle()
+    assert (share_of(story, "first"), share_of(story)) == ("a", "")
+
+
 def test_a_pod_that_is_on_two_nodes_is_not_taken() -> None:
     story = story_of(a="4", b="4")
     story.pods(put("web-0", "a"))
@@ -131,7 +152,7 @@ def test_a_node_that_is_gone_and_one_without_such_pods_are_passed_by() -> None:
         story.executor(name)
     story.pods(put("web-a", "a"), put("other", "b", labels={}), put("web-c", "c"))
     story.settle()
-    story.run("a", "web-a", RunPhase.RUNNING)
+    story.run("a", "web-a", RunPhase.SUCCEEDED)
     story.node_deleted("a")
     story.settle()
     story.reservation(taking())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cotenant_scheduler.cycle.reservations.candidates import FEW_ROWS, Candidates
+from cotenant_scheduler.cycle.reservations.candidates import FEW_ROWS, Candidates, lift
 from cotenant_scheduler.plugins.reservation.fitting import NOT_IGNORED
 from cotenant_scheduler.plugins.reservation.matching import Ask, ask_of
 from cotenant_scheduler.plugins.reservation.scoring import WEIGHT
@@ -157,3 +157,52 @@ def test_one_that_is_over_is_used_no_more() -> None:
     assert set(story.check()) == set(MANY), "up to its last moment"
     story.later(0.001)
     assert set(story.check()) == set(MANY) - {"n3"}
+
+
+def test_who_is_too_far_behind_to_be_told_what_changed_judges_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant_scheduler.state.reservations.cache.NAMES_KEPT", 2)
+    story = Judging(MANY, WEB, {})
+    for where in MANY:
+        story.reservation(on(f"r-{where}", where))
+    story.keep()
+    for where in MANY[:5]:
+        story.reservation(on(f"r-{where}", where, app="db"))
+    assert set(story.check()) == set(MANY[5:]), "the owners of the others are those of the pod"
+
+
+def test_matched_reservations_are_taken_off_a_row_and_put_back_without_a_trace() -> None:
+    """Without them the row is one that has the owners alone."""
+    with_it, without = ReservedStory(), ReservedStory()
+    for story in (with_it, without):
+        story.node(node("a", cpu="16", **{"example.com/unit": "4"}))
+    inside = {"cpu": "4", "memory": "3Gi", "example.com/unit": "2"}
+    with_it.reservation(on("r", "a", requests=inside))
+    with_it.reservation(on("no-memory", "a", app="db", requests={"cpu": "1"}))
+    for story in (with_it, without):
+        story.settle()
+        story.pod(pod("owner", cpu="1", memory="1Gi", labels=WEB, annotations=wants(name="r") if story is with_it else {}))
+        story.settle()
+    nodes, alone = with_it.core.nodes, without.core.nodes
+    row = nodes.rows["a"]
+    uses = list(nodes.held.on(row).values())
+    before = (nodes.requested[:, row].tolist(), nodes.nonzero[:, row].tolist(), [each.version for each in nodes.counters])
+    lift(nodes, row, uses, -1)
+    lifted = {name: int(nodes.requested[dim, row]) for name, dim in nodes.dims.items()}
+    assert lifted == {name: int(alone.requested[dim, 0]) for name, dim in alone.dims.items()}
+    assert lifted["example.com/unit"] == 0
+    # For scores, a pod that requests no memory counts with 200 MB: so does a reserve pod, until it is taken off.
+    assert nodes.nonzero[:, row].tolist() == alone.nonzero[:, 0].tolist()
+    lift(nodes, row, uses, 1)
+    after = (nodes.requested[:, row].tolist(), nodes.nonzero[:, row].tolist(), [each.version for each in nodes.counters])
+    assert after == before
+
+
+def test_a_pod_that_ignores_reservations_is_not_drawn_to_them() -> None:
+    story = ReservedStory()
+    story.nodes(node("a", cpu="16"), node("b", cpu="16"))
+    story.pod(pod("busy", cpu="8", memory="16Gi", nodeName="a"))
+    story.reservation(on("r", "a", cpu="1", memory="1Gi"))
+    story.settle()
+    story.pod(pod("any", cpu="2", labels=IGNORES))
+    story.settle()
+    assert (story.node_of("any"), story.used("any")) == ("b", ""), "b is idle"

@@ -291,9 +291,10 @@ def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
             dim = nodes.dims.get(name, -1)
             if dim >= 0:
                 nodes.requested[dim, row] += sign * amount
-        nodes.nonzero[0, row] += sign * left.get(CPU, 0)
-        nodes.nonzero[1, row] += sign * left.get(MEMORY, 0)
-        for counter in nodes.counters_of(use.reserve.shape):
+        shape, covered = use.reserve.shape, use.covered
+        nodes.nonzero[0, row] += sign * (shape.nonzero_cpu - covered.get(CPU, 0))
+        nodes.nonzero[1, row] += sign * (shape.nonzero_memory - covered.get(MEMORY, 0))
+        for counter in nodes.counters_of(shape):
             (counter.count if sign > 0 else counter.uncount)(row, use.reserve_key, use.reserve)
     for counter, version in versions:
         counter.version = version

@@ -26,7 +26,7 @@ from cotenant.events.allocations import ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.placements import PlacementPhase
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.state.counting import PodKey, is_reserve
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
@@ -117,8 +117,9 @@ class PreAllocation:
     def _usable(self, record: ReserveRecord, key: PodKey, node: str, held: Mapping[str, int]) -> PodRecord | None:
         """Return a pod's record if it may become an owner."""
         pod = self._pods.records[key]
-        facts, placed, reservation = pod.facts, pod.placements.get(node), record.reservation
-        if facts is None or placed is None or placed.charge is None or reservation is None or is_reserve(key):
+        facts, placed, reservation = pod.facts, pod.placements[node], record.reservation
+        assert reservation is not None
+        if facts is None or placed.charge is None:
             return None
         if not any(_may_mean(rule.label_selector, facts.labels) for rule in reservation.spec.owners):
             return None
