@@ -8,7 +8,7 @@ import pytest
 
 from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
 from cotenant.model.subjects import reservation_status_subject, reservation_subject
-from tests.unit.scheduler.builders_reservations import ReservedStory, reservation, wants
+from tests.unit.scheduler.builders_reservations import GROUP, ReservedStory, reservation, wants
 from tests.unit.scheduler.builders_scheduler import NOW, node, pod
 
 WEB = {"app": "web"}
@@ -105,9 +105,9 @@ def test_one_that_has_ended_gets_no_node_again(phase: str, node_of: str) -> None
 
 def test_a_reservation_that_another_scheduler_places_is_not_judged() -> None:
     story = story_of("a")
-    wrong = {"requests": {"cpu": "-4"}}
-    story.reservation(reservation("ours", **wrong))
-    story.reservation(reservation("theirs", **wrong, template={"schedulerName": "other"}))
+    wrong = {"cpu": "-4"}
+    story.reservation(reservation("ours", requests=wrong))
+    story.reservation(reservation("theirs", requests=wrong, template={"schedulerName": "other"}))
     story.settle()
     assert (story.phase("ours"), story.phase("theirs")) == ("Pending", "")
     ours = story.status("ours")
@@ -136,3 +136,15 @@ def test_owners_of_a_used_up_reservation_are_named_when_it_ends_without_its_shar
     )
     assert [owner.name for owner in status.owners] == ["w"]
     assert status.allocated == {"cpu": 3000, "memory": 1 << 30}
+
+
+def test_a_pod_whose_demands_cannot_be_read_waits_beside_a_reservation_for_it() -> None:
+    story = story_of("a")
+    story.reservation(reservation("r"))
+    story.settle()
+    story.pod(web("w", annotations={f"{GROUP}/exact-match-reservation": '{"resourceNames": 1}'}))
+    story.settle()
+    assert (story.node_of("w"), story.phase("r")) == (None, "Available")
+    waiting = story.waiting("w")
+    assert waiting is not None
+    assert "exact-match-reservation" in waiting.message

@@ -42,7 +42,7 @@ def test_a_pod_that_any_of_its_rules_matches_is_taken() -> None:
     story = story_of(a="4")
     story.pod(put("web-0", "a"))
     story.settle()
-    rules = [{"labelSelector": {"matchLabels": {"app": app, **more}}} for app, more in (("db", {}), ("web", {}))]
+    rules = [{"labelSelector": {"matchLabels": {"app": app}}} for app in ("db", "web")]
     story.reservation(taking(owners=rules))
     story.settle()
     assert (share_of(story), story.used("web-0")) == ("a", "r")
@@ -80,11 +80,11 @@ def test_no_more_is_freed_than_the_pods_take() -> None:
 
 def test_what_neither_requests_is_left_alone() -> None:
     story = story_of(a="4")
-    story.node(node("a", cpu="4", memory="64Gi", **{"example.com/unit": "1"}))
+    unit: dict[str, Any] = {"example.com/unit": "1"}
+    story.node(node("a", cpu="4", memory="64Gi", **unit))
     story.pods(put("web-0", "a"), pod("unit", requests={"example.com/unit": "1"}, nodeName="a"))
     story.settle()
-    unit = {"cpu": "4", "memory": "8Gi", "example.com/unit": "1"}
-    story.reservation(taking(requests=unit))
+    story.reservation(taking(requests={"cpu": "4", "memory": "8Gi", **unit}))
     story.settle()
     assert story.phase("r") == "Pending", "the unit is another pod's"
     story.pod_deleted("unit")

@@ -18,6 +18,7 @@ from tests.unit.scheduler.builders_scheduler import node, pod
 WEB = {"app": "web"}
 IGNORES = {"app": "web", f"{GROUP}/reservation-ignored": "true"}
 ORDER = f"{GROUP}/reservation-order"
+UNITS: dict[str, Any] = {"example.com/unit": "4"}
 MANY = tuple(f"n{index}" for index in range(FEW_ROWS + 8))
 
 
@@ -143,7 +144,7 @@ def test_results_that_are_kept_are_those_of_rows_that_are_judged_again(
     story.core.nodes.changes.forget()
     story.reservation_deleted(f"late-{first}")
     assert story.check().get(first) == ("" if labels is IGNORES else None)
-    story.node(node(first, cpu="16", **{"example.com/unit": "3"}))
+    story.node(node(first, cpu="16", **UNITS))
     story.reservation(on(f"late-{first}", first, labels=large, cpu="3"))
     assert story.check() == found
 
@@ -174,7 +175,7 @@ def test_matched_reservations_are_taken_off_a_row_and_put_back_without_a_trace()
     """Without them the row is one that has the owners alone."""
     with_it, without = ReservedStory(), ReservedStory()
     for story in (with_it, without):
-        story.node(node("a", cpu="16", **{"example.com/unit": "4"}))
+        story.node(node("a", cpu="16", **UNITS))
     inside = {"cpu": "4", "memory": "3Gi", "example.com/unit": "2"}
     with_it.reservation(on("r", "a", requests=inside))
     with_it.reservation(on("no-memory", "a", app="db", requests={"cpu": "1"}))

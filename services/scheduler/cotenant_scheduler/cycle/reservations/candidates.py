@@ -215,8 +215,8 @@ class Candidates:
 
     def _free(self, row: int, name: str) -> int:
         nodes = self._nodes
-        dim = nodes.dims.get(name, -1)
-        return nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim >= 0 else 0
+        dim = nodes.dims.get(name)
+        return nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim is not None else 0
 
     # -- choosing a row ------------------------------------------------------------------------------------------
 
@@ -288,8 +288,8 @@ def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
         left = use.left()
         left[PODS] = 1
         for name, amount in left.items():
-            dim = nodes.dims.get(name, -1)
-            if dim >= 0:
+            dim = nodes.dims.get(name)
+            if dim is not None:
                 nodes.requested[dim, row] += sign * amount
         shape, covered = use.reserve.shape, use.covered
         nodes.nonzero[0, row] += sign * (shape.nonzero_cpu - covered.get(CPU, 0))

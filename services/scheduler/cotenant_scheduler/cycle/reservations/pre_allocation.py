@@ -155,9 +155,7 @@ class PreAllocation:
         before afterwards."""
         nodes = self._nodes
         changes = [
-            (dim, sum(_requests(pod).get(name, 0) for pod in pods))
-            for name in held
-            if (dim := nodes.dims.get(name, -1)) >= 0
+            (nodes.dims[name], sum(_requests(pod).get(name, 0) for pod in pods)) for name in held if name in nodes.dims
         ]
         for dim, amount in changes:
             nodes.requested[dim, row] -= amount
