@@ -8,7 +8,7 @@ import pytest
 
 from cotenant.events.reservations import ReservationPhase, ReservationShare, ReservationStatus
 from cotenant.model.subjects import reservation_status_subject, reservation_subject
-from tests.unit.scheduler.builders_reservations import GROUP, ReservedStory, reservation, wants
+from tests.unit.scheduler.builders_reservations import AFFINITY, GROUP, ReservedStory, reservation, wants
 from tests.unit.scheduler.builders_scheduler import NOW, node, pod
 
 WEB = {"app": "web"}
@@ -148,3 +148,54 @@ def test_a_pod_whose_demands_cannot_be_read_waits_beside_a_reservation_for_it() 
     waiting = story.waiting("w")
     assert waiting is not None
     assert "exact-match-reservation" in waiting.message
+
+
+def test_a_pod_whose_demands_cannot_be_read_says_nothing_else() -> None:
+    story = story_of("a")
+    story.pod(web("w", cpu="99", annotations={AFFINITY: "{"}))
+    story.settle()
+    waiting = story.waiting("w")
+    assert waiting is not None
+    assert [reason.count for reason in waiting.reasons] == [1]
+    assert AFFINITY in waiting.reasons[0].detail
+    assert "Insufficient cpu" not in waiting.message
+
+
+@pytest.mark.parametrize(("phase", "ends"), [("Pending", True), ("Succeeded", False), ("Failed", False)])
+def test_a_status_that_says_it_waits_ends_beside_a_share(phase: str, ends: bool) -> None:
+    """One that says how it ended stays: the share is what has yet to end."""
+    story = story_of("a")
+    story.reservation(reservation("r"))
+    story.settle()
+    status = ReservationStatus(name="r", uid="uid-r", phase=ReservationPhase(phase))
+    story.say(reservation_status_subject("r"), status)
+    story.settle()
+    assert (story.status("r") is None) == ends
+    assert story.share("r") is not None
+
+
+def test_where_every_node_has_a_reservation_that_is_too_small_none_is_said_to_have_none() -> None:
+    story = story_of("a")
+    story.reservation(reservation("r", cpu="2", allocateOnce=False, allocatePolicy="Restricted"))
+    story.settle()
+    story.pod(web("w", cpu="3", annotations=wants(reservationSelector={})))
+    story.settle()
+    waiting = story.waiting("w")
+    assert waiting is not None
+    assert waiting.message == (
+        "0/1 nodes are available: 1 Reservation(s) Insufficient cpu, 1 Reservation(s) matched owner total."
+    )
+
+
+def test_the_end_of_a_status_names_the_object_while_there_is_one() -> None:
+    story = story_of("a", cpu="2")
+    first = story.reservation(reservation("r", cpu="4"))
+    story.settle()
+    story.node(node("b"))
+    ends = {event.subject: event.causes for event in story.decide() if event.tombstone}
+    assert ends == {"reservations.r": (first.ref,)}
+    story.reservation(reservation("s", cpu="99"))
+    story.settle()
+    story.reservation_deleted("s")
+    ends = {event.subject: event.causes for event in story.decide() if event.tombstone}
+    assert ends == {"reservations.s": ()}

@@ -125,6 +125,16 @@ def test_a_pod_that_is_deleted_is_not_taken_while_it_ends() -> None:
     assert (share_of(story), story.node_of("web-0")) == ("", "a")
 
 
+def test_a_pod_whose_requests_cannot_be_read_is_not_taken() -> None:
+    story = story_of(a="4")
+    story.pod(put("web-0", "a"))
+    story.settle()
+    story.pod(put("web-0", "a", requests={"cpu": "-1"}))
+    story.reservation(taking(labels={f"{GROUP}/pre-allocation-required": "true"}))
+    story.settle()
+    assert (share_of(story), story.node_of("web-0")) == ("", "a")
+
+
 def test_a_reservation_is_not_taken_by_one_that_its_pod_template_matches() -> None:
     story = story_of(a="4")
     story.reservation(reservation("first", cpu="4", memory="8Gi"))

@@ -30,10 +30,10 @@ def on(name: str, where: str, **more: Any) -> dict[str, Any]:
 class Judging(ReservedStory):
     """A log, and the candidates of one pod that is only asked about, kept from one change to the next."""
 
-    def __init__(self, names: tuple[str, ...], labels: dict[str, str], annotations: dict[str, str]) -> None:
+    def __init__(self, names: tuple[str, ...], labels: dict[str, str], annotations: dict[str, str], **spec: Any) -> None:
         super().__init__()
-        self.nodes(*(node(name, cpu="16") for name in names))
-        self.pod(pod("asked", cpu="2", labels=labels, annotations=annotations, schedulingGates=GATE))
+        self.nodes(*(node(name, cpu="16", labels={"zone": "near"}) for name in names))
+        self.pod(pod("asked", cpu="2", labels=labels, annotations=annotations, schedulingGates=GATE, **spec))
         self.known: Candidates | None = None
 
     def _asked(self) -> tuple[Shape, Ask]:
@@ -144,6 +144,9 @@ def test_results_that_are_kept_are_those_of_rows_that_are_judged_again(
     story.core.nodes.changes.forget()
     story.reservation_deleted(f"late-{first}")
     assert story.check().get(first) == ("" if labels is IGNORES else None)
+    story.core.nodes.changes.forget()
+    story.core.nodes.static_changes.forget()
+    assert story.check().get(first) == ("" if labels is IGNORES else None)
     story.node(node(first, cpu="16", **UNITS))
     story.reservation(on(f"late-{first}", first, labels=large, cpu="3"))
     assert story.check() == found
@@ -158,6 +161,21 @@ def test_one_that_is_over_is_used_no_more() -> None:
     assert set(story.check()) == set(MANY), "up to its last moment"
     story.later(0.001)
     assert set(story.check()) == set(MANY) - {"n3"}
+
+
+def test_scores_follow_the_best_node_wherever_that_is() -> None:
+    """Preferred affinity is worth 100 on the node that is preferred most, and a part of it on the others."""
+    terms = [
+        {"weight": weight, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}}
+        for zone, weight in (("near", 10), ("here", 100))
+    ]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    story = Judging(MANY, WEB, {}, affinity=affinity)
+    for where in MANY:
+        story.reservation(on(f"r-{where}", where))
+    story.keep()
+    story.node(node("free", cpu="16", labels={"zone": "here"}))
+    assert set(story.check()) == set(MANY)
 
 
 def test_who_is_too_far_behind_to_be_told_what_changed_judges_all(monkeypatch: pytest.MonkeyPatch) -> None:

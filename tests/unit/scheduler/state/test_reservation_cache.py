@@ -110,3 +110,7 @@ def test_the_time_of_one_that_is_written_again_counts_from_its_last_version() ->
     story.reservation(until("12:10:00", uid="again"))
     story.settle()
     assert story.phase("r") == "Available"
+    story.reservation_deleted("r")
+    story.settle()
+    story.later(600)
+    assert story.settle() == [], "it is not there when its time is over"

@@ -119,7 +119,7 @@ class PreAllocation:
         pod = self._pods.records[key]
         facts, placed, reservation = pod.facts, pod.placements[node], record.reservation
         assert reservation is not None
-        if facts is None or placed.charge is None:
+        if facts is None or facts.shape is None or placed.charge is None:
             return None
         if not any(_may_mean(rule.label_selector, facts.labels) for rule in reservation.spec.owners):
             return None
@@ -174,8 +174,9 @@ def _may_mean(selector: object, labels: Mapping[str, str]) -> bool:
 
 
 def _requests(pod: PodRecord) -> Mapping[str, int]:
-    facts = pod.facts
-    return facts.shape.requests if facts is not None and facts.shape is not None else {}
+    assert pod.facts is not None
+    assert pod.facts.shape is not None
+    return pod.facts.shape.requests
 
 
 def _size(pod: PodRecord, held: Mapping[str, int]) -> float:
