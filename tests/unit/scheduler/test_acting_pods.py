@@ -10,7 +10,7 @@ import pytest
 from cotenant.events.node.runs import RunPhase
 from cotenant.events.placements import Placement, UsedBy
 from cotenant.model.subjects import placement_subject
-from tests.unit.scheduler.builders_reservations import GROUP, ReservedStory
+from tests.unit.scheduler.builders_reservations import GROUP, ReservedStory, reservation
 from tests.unit.scheduler.builders_scheduler import node, pod
 from tests.unit.scheduler.test_operating_pods import WEB, acting, report, story_with
 
@@ -99,3 +99,12 @@ def test_what_is_kept_from_everybody_must_be_readable() -> None:
     assert story.used("web-0") == ""
     story.node(node("n3"))
     assert story.settle() == []
+
+
+def test_a_reservation_beside_one_that_is_used_takes_the_next() -> None:
+    story, where = with_user()
+    story.reservation(reservation("r", cpu="2", memory="1Gi", allocatePolicy="Aligned", template={"nodeName": where}))
+    story.settle()
+    story.pod(pod("web-c", cpu="2", labels=WEB))
+    story.settle()
+    assert story.used("web-c") == "r"

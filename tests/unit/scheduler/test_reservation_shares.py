@@ -199,3 +199,29 @@ def test_the_end_of_a_status_names_the_object_while_there_is_one() -> None:
     story.reservation_deleted("s")
     ends = {event.subject: event.causes for event in story.decide() if event.tombstone}
     assert ends == {"reservations.s": ()}
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_what_nodes_lack_is_a_reason_only_where_a_pod_may_use_them_alone(required: bool) -> None:
+    story = story_of("a", cpu="4")
+    story.reservation(reservation("r", cpu="2", unschedulable=True))
+    story.settle()
+    story.pod(web("w", cpu="3", annotations=wants(reservationSelector={}) if required else {}))
+    story.settle()
+    waiting = story.waiting("w")
+    assert waiting is not None
+    of_nodes = [("reservation", 1)] if required else [("insufficient", 1)]
+    # Then, what the reservations lack: one is unschedulable, and one matches in all.
+    assert [(reason.code, reason.count) for reason in waiting.reasons] == [*of_nodes, ("reservation", 0), ("reservation", 0)]
+    assert "node.*.reservation.*" in waiting.wakes_on
+
+
+def test_the_decision_that_ends_a_reservation_gives_its_pod_the_next_one() -> None:
+    story = story_of("a")
+    story.reservation(reservation("ending", ttl="60s", created="2026-01-01T12:00:00Z"))
+    story.reservation(reservation("lasting"))
+    story.settle()
+    story.later(61)
+    story.pod(web("w"))
+    story.decide()
+    assert (story.used("w"), story.phase("ending")) == ("lasting", "Failed")

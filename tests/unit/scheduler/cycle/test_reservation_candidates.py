@@ -225,3 +225,15 @@ def test_a_pod_that_ignores_reservations_is_not_drawn_to_them() -> None:
     story.pod(pod("any", cpu="2", labels=IGNORES))
     story.settle()
     assert (story.node_of("any"), story.used("any")) == ("b", ""), "b is idle"
+
+
+def test_a_reservation_that_the_pod_fills_by_one_percent_draws_it() -> None:
+    story = ReservedStory()
+    story.nodes(node("a", cpu="200", memory="400Gi"), node("b", cpu="200", memory="400Gi"))
+    story.pod(pod("busy", cpu="80", memory="200Gi", nodeName="a"))
+    story.reservation(on("r", "a", cpu="100", memory="100Gi"))
+    story.settle()
+    # 2 of 100 CPUs and nothing to speak of memory: the mean is 1.
+    story.pod(pod("w", cpu="2", memory="1Mi", labels=WEB))
+    story.settle()
+    assert (story.used("w"), story.node_of("w")) == ("r", "a")

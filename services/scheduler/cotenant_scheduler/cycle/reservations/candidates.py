@@ -80,7 +80,7 @@ class Candidates:
         positions = (nodes.changes.position, nodes.static_changes.position, cache.changed.position)
         if stamp == self._stamp and positions == self._positions:
             return
-        names = cache.changed.since(self._positions[2]) if self._stamp else None
+        names = cache.changed.since(self._positions[2])
         logs = (nodes.changes, nodes.static_changes)
         changed = [log.since(position) for log, position in zip(logs, self._positions, strict=False)]
         same = stamp == self._stamp and names is not None and all(rows is not None for rows in changed)
