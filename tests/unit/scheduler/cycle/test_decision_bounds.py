@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant_scheduler.plugins.default_profile import SchedulerConfig
+from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
+from cotenant_scheduler.state.load.load_estimate import ANNOTATION_SECONDS_AFTER_SCHEDULED, microseconds
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
@@ -100,3 +103,21 @@ def test_nodes_are_looked_at_whose_most_important_candidate_matters_least(
     story.settle()
     # The least important victim is on a; but a has a candidate of priority 8, b one of 5 only.
     assert victims(story, "high") == victim
+
+
+def test_pods_that_count_by_their_estimate_for_different_times_are_not_counted_alike() -> None:
+    """Equal pods are placed at once; where pods may state for how long their estimate counts, each counts for its own."""
+    story = Story(SchedulerConfig(load_aware=LoadAwareArgs(allow_customize_estimation=True)))
+    story.node(node("a", cpu="64"))
+    seconds = {f"p{index:02}": 600 if index in (7, 59) else 30 for index in range(60)}
+    story.pods(
+        *(
+            pod(name, cpu="100m", memory="1Mi", annotations={ANNOTATION_SECONDS_AFTER_SCHEDULED: str(each)})
+            for name, each in seconds.items()
+        )
+    )
+    story.settle()
+    counted = story.core.nodes.pods[story.core.nodes.rows["a"]]
+    now_us = microseconds(story.now)
+    found = {name: each.assigned.deadline_us for (_, name), each in counted.items()}
+    assert found == {name: now_us + each * 1_000_000 for name, each in seconds.items()}

@@ -56,4 +56,5 @@ def preferring(scores: IntArray, preferred: int) -> IntArray:
 
 def normalised(raw: IntArray) -> IntArray:
     """Return raw scores (int64, a row each) as 0..100 of the highest; 0 where that is 0."""
-    return MAX_SCORE * raw // raw.max(initial=1)
+    scores: IntArray = MAX_SCORE * raw // raw.max(initial=1)
+    return scores
