@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cotenant.domain.quota.membership import Membership
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
@@ -121,3 +122,20 @@ def test_pods_that_count_by_their_estimate_for_different_times_are_not_counted_a
     now_us = microseconds(story.now)
     found = {name: each.assigned.deadline_us for (_, name), each in counted.items()}
     assert found == {name: now_us + each * 1_000_000 for name, each in seconds.items()}
+
+
+def test_pods_that_are_placed_at_once_are_charged_until_the_decision_is_taken_back() -> None:
+    story = Story()
+    story.node(node("a", cpu="64"))
+    for quota in ("red", "blue"):
+        story.quota(quota, max={"cpu": 100_000})
+    names = [f"p{index:02}" for index in range(60)]
+    story.pods(*(pod(name, cpu="100m", memory="1Mi", labels={LABEL_QUOTA: "red" if name < "p40" else "blue"}) for name in names))
+
+    def used() -> list[int]:
+        return [story.core.ledger.chain(Membership(quota, ""))[0].used.get("cpu", 0) for quota in ("red", "blue")]
+
+    assert len(story.core.decide(story.now)) == 60
+    assert used() == [4_000, 2_000]
+    story.core.take_back()
+    assert used() == [0, 0]
