@@ -130,7 +130,8 @@ def test_pods_that_are_placed_at_once_are_charged_until_the_decision_is_taken_ba
     for quota in ("red", "blue"):
         story.quota(quota, max={"cpu": 100_000})
     names = [f"p{index:02}" for index in range(60)]
-    story.pods(*(pod(name, cpu="100m", memory="1Mi", labels={LABEL_QUOTA: "red" if name < "p40" else "blue"}) for name in names))
+    for name in names:
+        story.pod(pod(name, cpu="100m", memory="1Mi", labels={LABEL_QUOTA: "red" if name < "p40" else "blue"}))
 
     def used() -> list[int]:
         return [story.core.ledger.chain(Membership(quota, ""))[0].used.get("cpu", 0) for quota in ("red", "blue")]
