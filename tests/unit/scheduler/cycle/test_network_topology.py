@@ -338,3 +338,14 @@ def test_a_scheduler_that_loads_decides_the_same() -> None:
     story.pods(*members(4, rules("BlockLayer"), mode="NonStrict"))
     core = story.reloaded()
     assert as_stored(core.decide(story.now)) == as_stored(story.core.decide(story.now))
+
+
+def test_equal_gangs_that_follow_one_another_are_each_together() -> None:
+    story = cluster(**{f"s{i}b{i}": 4 for i in range(8)})
+    for gang in range(8):
+        story.pods(*[member(f"{gang}-{i}", rules("BlockLayer!"), f"g{gang}", least=7, index=str(i)) for i in range(7)])
+    story.settle()
+    placed = story.placed()
+    homes = [{placed[f"{gang}-{i}"].rpartition("-")[0] for i in range(7)} for gang in range(8)]
+    assert [len(home) for home in homes] == [1] * 8
+    assert len(set().union(*homes)) == 8

@@ -81,7 +81,7 @@ def test_the_nearest_layer_that_a_gang_must_not_leave_counts() -> None:
         '{"gatherStrategy": [{"layer": "Spine", "strategy": "Gather"}]}',
         '{"gatherStrategy": [{"layer": "Spine", "strategy": "MustGather", "podCountMultiple": -1}]}',
         '{"gatherStrategy": [{"layer": "Spine", "strategy": "MustGather", "podCountMultiple": 1e18}]}',
-        '{"gatherStrategy": [%s]}' % ", ".join(['{"layer": "Spine", "strategy": "MustGather"}'] * 17),
+        '{{"gatherStrategy": [{}]}}'.format(", ".join(['{"layer": "Spine", "strategy": "MustGather"}'] * 17)),
     ],
 )
 def test_rules_that_cannot_be_read_are_refused(text: str) -> None:

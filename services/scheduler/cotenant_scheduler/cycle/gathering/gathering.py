@@ -76,6 +76,11 @@ class Gathering:
         self._results = results
         self._nominations = nominations
 
+    def gathers(self, entry: Entry) -> bool:
+        """Return whether the pods of a group shall be near to one another."""
+        gang = self._gangs.of_pod.get(entry.records[0].key)
+        return gang is not None and any(one.spec is not None and one.spec.gather for one in self._gangs.group(gang))
+
     def attempt(self, entry: Entry, group: GroupClass) -> Attempt | None:
         """Return where a group is tried; None where it may be anywhere."""
         if not isinstance(group.together, GangGroup):
