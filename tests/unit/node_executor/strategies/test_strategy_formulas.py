@@ -287,6 +287,14 @@ def test_an_ls_pods_own_identity_holds_for_its_containers_too() -> None:
     assert identities(situation([malformed], node_slo=slo(**IDENTITIES), kernel=BVT))["burstable/poduid-web"] == "1"
 
 
+@pytest.mark.parametrize(("sysctl", "written"), [(0, False), (1, True), (None, True)])
+def test_where_no_class_has_an_identity_values_are_written_unless_the_sysctl_is_off(sysctl: int | None, written: bool) -> None:
+    there = situation([service("web")], node_slo=slo(), kernel=BVT, sysctl=sysctl)
+    assert bool(identity.decide(there, None).values) is written
+    asked = situation([service("web")], node_slo=slo(**IDENTITIES), kernel=BVT, sysctl=sysctl)
+    assert identity.decide(asked, None).values
+
+
 def test_identity_strategies_decide_again_for_pods_where_they_apply() -> None:
     mainline, vendor = Policy(capabilities(), slo(**IDENTITIES)), Policy(BVT, slo(**IDENTITIES))
     assert identity.STRATEGY.inputs(vendor) == {Input.PODS}
