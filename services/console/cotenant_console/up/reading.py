@@ -1,8 +1,8 @@
 """Follows the log for the screen.
 
-In: the server's address. Out: a journal that grows as events are stored, GATHERED behind them while they follow one another: the
-screen is drawn less often, and messages that are delivered one by one cost the server more than the screen is worth. A reader
-that is too far behind starts a new load; the journal ignores duplicates.
+In: the server's address. Out: a journal that grows as events are stored; those that follow one another come together, once in
+GATHERED: the screen is drawn less often, and each delivery by itself costs the server. A reader that is too far behind starts a
+new load; the journal ignores duplicates.
 """
 
 from __future__ import annotations
