@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from cotenant_scheduler.cycle.monitor import SchedulerMonitor
 from cotenant_scheduler.cycle.queue import events_of
+from cotenant_scheduler.monitor import SchedulerMonitor
 from tests.unit.scheduler.builders_reservations import ReservedStory, reservation
 from tests.unit.scheduler.builders_scheduler import NOW, Story, node, pod
 from tests.unit.scheduler.cycle.test_gangs import member
