@@ -113,7 +113,7 @@ def test_a_nodes_annotation_and_its_labels_count_each_by_itself_and_together() -
 
 
 def test_the_first_entry_that_selects_a_node_counts_and_is_named_or_numbered() -> None:
-    entries = [
+    entries: Any = [
         {"name": "large", "nodeSelector": {"matchLabels": {"size": "l"}}, "cpuReclaimThresholdPercent": 70},
         {"nodeSelector": {"matchLabels": {"zone": "z"}}, "cpuReclaimThresholdPercent": 80},
         {"name": "wrong", "nodeSelector": {"matchLabels": {"size": "s"}}, "cpuReclaimThresholdPercent": -1},
@@ -121,7 +121,7 @@ def test_the_first_entry_that_selects_a_node_counts_and_is_named_or_numbered() -
     ]
     config = of_document({"enable": True, "nodeConfigs": entries})
     assert config.fallen_back == ("wrong", "nodeConfigs[3]")
-    nodes = ({"size": "l", "zone": "z"}, {"zone": "z"}, {"size": "s"}, {"size": "xs"}, {})
+    nodes: tuple[dict[str, str], ...] = ({"size": "l", "zone": "z"}, {"zone": "z"}, {"size": "s"}, {"size": "xs"}, {})
     found = [choose(config, labels) for labels in nodes]
     assert [(each.group, each.strategy.cpu_reclaim_threshold_percent) for each in found] == [
         ("large", 70), ("nodeConfigs[1]", 80), ("wrong", 60), ("nodeConfigs[3]", 60), ("", 60),
