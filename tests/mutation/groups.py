@@ -99,7 +99,12 @@ GROUPS = (
         tuple(f"{_METRICS}/{name}.py" for name in ("aggregation", "means", "windows/percentiles", "slots", "points")),
         ("unit/metrics_ingest",),
     ),
-    Group("scheduler-plugins", (f"{_SCHEDULER}/plugins/*.py",), _SCHEDULER_TESTS, _SCHEDULER_SLOW),
+    Group(
+        "scheduler-plugins",
+        (f"{_SCHEDULER}/plugins/*.py", f"{_SCHEDULER}/plugins/volumes/*.py"),
+        _SCHEDULER_TESTS,
+        _SCHEDULER_SLOW,
+    ),
     Group(
         "scheduler-cycle",
         (f"{_SCHEDULER}/cycle/*.py", f"{_SCHEDULER}/monitor.py", f"{_SCHEDULER}/state/quotas/cache.py"),

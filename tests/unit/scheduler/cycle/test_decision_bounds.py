@@ -140,3 +140,15 @@ def test_pods_that_are_placed_at_once_are_charged_until_the_decision_is_taken_ba
     assert used() == [4_000, 2_000]
     story.core.take_back()
     assert used() == [0, 0]
+
+
+def test_equal_pods_that_a_reservation_takes_are_placed_one_by_one() -> None:
+    story = ReservedStory()
+    story.node(node("a", cpu="64"))
+    story.reservation(reservation("r", cpu="2", memory="1Gi", allocateOnce=False, allocatePolicy="Restricted"))
+    story.settle()
+    names = [f"p{index:02}" for index in range(60)]
+    story.pods(*(pod(name, cpu="100m", memory="1Mi", labels={"app": "web"}) for name in names))
+    story.settle()
+    # 20 of 100 milli-cores each fill its 2 CPUs; the others use the node alone.
+    assert [story.used(name) for name in names] == ["r"] * 20 + [""] * 40
