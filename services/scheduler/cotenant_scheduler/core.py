@@ -227,7 +227,7 @@ class SchedulerCore:
             record.ask = ask_of(traits.labels, traits.annotations, owners)
         elif record.ask is not None:
             record.ask = None
-        membership = self._quotas.membership(facts.namespace, traits)
+        membership = self.ledger.member(facts.namespace, traits.quota_label)
         together = self._grouping.together(record.key, facts) if traits.gang or self.profile.grouping is not None else None
         return self.queue.put(record, facts, membership, traits.preemptible, together)
 
@@ -252,7 +252,7 @@ class SchedulerCore:
         if not self.queue.classes:
             self._owners_version = self.reservations.index.version
         self.pods.forget_selectors()
-        self._quotas.settle()
+        self.pods.charged.move_from(self._quotas.settle())
         if self._quotas.regroup and not self._demands.counting:
             self._demands.begin(self.pods.records.values())
         self._note_gangs()
@@ -267,7 +267,7 @@ class SchedulerCore:
         if self._node_cache.undescribed:
             self.refused.update(self._node_cache.settle())
         self.ledger.demands.offer(self._node_cache.totals.total)
-        self.pods.settle()
+        self.pods.charged.settle()
         self.nodes.settle()
 
     def decide(self, now: datetime) -> Sequence[Event]:
