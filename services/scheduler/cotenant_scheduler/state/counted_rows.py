@@ -7,7 +7,7 @@ summed, and counted many at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -170,6 +170,13 @@ class CountedRows(NodeColumns):
             self.priorities[priority] = left
         else:
             del self.priorities[priority]
+
+    def load_without(self, row: int, keys: Collection[PodKey]) -> None:
+        """Compute the load of a row as if these pods were not there; of none: as it is. Nothing is noted as changed: the caller
+        restores it."""
+        self._count_all()
+        assigned = ((key, pod.assigned) for key, pod in self.pods[row].items() if key not in keys)
+        self.load.recompute(row, assigned, keys)
 
     def _recompute_load(self, row: int) -> None:
         if self._uncounted:
