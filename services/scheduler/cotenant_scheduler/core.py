@@ -23,6 +23,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.domain.quota.membership import Membership
+from cotenant.domain.reservations.of_migrations import job_of
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
@@ -217,11 +218,14 @@ class SchedulerCore:
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
         assert facts is not None
-        if isinstance(record, ReserveRecord):
-            together = self._grouping.together(record.key, facts) if facts.traits.gang else None
-            record.ask = takes_pods(record) if together is None else None
-            return self.queue.put(record, facts, None, True, together)
         traits = facts.traits
+        if isinstance(record, ReserveRecord):
+            together = self._grouping.together(record.key, facts) if traits.gang else None
+            record.ask = takes_pods(record) if together is None else None
+            # Its quota must have room for it, and is charged nothing: its owners are. A migration's pod is charged already.
+            moves = record.reservation is not None and job_of(record.reservation.metadata.annotations)
+            membership = None if moves else self.ledger.member(facts.namespace, traits.quota_label)
+            return self.queue.put(record, facts, membership, traits.preemptible, together)
         owners = self.reservations.index.meaning(record, facts) if self.reservations.index else ()
         if owners or traits.of_reservations:
             record.ask = ask_of(traits.labels, traits.annotations, owners)

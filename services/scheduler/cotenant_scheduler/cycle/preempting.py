@@ -118,9 +118,10 @@ class Preempting:
         return not (isinstance(record.ask, Ask) and record.ask.required)
 
     def may_preempt_in_quota(self, record: PodRecord, alike: EquivalenceClass) -> bool:
-        """Return whether a pod that its quota refuses is nominated, or its quota has pods that it may preempt."""
+        """Return whether a pod that its quota refuses is nominated, or its quota has pods that it may preempt; a reservation
+        does not preempt in a quota, of which it would hold nothing."""
         return nomination_of(record) is not None or (
-            alike.charge.shape.preempts and self._within_quota.may_help(alike.charge)
+            not is_reserve(record.key) and alike.charge.shape.preempts and self._within_quota.may_help(alike.charge)
         )
 
     def refused_by_quota(
@@ -138,7 +139,8 @@ class Preempting:
         if before is not None and self._uses_quota(before, charge) and self._is_kept(before, record, now):
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes, before)
             return None
-        choice = self._within_quota.choose(charge, evaluation) if charge.shape.preempts else None
+        eligible = charge.shape.preempts and not is_reserve(record.key)
+        choice = self._within_quota.choose(charge, evaluation) if eligible else None
         if choice is None:
             self._nominations.end(record.key)
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
