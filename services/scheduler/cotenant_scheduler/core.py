@@ -40,6 +40,7 @@ from cotenant_scheduler.cycle.preemption import Preemption
 from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.quotas import Quotas
+from cotenant_scheduler.cycle.reservation_preemption import ReservationPreemption
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.reservations.pre_allocation import PreAllocation, takes_pods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
@@ -136,6 +137,7 @@ class SchedulerCore:
             self._preemption,
             self._nominations,
             within_quota,
+            ReservationPreemption(self.nodes, self._reserving, self._preemption),
             for_reservations=self.config.reservation.enable_preemption,
         )
         self.placing = Placing(
