@@ -23,6 +23,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.domain.quota.membership import Membership
+from cotenant.domain.reservations.of_migrations import job_of
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.events.envelope import Event
@@ -38,6 +39,7 @@ from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.preemption import Preemption
 from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
+from cotenant_scheduler.cycle.reservation_preemption import ReservationPreemption
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.reservations.pre_allocation import PreAllocation, takes_pods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
@@ -138,6 +140,7 @@ class SchedulerCore:
             self._preemption,
             self._nominations,
             within_quota,
+            ReservationPreemption(self.nodes, self._reserving, self._preemption),
             for_reservations=self.config.reservation.enable_preemption,
         )
         self.placing = Placing(
@@ -222,17 +225,20 @@ class SchedulerCore:
     def _enqueue(self, record: PodRecord) -> EquivalenceClass:
         facts = record.facts
         assert facts is not None
-        if isinstance(record, ReserveRecord):
-            together = self._grouping.together(record.key, facts) if facts.traits.gang else None
-            record.ask = takes_pods(record) if together is None else None
-            return self.queue.put(record, facts, None, True, together)
         traits = facts.traits
+        if isinstance(record, ReserveRecord):
+            together = self._grouping.together(record.key, facts) if traits.gang else None
+            record.ask = takes_pods(record) if together is None else None
+            # Its quota must have room for it, and is charged nothing: its owners are. A migration's pod is charged already.
+            moves = record.reservation is not None and job_of(record.reservation.metadata.annotations)
+            membership = None if moves else self.ledger.member(facts.namespace, traits.quota_label)
+            return self.queue.put(record, facts, membership, traits.preemptible, together)
         owners = self.reservations.index.meaning(record, facts) if self.reservations.index else ()
         if owners or traits.of_reservations:
             record.ask = ask_of(traits.labels, traits.annotations, owners)
         elif record.ask is not None:
             record.ask = None
-        membership = self._quotas.membership(facts.namespace, traits)
+        membership = self.ledger.member(facts.namespace, traits.quota_label)
         together = self._grouping.together(record.key, facts) if traits.gang or self.profile.grouping is not None else None
         return self.queue.put(record, facts, membership, traits.preemptible, together)
 
@@ -257,7 +263,7 @@ class SchedulerCore:
         if not self.queue.classes:
             self._owners_version = self.reservations.index.version
         self.pods.forget_selectors()
-        self._quotas.settle()
+        self.pods.charged.move_from(self._quotas.settle())
         if self._quotas.regroup and not self._demands.counting:
             self._demands.begin(self.pods.records.values())
         self._note_gangs()
@@ -272,7 +278,7 @@ class SchedulerCore:
         if self._node_cache.undescribed:
             self.refused.update(self._node_cache.settle())
         self.ledger.demands.offer(self._node_cache.totals.total)
-        self.pods.settle()
+        self.pods.charged.settle()
         self.nodes.settle()
 
     def decide(self, now: datetime) -> Sequence[Event]:

@@ -43,7 +43,8 @@ class Placement(Payload, frozen=True, kw_only=True):
 
     `pod` is the manifest (null once gone), taken from the object's message `object_sequence`; it is stored again when
     the object changes. `requests`: the pod's counted amounts (cpu in milli-cores, others in units). `terminating_at`
-    is when its end was first decided, and `reason` why. `figures`: the score, its parts by plugin (left out at 0), the
+    is when its end was first decided, and `reason` why. `quota`: the one that it belonged to when this was stored; quotas that
+    are declared or end later move it without another placement. `figures`: the score, its parts by plugin (left out at 0), the
     node's figures that they are based on. `allocation`: its individual units, if any. `used_by`: of a pod that acts as
     a reservation, its user.
     """

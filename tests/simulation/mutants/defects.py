@@ -96,7 +96,7 @@ def charged_again(right: Function) -> Function:
         charge = before.charge if before is not None else None
         placed = right(self, key, data, *others, **more)
         if charge is not None and charge.membership is not None and placed.charge == charge:
-            self.quotas.charge(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
+            self.charged.charge(charge, key)
         return placed
 
     return wrong

@@ -1,12 +1,13 @@
 """Admission, membership, the ledger, and the validation of quota objects."""
 
 import msgspec
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.api.validation.fields import FieldError
 from cotenant.domain.quota.admission import QuotaLevel, admit
 from cotenant.domain.quota.ledger import QuotaLedger
-from cotenant.domain.quota.membership import Membership, QuotaIdentity, QuotaIndex
+from cotenant.domain.quota.membership import NO_QUOTAS, Membership, QuotaIdentity, QuotaIndex
 from cotenant.domain.quota.names import ROOT
 from cotenant.domain.quota.validation import validate_quota, validate_quota_deletion
 from cotenant.domain.quota.view import ElasticQuotaView, decode_quota
@@ -80,6 +81,37 @@ def test_a_pod_belongs_to_its_label_then_its_namespace_then_the_list_then_the_de
     assert index.associate("mail", {}) == Membership("b", "tree")
     assert index.associate("other", {}) == Membership("koordinator-default-quota")
     assert index.associate("web", {PREFIX + "name": "nobody"}) == Membership("koordinator-default-quota")
+
+
+spaces = st.sampled_from(["web", "shop", "mail"])
+identities = st.lists(
+    st.builds(
+        QuotaIdentity,
+        st.sampled_from(["web", "a", "b", "koordinator-default-quota"]),
+        spaces,
+        st.sampled_from(["", "t"]),
+        st.lists(spaces, max_size=2).map(tuple),
+    ),
+    max_size=4,
+)
+indexes = st.one_of(st.just(NO_QUOTAS), st.builds(QuotaIndex, identities, st.booleans()))
+
+
+@given(indexes, indexes)
+def test_pods_leave_only_the_quotas_that_are_named_when_others_replace_them(before: QuotaIndex, after: QuotaIndex) -> None:
+    left = before.left_for(after)
+    for space in ("web", "shop", "mail", "else"):
+        for label in ("", "web", "a", "b", "nobody"):
+            if before.member(space, label) != after.member(space, label):
+                assert before.member(space, label) in left
+
+
+def test_quotas_that_change_nothing_of_membership_are_left_by_nobody() -> None:
+    quotas = [QuotaIdentity("a", "x", "", ("shop",)), QuotaIdentity("b", "x", "t")]
+    assert QuotaIndex(quotas).left_for(QuotaIndex(quotas)) == set()
+    more = QuotaIndex([*quotas, QuotaIdentity("c", "x")])
+    assert QuotaIndex(quotas).left_for(more) == {Membership("koordinator-default-quota")}
+    assert more.left_for(QuotaIndex(quotas)) == {Membership("c")}
 
 
 pods = st.tuples(st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(0, 2**60)), st.booleans())

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cotenant.events.node.runs import RunPhase
+from cotenant_scheduler.core import SchedulerCore
 from tests.unit.scheduler.builders_reservations import GROUP, ReservedStory, reservation
 from tests.unit.scheduler.builders_scheduler import node, pod
 
@@ -27,6 +28,41 @@ def story_with(*pods: dict[str, Any], nodes: int = 1, cpu: str = "8") -> Reserve
         story.pod(document)
         story.settle()
     return story
+
+
+def loads(core: SchedulerCore, node_name: str) -> list[list[int]]:
+    """The estimated usage of a node: for its thresholds, for those of prod, for scoring; by resource."""
+    core.settle()
+    row, load = core.nodes.rows[node_name], core.nodes.load
+    return [view[:, row].tolist() for view in (load.node_view, load.prod_view, load.score_view)]
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_the_load_of_a_pod_whose_room_is_taken_counts_once(measured: bool) -> None:
+    story = story_with(pod("web", cpu="4", labels=WEB), pod("other", cpu="1"), cpu="8")
+    story.later(300)
+    if measured:
+        # 4.9 of 8 CPUs are used: a second pod like web is over 65 %.
+        story.metric("n1", 4900, 1 << 30, web=(3400, 1 << 29), other=(850, 1 << 29))
+    else:
+        story.metric("n1", 500, 1 << 30)
+    before = loads(story.core, "n1")
+    story.reservation(taking(labels=ONLY))
+    story.settle()
+    assert (story.phase("r"), story.used("web")) == ("Available", "r")
+    assert loads(story.core, "n1") == loads(story.reloaded(), "n1") == before
+    story.pod(pod("more", cpu="2", labels={"app": "x"}))
+    story.settle()
+    assert story.node_of("more") is None
+
+
+def test_the_load_of_the_other_pods_counts_for_a_reservation_that_takes_a_pod() -> None:
+    story = story_with(pod("web", cpu="4", labels=WEB), cpu="8")
+    story.later(300)
+    story.metric("n1", 6000, 1 << 30, web=(3400, 1 << 29))
+    story.reservation(taking(labels=ONLY))
+    story.settle()
+    assert story.phase("r") == "Pending"
 
 
 def test_it_takes_the_room_of_a_pod_that_it_is_for() -> None:

@@ -240,11 +240,14 @@ class Endings:
         data = placed.stored.whole()
         facts, document = record.facts, record.document
         if facts is not None and document is not None and facts.uid == data.uid:
+            membership = self._quotas.member(record.key[0], facts.traits.quota_label)
             data = msgspec.structs.replace(
                 data,
                 pod=document,
                 requests=facts.shape.requests if facts.shape is not None else data.requests,
                 grace_period_seconds=facts.grace_seconds,
+                quota=membership.quota if membership else "",
+                quota_tree=membership.tree if membership else "",
                 object_sequence=record.object_sequence,
                 allocation=with_itself(data.allocation, record.key, data.uid, acts=facts.traits.acts),
                 used_by=self._reservations.used_by(record.key, node, data.uid) if facts.traits.acts else None,
@@ -286,7 +289,7 @@ class Endings:
         assert document is not None
         if facts.deleting or facts.shape is None or record.finished or not self._declared(facts.node_name):
             return None
-        membership = self._quotas.associate(facts.namespace, facts.labels)
+        membership = self._quotas.member(facts.namespace, facts.traits.quota_label)
         return Event(
             subject=placement_subject(facts.node_name, *record.key),
             data=Placement(

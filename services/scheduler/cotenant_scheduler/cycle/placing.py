@@ -39,6 +39,7 @@ from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import Ask
+from cotenant_scheduler.state.counting import is_reserve
 from cotenant_scheduler.state.gangs import GangCache
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.network_domains import NetworkTopology
@@ -176,7 +177,8 @@ class Placing:
                 known, refusal = alike.admitted
                 version = self._quotas.ledger.version_of(membership)
                 if known != version:
-                    refusal = self._admission.check(shape, membership, charge.preemptible)
+                    reserves = is_reserve(record.key)
+                    refusal = self._admission.check(shape, membership, charge.preemptible, reserves=reserves)
                     alike.admitted = version, refusal
                 if refusal is not None:
                     previous = None

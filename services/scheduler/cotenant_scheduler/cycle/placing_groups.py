@@ -216,7 +216,8 @@ class PlacingGroups:
         charge = group.charge_of(record)
         group.stamp = None
         if charge.membership is not None:
-            refusal = self._admission.check(charge.shape, charge.membership, charge.preemptible)
+            reserves = is_reserve(record.key)
+            refusal = self._admission.check(charge.shape, charge.membership, charge.preemptible, reserves=reserves)
             if refusal is not None:
                 trial.by_quota = True
                 return self._waiting.refused_by_quota(group, refusal, self._quotas.causes(charge.membership))

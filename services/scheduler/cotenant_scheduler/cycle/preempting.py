@@ -29,6 +29,7 @@ from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
 from cotenant_scheduler.cycle.queue import EquivalenceClass, WaitingTemplate
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
+from cotenant_scheduler.cycle.reservation_preemption import ReservationPreemption
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.matching import Ask
@@ -61,11 +62,12 @@ class Preempting:
         preemption: Preemption,
         nominations: Nominations,
         within_quota: QuotaPreemption,
+        within_reservations: ReservationPreemption,
         *,
         for_reservations: bool,
     ) -> None:
         self.for_reservations = for_reservations
-        """Whether room may be made for reservations."""
+        """Whether room may be made for reservations, and in them."""
         self._nodes = nodes
         self._facts = facts
         self._pods = pods
@@ -73,6 +75,7 @@ class Preempting:
         self.preemption = preemption
         """Chooses nodes and victims."""
         self._within_quota = within_quota
+        self._within_reservations = within_reservations
         self._nominations = nominations
         self.nominated: set[PodKey] = set()
         """Pods that the decision being made nominated, or whose nomination it ended, with an event of their own."""
@@ -93,12 +96,11 @@ class Preempting:
             line = "not eligible due to a terminating pod on the nominated node." if self.ends_on(before.node, record) else ""
             alike.template = self._waiting.refused_by_nodes(alike, evaluation, line, before)
             return None
-        if not shape.preempts or not self._may_preempt(record) or not self.preemption.may_help(shape):
+        if not shape.preempts or not self.preemption.may_help(shape):
             line = "not eligible due to preemptionPolicy=Never." if not shape.preempts else ""
             choice = None
         else:
-            choice = self.preemption.choose(evaluation)
-            line = "" if choice else self._nothing_found(evaluation)
+            choice, line = self._choose(record, evaluation)
         if choice is None:
             self._nominations.end(record.key)
             alike.template = self._waiting.refused_by_nodes(alike, evaluation, line)
@@ -110,6 +112,18 @@ class Preempting:
         template = self._waiting.refused_by_nodes(alike, evaluation, line, nomination)
         return self._nominated(record, alike, template, choice)
 
+    def _choose(self, record: PodRecord, evaluation: Evaluation) -> tuple[Choice | None, str]:
+        """Return the best node to make room on, or in a reservation there; or None, and what is said of that."""
+        choice, line = None, ""
+        if self._may_preempt(record):
+            choice = self.preemption.choose(evaluation)
+            line = "" if choice else self._nothing_found(evaluation)
+        if self.for_reservations and isinstance(record.ask, Ask):
+            inside = self._within_reservations.choose(evaluation, record.ask)
+            if inside is not None and (choice is None or inside.rank < choice.rank):
+                return inside, ""
+        return choice, line
+
     def _may_preempt(self, record: PodRecord) -> bool:
         """Return whether room for a record may be made on nodes: not for what goes into a reservation only; for reservations
         where that is enabled."""
@@ -118,9 +132,10 @@ class Preempting:
         return not (isinstance(record.ask, Ask) and record.ask.required)
 
     def may_preempt_in_quota(self, record: PodRecord, alike: EquivalenceClass) -> bool:
-        """Return whether a pod that its quota refuses is nominated, or its quota has pods that it may preempt."""
+        """Return whether a pod that its quota refuses is nominated, or its quota has pods that it may preempt; a reservation
+        does not preempt in a quota, of which it would hold nothing."""
         return nomination_of(record) is not None or (
-            alike.charge.shape.preempts and self._within_quota.may_help(alike.charge)
+            not is_reserve(record.key) and alike.charge.shape.preempts and self._within_quota.may_help(alike.charge)
         )
 
     def refused_by_quota(
@@ -138,7 +153,8 @@ class Preempting:
         if before is not None and self._uses_quota(before, charge) and self._is_kept(before, record, now):
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes, before)
             return None
-        choice = self._within_quota.choose(charge, evaluation) if charge.shape.preempts else None
+        eligible = charge.shape.preempts and not is_reserve(record.key)
+        choice = self._within_quota.choose(charge, evaluation) if eligible else None
         if choice is None:
             self._nominations.end(record.key)
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes)

@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 
 import msgspec
 import numpy as np
 
 from cotenant.events.placements import PlacementPhase, Victim
-from cotenant_scheduler.cycle.what_if import Asking, RowPod, victims
+from cotenant_scheduler.cycle.what_if import Asking, RowPod, Trial, fewest, victims
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.preemptibility import FEW_ASKED
 from cotenant_scheduler.state.columns import BoolArray, Changes, IntArray, distinct
@@ -164,6 +164,22 @@ class Preemption:
         choices = (self._choice_among(asking, row, victims) for row in rows)
         return min((choice for choice in choices if choice is not None), key=lambda choice: choice.rank, default=None)
 
+    def best_without(
+        self, priority: int, inside: Mapping[int, Set[str]], trial: Callable[[int], Trial]
+    ) -> Choice | None:
+        """Return the best of some rows for a pod of this priority, where a trial of the row says what fits; `inside`: by row,
+        the uids of the reservations whose users may leave, too. None if that helps on none."""
+        choices = (self._choice_without(row, priority, uids, trial) for row, uids in inside.items())
+        return min((choice for choice in choices if choice is not None), key=lambda choice: choice.rank, default=None)
+
+    def _choice_without(
+        self, row: int, priority: int, uids: Set[str], trial: Callable[[int], Trial]
+    ) -> Choice | None:
+        ending, pods = self._lower(row, priority, self._listed_pods(row, uids))
+        if not (ending or pods):
+            return None
+        return self._choice_of(row, pods, lambda order: fewest(trial(row), ending, order))
+
     def hopeless(self, evaluation: Evaluation) -> int:
         """How many nodes refuse the shape for a reason that preemption cannot lift."""
         return self._refreshed(evaluation).hopeless
@@ -232,6 +248,11 @@ class Preemption:
         return self._choice(asking, row, ending, pods) if ending or pods else None
 
     def _choice(self, asking: Asking, row: int, ending: list[RowPod], pods: list[RowPod]) -> Choice | None:
+        return self._choice_of(row, pods, lambda order: victims(asking, row, ending, order))
+
+    def _choice_of(
+        self, row: int, pods: list[RowPod], leaving: Callable[[list[RowPod]], list[int] | None]
+    ) -> Choice | None:
         if self._budgets:
             violating = self._budgets.violating((*pod.key, pod.labels) for pod in pods)
             order = [pod for pod, violates in zip(pods, violating, strict=True) if violates]
@@ -239,14 +260,18 @@ class Preemption:
             order += [pod for pod, violates in zip(pods, violating, strict=True) if not violates]
         else:
             costly, order = 0, pods
-        found = victims(asking, row, ending, order)
+        found = leaving(order)
         if found is None:
             return None
         return _ranked(self._nodes.names[row], [(order[index], index < costly) for index in found], bool(costly))
 
-    def _lower(self, row: int, priority: int) -> tuple[list[RowPod], list[RowPod]]:
-        """Return the pods of lower priority that are ending already, and the others that may be preempted, by importance."""
-        pods = self._by_importance.get(row)
+    def _lower(
+        self, row: int, priority: int, pods: list[RowPod] | None = None
+    ) -> tuple[list[RowPod], list[RowPod]]:
+        """Return the pods of lower priority that are ending already, and the others that may be preempted, by importance;
+        `pods`: of these."""
+        if pods is None:
+            pods = self._by_importance.get(row)
         if pods is None:
             pods = self._by_importance[row] = self._listed_pods(row)
         leaving = self._leaving.get(self._nodes.names[row], ())
@@ -260,14 +285,15 @@ class Preemption:
                     found.append(pod)
         return ending, found
 
-    def _listed_pods(self, row: int) -> list[RowPod]:
-        """Runs for every pod of a full cluster before the first choice: calls are inlined here."""
+    def _listed_pods(self, row: int, inside: Set[str] = frozenset()) -> list[RowPod]:
+        """Runs for every pod of a full cluster before the first choice: calls are inlined here. `inside`: uids of reservations
+        whose users are listed, too."""
         node, records = self._nodes.names[row], self._records
         held = self._nodes.held.on(row)
         found = []
         for key, counted in self._nodes.pods[row].items():
             namespace = key[0]
-            if not namespace or namespace == RESERVE_NAMESPACE or (held and _uses_what_is_held(held, counted)):
+            if not namespace or namespace == RESERVE_NAMESPACE or (held and _uses_what_is_held(held, counted, inside)):
                 continue  # nominated only, or its end would give nothing to others
             record = records[key]
             placed = record.placements.get(node)
@@ -297,10 +323,12 @@ class Preemption:
                 self._by_importance.pop(row, None)
 
 
-def _uses_what_is_held(held: Mapping[str, Use], counted: CountedPod) -> bool:
-    """Return whether a pod uses a reservation that still holds room on its row: its end gives the room back to that. Or whether
-    it acts as a reservation that is used: its end gives only what its user does not take."""
+def _uses_what_is_held(held: Mapping[str, Use], counted: CountedPod, inside: Set[str]) -> bool:
+    """Return whether a pod uses a reservation, none of these, that still holds room on its row: its end gives the room back to
+    that. Or whether it acts as a reservation that is used: its end gives only what its user does not take."""
     used = counted.allocation.reservation if counted.allocation is not None else None
+    if used is not None and used.uid in inside:
+        return False
     use = held.get(used.uid) if used is not None else None
     return use is not None and use.reserve is not None and (use.reserve is not counted or bool(use.owners))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from itertools import groupby
+from typing import Protocol
 
 import msgspec
 
@@ -112,11 +113,27 @@ class _WhatIf:
             counter.version = version
 
 
+class Trial(Protocol):
+    """A row from which pods are taken away, and to which they are put back."""
+
+    def take(self, pod: RowPod) -> None:
+        """Take a pod away."""
+
+    def put_back(self, pod: RowPod) -> None:
+        """Put back a pod that was taken away."""
+
+    def fits(self) -> bool:
+        """Return whether the shape fits now."""
+
+    def close(self) -> None:
+        """Put all pods back."""
+
+
 def victims(asking: Asking, row: int, ending: list[RowPod], order: list[RowPod]) -> list[int] | None:
     """Return which pods of an order cannot stay beside the shape, given that those that are `ending` leave: as few as the order
     allows, keeping its first ones first. None if the shape does not fit without all of them."""
     if asking.others:
-        return _victims(_WhatIf(asking, row), ending, order)
+        return fewest(_WhatIf(asking, row), ending, order)
     room = asking.room(row)
     question = (*room, len(order), *asking.kinds(order), *asking.kinds(ending))
     answers = asking.answers
@@ -126,8 +143,9 @@ def victims(asking: Asking, row: int, ending: list[RowPod], order: list[RowPod])
     return answers[question]
 
 
-def _victims(what_if: _WhatIf, ending: list[RowPod], order: list[RowPod]) -> list[int] | None:
-    """Return which pods of an order cannot be put back, None if the shape does not fit without all of them."""
+def fewest(what_if: Trial, ending: list[RowPod], order: list[RowPod]) -> list[int] | None:
+    """Return which pods of an order cannot be put back, None if the shape does not fit without all of them; close the trial.
+    """
     try:
         for pod in (*ending, *order):
             what_if.take(pod)

@@ -32,9 +32,10 @@ class QuotaAdmission:
         self._runtime_limits = runtime_limits
         self._check_ancestors = check_ancestors
 
-    def check(self, shape: Shape, membership: Membership, preemptible: bool) -> Waiting | None:
-        """Return None, or why pods of this shape and quota wait."""
-        refusal = self._refusal(shape.requests, self._ledger.chain(membership), preemptible)
+    def check(self, shape: Shape, membership: Membership, preemptible: bool, *, reserves: bool = False) -> Waiting | None:
+        """Return None, or why pods of this shape and quota wait. `reserves`: it is a reservation; it requests nothing of its
+        quota, so that the runtime knows nothing of it, and the max is its limit."""
+        refusal = self._refusal(shape.requests, self._ledger.chain(membership), preemptible, reserves=reserves)
         return None if refusal is None else _waiting(refusal, membership)
 
     def admits(self, requests: Amounts, membership: Membership, preemptible: bool) -> bool:
@@ -64,12 +65,14 @@ class QuotaAdmission:
             EqualPods(shape.requests, runtime_limits=self._runtime_limits, check_ancestors=self._check_ancestors),
         )
 
-    def _refusal(self, requests: Amounts, chain: Sequence[QuotaLevel], preemptible: bool) -> Refusal | None:
+    def _refusal(
+        self, requests: Amounts, chain: Sequence[QuotaLevel], preemptible: bool, *, reserves: bool = False
+    ) -> Refusal | None:
         return admit(
             requests,
             chain,
             preemptible=preemptible,
-            runtime_limits=self._runtime_limits,
+            runtime_limits=self._runtime_limits and not reserves,
             check_ancestors=self._check_ancestors,
         )
 

@@ -7,7 +7,7 @@ summed, and counted many at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 import numpy as np
@@ -170,6 +170,27 @@ class CountedRows(NodeColumns):
             self.priorities[priority] = left
         else:
             del self.priorities[priority]
+
+    def set_aside(self, row: int, key: PodKey, pod: CountedPod, sign: int) -> None:
+        """Take a pod off a row for a moment (-1), or put it back (1): its requests, what it uses of a reservation, what
+        counters hold; its load stays, which is measured. Nothing is noted as changed: the caller restores everything."""
+        for cells, amount in (self._adds.get(pod.shape) or self._adds_of(pod.shape)).reported:
+            cells[row] += sign * amount
+        used = pod.allocation.reservation if pod.allocation is not None else None
+        if used is not None:
+            unreported = used.name in self.held.unreported
+            self.held.count(row, key, pod, sign, self.dims, self.requested, self.nonzero)
+            if not unreported:
+                self.held.unreported.pop(used.name, None)
+        for counter in self.counters_of(pod.shape):
+            (counter.count if sign > 0 else counter.uncount)(row, key, pod)
+
+    def load_without(self, row: int, keys: Collection[PodKey]) -> None:
+        """Compute the load of a row as if these pods were not there; of none: as it is. Nothing is noted as changed: the caller
+        restores it."""
+        self._count_all()
+        assigned = ((key, pod.assigned) for key, pod in self.pods[row].items() if key not in keys)
+        self.load.recompute(row, assigned, keys)
 
     def _recompute_load(self, row: int) -> None:
         if self._uncounted:

@@ -17,7 +17,6 @@ from typing import TypeVar
 import msgspec
 
 from cotenant.domain.quota.ledger import QuotaLedger
-from cotenant.domain.quota.membership import Membership
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant_scheduler.state.assigned_pods import AssignedPods
@@ -32,9 +31,6 @@ from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
 from cotenant_scheduler.state.stored_placements import PlacementInterner, PlacementView, StoredPlacement
 
 F = TypeVar("F", bound=PodFacts | None)
-
-CHARGES_CACHED = 4096
-"""Different charges that pods share; beyond, the cache is cleared."""
 
 
 class PodCache:
@@ -54,15 +50,11 @@ class PodCache:
         """Names of the pods with a placement, by node."""
         self.priorities = PriorityValues()
         self._nodes = nodes
-        self.quotas = quotas
         self._reader = reader
         self._changed = changed
         self._watched = watched
         self._interner = PlacementInterner()
-        self._charges: dict[tuple[Shape, str, str, bool], Charge] = {}
-        self._uncharged: dict[Charge, int] = {}
-        """Placements that are not charged to their quotas yet, by what they count as."""
-        self.charged = ChargedPods(self.records)
+        self.charged = ChargedPods(self.records, quotas)
         self.acting: dict[PodKey, None] = {}
         """Pods that act as reservations while they are ready: of these, too, it matters whether they run."""
         self._bound_at: datetime | None = None
@@ -87,6 +79,7 @@ class PodCache:
         except msgspec.DecodeError as error:
             record.facts = self._instead(record.facts, None)
             record.unreadable = f"the pod's object at LOG:{sequence} cannot be read: {error}"
+        self.charged.move(record)
         self._changed(record)
         self._hold_against_new_selectors()
 
@@ -106,6 +99,7 @@ class PodCache:
         if record is not None:
             record.facts = self._instead(record.facts, None)
             record.document, record.object_sequence, record.object_at, record.unreadable = None, 0, None, ""
+            self.charged.move(record)
             self._finish(record)
 
     def store_placement(
@@ -140,8 +134,13 @@ class PodCache:
         keys.add(record.key)
         if charge is not None and charge.membership is not None:
             self.charged.hold(charge, key)
-        if charge is None or facts is None or facts.shape is not charge.shape:
-            # Charged for the first time, or the selectors that select the pod changed since it was assumed.
+        if (
+            charge is None
+            or facts is None
+            or facts.shape is not charge.shape
+            or not self.charged.is_in(charge.membership, record, facts)
+        ):
+            # Charged for the first time, or selectors or quotas changed since it was assumed.
             self._account(record, node, placed)
         self._changed(record)
         self._hold_against_new_selectors()
@@ -270,6 +269,9 @@ class PodCache:
         if placed.charge is not None:
             if due == placed.charge:
                 return
+            if due is not None and due.shape == placed.charge.shape:
+                self.charged.move(record)
+                return
             self._give_back(record, node, placed)
         if due is None or placed.facts is None:
             return
@@ -279,20 +281,8 @@ class PodCache:
             self._bound_at, self._bound_us = bound_at, microseconds(bound_at)
         assigned = self.assigned.of(placed.facts, due.shape, self._bound_us)
         self._nodes.place_later(node, record.key, due.shape, assigned, placed.data.allocation)
-        if due.membership is not None:
-            self._uncharged[due] = self._uncharged.get(due, 0) + 1
-            self.charged.hold(due, record.key)
+        self.charged.charge(due, record.key)
         placed.charge = due
-
-    def settle(self) -> None:
-        """Charge quotas with what was folded since, many pods at once; call it before quotas are read."""
-        if not self._uncharged:
-            return
-        for charge, times in self._uncharged.items():
-            assert charge.membership is not None
-            requests = {name: amount * times for name, amount in charge.shape.requests.items()}
-            self.quotas.charge(charge.membership, requests, preemptible=charge.preemptible)
-        self._uncharged.clear()
 
     def _due(self, record: PodRecord, node: str, placed: PlacementRecord) -> Charge | None:
         data, facts = placed.data, placed.facts
@@ -304,15 +294,7 @@ class PodCache:
                 return None
         if is_reserve(record.key):
             return self.reserve_charge(facts.shape)
-        preemptible = facts.traits.preemptible
-        key = (facts.shape, data.quota, data.quota_tree, preemptible)
-        known = self._charges.get(key)
-        if known is None:
-            if len(self._charges) >= CHARGES_CACHED:
-                self._charges.clear()
-            membership = Membership(data.quota, data.quota_tree) if data.quota else None
-            known = self._charges[key] = Charge(facts.shape, membership, preemptible)
-        return known
+        return self.charged.of(record, placed)
 
     def reserve_charge(self, shape: Shape) -> Charge:
         """Return what a reserve pod is charged with: no quota, and no load, which is measured."""
@@ -323,12 +305,8 @@ class PodCache:
         if charge is None:
             return
         self._nodes.remove(node, record.key)
-        if charge.membership is not None:
-            self.settle()
-            self.quotas.give_back(charge.membership, charge.shape.requests, preemptible=charge.preemptible)
         placed.charge = None
-        if charge.membership is not None and all(other.charge != charge for other in record.placements.values()):
-            self.charged.let_go(charge, record.key)
+        self.charged.give_back(charge, record)
 
     def _record(self, key: PodKey) -> PodRecord:
         """Return a pod's record; create it if there is none."""

@@ -174,7 +174,7 @@ class LogView:
         self.ended_runs.setdefault((data.node, data.uid), event.sequence)
         self._ended_at.setdefault(data.uid, event.sequence)
         placed = self.placed[data.node].get((data.namespace, data.name))
-        if placed is not None and isinstance(placed.data, Placement) and placed.data.uid == data.uid and placed.data.quota:
+        if placed is not None and isinstance(placed.data, Placement) and placed.data.uid == data.uid:
             self.charges.end(placed.data, event.sequence)
 
     def _keep(self, event: Event) -> None:

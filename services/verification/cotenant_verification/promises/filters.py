@@ -91,7 +91,8 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = now_and_before(moment)
     promised = _nominated(view) | {node for node, shares in view.shares.items() if shares}
-    used = cache(lambda tree, folded: used_by(view, tree, folded, published(view, tree, folded)))
+    held = cache(lambda folded: view.charges.held(folded, view.charges.published()))
+    used = cache(lambda tree, folded: used_by(held(folded), tree, published(view, tree, folded)))
     for (namespace, name), head in sorted(view.pods.items()):
         uid = head.metadata.uid
         if view.places[uid] or head.metadata.deletion_timestamp is not None or uid in ended:

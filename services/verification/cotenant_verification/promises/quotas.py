@@ -43,9 +43,10 @@ def admitted_pods_fit_their_quota(view: LogView, seen: CommitSeen) -> Wrong:
         if event.data.quota:
             admitted[event.data.quota_tree, event.data.quota].update(event.data.requests)
     used: dict[str, dict[str, Counter[str]]] = {}
+    held = view.charges.held(seen.commit.folded, (quota for quotas in known.values() for quota in quotas.values()))
     for (tree, name), asked in sorted(admitted.items()):
         if tree not in used:
-            used[tree] = used_by(view, tree, seen.commit.folded, known.get(tree, {}).get, without=unasked(seen, tree))
+            used[tree] = used_by(held, tree, known.get(tree, {}).get, without=unasked(seen, tree))
         for quota in way_up(known.get(tree, {}).get, name):
             resources = quota.max.keys() if quota.quota == name else quota.max.keys() & asked
             for resource in sorted(resources):
@@ -107,16 +108,18 @@ def unasked(seen: CommitSeen, tree: str) -> dict[str, Counter[str]]:
     return charged
 
 
-def used_by(
-    view: LogView, tree: str, folded: int, known: Known, without: Mapping[str, Counter[str]] = NOTHING
-) -> dict[str, Counter[str]]:
+Held = Mapping[tuple[str, str], Counter[str]]
+"""What the own pods of each quota hold, by tree and name."""
+
+
+def used_by(held: Held, tree: str, known: Known, without: Mapping[str, Counter[str]] = NOTHING) -> dict[str, Counter[str]]:
     """The usage of each quota of a tree, without some of its charges."""
     used: dict[str, Counter[str]] = defaultdict(Counter)
-    for name in view.charges.charged(tree):
-        way = list(way_up(known, name))
+    for (of, name), requests in held.items():
+        way = list(way_up(known, name)) if of == tree else []
         if not way:
             continue
-        own = view.charges.of((tree, name), folded)
+        own = Counter(requests)
         own.subtract(without.get(name, {}))
         limited = {resource: own[resource] for resource in way[0].max if own[resource]}
         for quota in way:
@@ -201,9 +204,10 @@ def shares_are_fair(moment: Moment) -> Wrong:
     changes of requests alone are published once a second."""
     view = moment.view
     asked, claimed = _asked_by_pods(moment)
+    last = view.log[-1].sequence
+    held = view.charges.held(last, view.charges.published())
     for tree in sorted(view.charges.trees):
-        last = view.log[-1].sequence
-        used = used_by(view, tree, last, published(view, tree, last))
+        used = used_by(held, tree, published(view, tree, last))
         families = _families(view, tree)
         parents = {parent.quota for parent, _ in families}
         for parent, children in families:

@@ -1,10 +1,10 @@
 """The basis of admission: the quotas with their runtimes, and `used` from the service's own placements.
 
 In: the declared quotas, what nodes offer and pods request (`trees.demands`, from one's own fold), and pods charged or given
-back. Out: the quota of a pod (`associate`), and the chain of levels that `admit` checks. `used` climbs from a pod's quota to
-every ancestor; it is kept per quota from the placements alone, so a quota that moves, appears late or ends needs no repair. A
-pod's charge is reduced to the dimensions of its quota's max when it is read, not when it is stored, so a change of max causes
-no drift.
+back. Out: the quota of a pod (`member`), and the chain of levels that `admit` checks. `used` climbs from a pod's quota to
+every ancestor; it is kept per quota from the placements alone, so a quota that moves needs no repair, and `declare` says which
+quotas pods may leave. A pod's charge is reduced to the dimensions of its quota's max when it is read, not when it is stored, so
+a change of max causes no drift.
 """
 
 from __future__ import annotations
@@ -70,9 +70,10 @@ class QuotaLedger:
         """Differs after every change."""
         return self._version + self.demands.version
 
-    def declare(self, quotas: dict[str, ElasticQuotaView]) -> None:
-        """Take over another set of quotas. Usage of a deleted quota's pods stays charged, and counts again if the quota is
-        recreated."""
+    def declare(self, quotas: dict[str, ElasticQuotaView]) -> set[Membership | None]:
+        """Take over another set of quotas. Return the quotas that pods may leave thereby (`QuotaIndex.left_for`): whoever
+        charged these charges the quota that each belongs to now."""
+        before = self.demands.index
         self.demands.declare(quotas)
         self._sums.clear()
         self._paths.clear()
@@ -83,9 +84,10 @@ class QuotaLedger:
         self._below = {}
         for name, parent in self.demands.forest.parents.items():
             self._below.setdefault(parent, []).append(name)
+        return before.left_for(self.demands.index)
 
     def charge(self, membership: Membership, request: Amounts, *, preemptible: bool) -> None:
-        """Charge a placed pod. `request` has every dimension that the pod requests."""
+        """Charge a placed pod. `request` has every dimension that the pod requests; negative amounts: pods that left."""
         self._add(membership, request, preemptible, 1)
 
     def charge_equal(self, counts: Mapping[tuple[Membership, bool], int], request: Amounts) -> None:
@@ -146,9 +148,10 @@ class QuotaLedger:
         if known is not None:
             known.change(counted, preemptible, times)
 
-    def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
-        """Return the quota that a pod counts in; None while there are no quotas at all."""
-        return self.demands.associate(namespace, labels)
+    def member(self, namespace: str, quota_label: str) -> Membership | None:
+        """Return the quota that pods of a namespace count in which name this quota (empty: none); None while there are no
+        quotas at all."""
+        return self.demands.index.member(namespace, quota_label)
 
     def chain(self, membership: Membership) -> tuple[QuotaLevel, ...]:
         """Return the pod's quota and its ancestors, nearest first, without the root; empty if the quota is not known. Valid

@@ -7,6 +7,8 @@ that names no known quota counts as none of these: the default quota. Source: Ko
 getPodAssociateQuotaName.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -38,6 +40,7 @@ class QuotaIndex:
 
     def __init__(self, quotas: Iterable[QuotaIdentity], default_quota: bool = True) -> None:
         self._default_quota = default_quota
+        self._otherwise = _IN_DEFAULT if default_quota else None
         self._known: dict[str, Membership] = {}
         self._own_namespace: set[str] = set()
         self._by_namespace: dict[str, str] = {}
@@ -61,8 +64,37 @@ class QuotaIndex:
 
     def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
         """Return the quota that the pod counts in; None where no quota governs it."""
-        known = self._known.get(self.lookup(namespace, labels))
-        return known or (_IN_DEFAULT if self._default_quota else None)
+        return self.member(namespace, labels.get(LABEL_QUOTA, ""))
+
+    def member(self, namespace: str, quota_label: str) -> Membership | None:
+        """As `associate`, for pods of a namespace that name this quota (empty: none)."""
+        if quota_label or not self._default_quota:
+            return self._known.get(quota_label) or self._otherwise
+        if namespace in self._own_namespace:
+            return self._known[namespace]
+        bound = self._by_namespace.get(namespace)
+        return self._known[bound] if bound is not None else self._otherwise
+
+    def left_for(self, after: QuotaIndex) -> set[Membership | None]:
+        """Return the quotas that pods may leave when `after` replaces this index; None: pods that no quota governed. The pods
+        of all others stay where they are."""
+        left: set[Membership | None] = set() if self._otherwise == after._otherwise else {self._otherwise}
+        for name in self._known.keys() | after._known.keys():
+            before = self._known.get(name)
+            if before != after._known.get(name):
+                left.add(before or self._otherwise)
+        for namespace in self._bound() | after._bound():
+            before = self.member(namespace, "")
+            if before != after.member(namespace, ""):
+                left.add(before)
+        return left
+
+    def _bound(self) -> set[str]:
+        return self._own_namespace | self._by_namespace.keys()
+
+
+NO_QUOTAS = QuotaIndex((), default_quota=False)
+"""The index while no quota is declared: no pod is governed by any."""
 
 
 def is_preemptible(labels: Mapping[str, str]) -> bool:

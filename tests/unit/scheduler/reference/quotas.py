@@ -93,11 +93,16 @@ class Quotas:
     def used_by(self, quotas: list[str], resource: str, *, protected_only: bool = False) -> int:
         return sum(
             self.asked(pod, resource)
-            for _, pod, _ in self.world.placements.values()
+            for pod in map(self.as_declared, (placed for _, placed, _ in self.world.placements.values()))
             if self.quota_of(pod) in quotas
             and (pod.metadata.name, pod.metadata.uid) not in self.world.ended
             and (is_protected(pod) or not protected_only)
         )
+
+    def as_declared(self, placed: Pod) -> Pod:
+        """A placed pod as its object is now; as it was placed where the object is gone."""
+        declared = self.world.pods.get(placed.metadata.name)
+        return declared if declared is not None and declared.metadata.uid == placed.metadata.uid else placed
 
     def request(self, name: str, resource: str) -> int:
         """What a quota requests."""

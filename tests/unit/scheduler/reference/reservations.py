@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cotenant.api.objects.pod import decode_pod
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase
 from cotenant.events.reservations import ReservationShare
@@ -45,16 +46,18 @@ def reservation_of(placement: Placement) -> str:
     return allocation.reservation.uid if allocation is not None and allocation.reservation is not None else ""
 
 
-def allocated(story: ReservedStory, uid: str, resource: str) -> int:
-    """What the owners of a reservation request."""
-    return sum(placed.requests.get(resource, 0) for placed in placements(story) if reservation_of(placed) == uid)
+def allocated(story: ReservedStory, uid: str, resource: str, there: list[Placement] | None = None) -> int:
+    """What the owners of a reservation request. `there`: of these placements."""
+    there = placements(story) if there is None else there
+    return sum(placed.requests.get(resource, 0) for placed in there if reservation_of(placed) == uid)
 
 
-def taken(story: ReservedStory, node: str, resource: str) -> int:
-    """What pods and what is left of reservations take of a node."""
-    pods = sum(placed.requests.get(resource, 0) for placed in placements(story) if placed.node == node)
+def taken(story: ReservedStory, node: str, resource: str, there: list[Placement] | None = None) -> int:
+    """What pods and what is left of reservations take of a node. `there`: with these placements."""
+    there = placements(story) if there is None else there
+    pods = sum(placed.requests.get(resource, 0) for placed in there if placed.node == node)
     left = sum(
-        max(0, share.allocatable.get(resource, 0) - allocated(story, share.uid, resource))
+        max(0, share.allocatable.get(resource, 0) - allocated(story, share.uid, resource, there))
         for share in shares(story)
         if share.node == node
     )
@@ -62,9 +65,15 @@ def taken(story: ReservedStory, node: str, resource: str) -> int:
 
 
 def usable(
-    story: ReservedStory, objects: dict[str, dict[str, Any]], offered: dict[str, dict[str, int]], pod: dict[str, Any]
+    story: ReservedStory,
+    objects: dict[str, dict[str, Any]],
+    offered: dict[str, dict[str, int]],
+    pod: dict[str, Any],
+    there: list[Placement] | None = None,
 ) -> dict[str, tuple[str, int]]:
-    """By reservation that a pod may use now: its node and how full it is with the pod (MostAllocated)."""
+    """By reservation that a pod may use now: its node and how full it is with the pod (MostAllocated). `there`: with these
+    placements."""
+    there = placements(story) if there is None else there
     wanted = pod_requests(pod)
     found: dict[str, tuple[str, int]] = {}
     for share in shares(story):
@@ -73,15 +82,15 @@ def usable(
             continue
         spec = document["spec"]
         app = spec["owners"][0]["labelSelector"]["matchLabels"]["app"]
-        owners = [placed for placed in placements(story) if reservation_of(placed) == share.uid]
+        owners = [placed for placed in there if reservation_of(placed) == share.uid]
         if pod["metadata"]["labels"].get("app") != app or (spec["allocateOnce"] and owners):
             continue
         fits = True
         score = 0
         for resource in RESOURCES:
-            held, used = share.allocatable[resource], allocated(story, share.uid, resource)
+            held, used = share.allocatable[resource], allocated(story, share.uid, resource, there)
             left = max(0, held - used)
-            free = offered[share.node][resource] - taken(story, share.node, resource)
+            free = offered[share.node][resource] - taken(story, share.node, resource, there)
             fits &= wanted[resource] <= free + left
             if spec.get("allocatePolicy") == "Restricted":
                 fits &= wanted[resource] <= held - used
@@ -89,6 +98,45 @@ def usable(
         if fits:
             found[share.name] = (share.node, score // len(RESOURCES))
     return found
+
+
+def makes_leave(
+    story: ReservedStory, objects: dict[str, dict[str, Any]], offered: dict[str, dict[str, int]], pod: dict[str, Any]
+) -> tuple[str, list[str]] | None:
+    """Where a pod that may use reservations only, and finds none with room, makes pods leave, and which: the most important
+    first; None where that does not help."""
+    app, priority = pod["metadata"]["labels"]["app"], pod["spec"]["priority"]
+    there = placements(story)
+    priorities = {placed.uid: decode_pod(placed.pod).spec.priority or 0 for placed in there}
+    selectors = {name: objects[name]["spec"]["owners"][0]["labelSelector"]["matchLabels"] for name in objects}
+    for_it = [share for share in shares(story) if selectors[share.name]["app"] == app]
+    choices = []
+    for name in sorted({share.node for share in for_it}):
+        may_use = {"", *(share.uid for share in for_it if share.node == name)}
+        lower = [
+            placed
+            for placed in there
+            if placed.node == name and priorities[placed.uid] < priority and reservation_of(placed) in may_use
+        ]
+        lower.sort(key=lambda placed: (-priorities[placed.uid], str(placed.bound_at), placed.name))
+
+        def fits(gone: list[Placement], node: str = name) -> bool:
+            left = [placed for placed in there if placed not in gone]
+            return any(where == node for where, _ in usable(story, objects, offered, pod, left).values())
+
+        gone = list(lower)
+        if not lower or not fits(gone):
+            continue
+        for placed in lower:
+            fewer = [other for other in gone if other is not placed]
+            if fits(fewer):
+                gone = fewer
+        ranks = [priorities[placed.uid] for placed in gone]
+        bound_at = gone[0].bound_at
+        assert bound_at is not None
+        key = max(ranks), sum(rank + (1 << 31) for rank in ranks), len(ranks), -bound_at.timestamp(), name
+        choices.append((key, name, [placed.name for placed in gone]))
+    return min(choices)[1:] if choices else None
 
 
 def pod_requests(pod: dict[str, Any]) -> dict[str, int]:

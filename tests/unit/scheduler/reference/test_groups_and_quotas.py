@@ -23,6 +23,7 @@ from tests.unit.scheduler.builders_scheduler import Story, as_stored, node, pod
 from tests.unit.scheduler.reference.passes import schedule
 
 NODES = ("a", "b", "c")
+QUOTA = "quota.scheduling.koordinator.sh/name"
 PRIORITIES = {"red": 5, "red-1": 9, "red-2": 5, "blue": 1, "": 3}
 """By quota."""
 GROUPS = {"g": ("g",), "h": ("h", "i"), "i": ("h", "i")}
@@ -32,7 +33,7 @@ quotas = st.sampled_from(sorted(PRIORITIES))
 
 
 def document(name: str, quota: str, cpu: int, protected: bool, **more: Any) -> dict[str, Any]:
-    labels = {"quota.scheduling.koordinator.sh/name": quota} if quota else {}
+    labels = {QUOTA: quota} if quota else {}
     if protected:
         labels["quota.scheduling.koordinator.sh/preemptible"] = "false"
     return pod(name, cpu=f"{cpu}m", memory="64Mi", priority=PRIORITIES[quota], labels=labels, **more)
@@ -80,6 +81,8 @@ steps = st.one_of(
     st.tuples(st.just("pods"), singles),
     st.tuples(st.just("pods"), gangs),
     st.tuples(st.just("quota"), st.sampled_from(["red", "red-1", "red-2", "blue"]), declared),
+    st.tuples(st.just("quota ends"), st.sampled_from(["red", "red-2", "blue"])),
+    st.tuples(st.just("names"), st.integers(0, 30), quotas),
     st.tuples(st.just("node"), st.sampled_from(NODES), st.sampled_from(["2", "4", "6"])),
     st.tuples(st.just("node goes"), st.just("c")),
     st.tuples(st.just("ends"), st.integers(0, 30)),
@@ -99,10 +102,7 @@ class Cluster:
         for name in NODES:
             self.story.node(node(name, cpu="4"))
             self.story.executor(name)
-        for name in sorted(PRIORITIES):
-            if name:
-                # A placed pod stays charged to the quota that it was placed in: all quotas exist before the pods.
-                self.perform(("quota", name, {"max": 20_000, "min": 0, "weight": 1}))
+        self.declared: set[str] = set()
         self.documents: dict[str, dict[str, Any]] = {}
         self.gangs: set[str] = set()
         self.uids = 0
@@ -119,6 +119,12 @@ class Cluster:
                 story.quota(
                     name, max={"cpu": amounts["max"]}, min={"cpu": least}, weight={"cpu": amounts["weight"]}, parent=parent
                 )
+                self.declared.add(name)
+            case ("quota ends", str() as name) if name in self.declared:
+                self.declared.discard(name)
+                story.quota_deleted(name)
+            case ("names", int() as index, str() as quota) if self.documents:
+                self.name_quota(sorted(self.documents)[index % len(self.documents)], quota)
             case ("node", str() as name, str() as cpu):
                 story.node(node(name, cpu=cpu))
             case ("node goes", str() as name):
@@ -147,6 +153,16 @@ class Cluster:
         for one in documents:
             self.documents[one["metadata"]["name"]] = one
             self.story.pod(one)
+
+    def name_quota(self, name: str, quota: str) -> None:
+        """A single pod, placed or not, names another quota of the same priority; or none."""
+        document = self.documents[name]
+        labels = document["metadata"].get("labels", {})
+        if name[0] not in "pe" or PRIORITIES[labels.get(QUOTA, "")] != PRIORITIES[quota]:
+            return
+        named = {**labels, QUOTA: quota} if quota else {key: value for key, value in labels.items() if key != QUOTA}
+        self.documents[name] = {**document, "metadata": {**document["metadata"], "labels": named}}
+        self.story.pod(self.documents[name])
 
     def is_there(self, documents: list[dict[str, Any]]) -> bool:
         return any(one["metadata"]["name"] in self.story.placed() for one in documents)

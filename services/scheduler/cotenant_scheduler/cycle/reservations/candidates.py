@@ -6,7 +6,6 @@ reservation is free: its reserve pods are taken away, the row is judged, and the
 plugin's own check frees one reservation at a time (`plugins.reservation.fitting`).
 
 Only rows that changed are judged again. Cost: some 20 us a row. Bounds: one entry a row that has a reservation for the ask.
-
 Over 300 lines: judging a row and caching the result share the same entries.
 """
 
@@ -36,6 +35,9 @@ FEW_ROWS = 4
 """Up to this many rows are judged again whenever anything has changed."""
 
 _NO_ORDER = 1 << 62
+
+Matched = list[tuple[ReserveRecord, Use]]
+"""Reservations of a row that match the pods."""
 
 
 class Found(msgspec.Struct, frozen=True, eq=False):
@@ -149,7 +151,7 @@ class Candidates:
             self._members.pop(row, None)
         self._enter(row)
 
-    def _matched(self, row: int) -> list[tuple[ReserveRecord, Use]]:
+    def _matched(self, row: int) -> Matched:
         matched = []
         found = Diagnosis(taint_counts={})
         uses = self._nodes.held.on(row)
@@ -179,39 +181,51 @@ class Candidates:
             self.diagnoses[row] = found
         return matched
 
-    def _judge_matched(self, row: int, matched: list[tuple[ReserveRecord, Use]], evaluation: Evaluation) -> None:
-        requests, ask = self._shape.requests, self._ask
-        records = {record.uid: record for record, _ in matched}
+    def _judge_matched(self, row: int, matched: Matched, evaluation: Evaluation) -> None:
         record, room = None, None
-        if not ask.ignored:
-            rooms = [room_of(record, use) for record, use in matched]
-            free = {name: self._free(row, name) for name in requests}
-            affinity = ask.wanted
-            result = judged(
-                requests,
-                free,
-                self._free(row, PODS) + len(matched),
-                rooms,
-                required=ask.required,
-                name=affinity.name if affinity is not None else "",
-                ignored=self._ignored,
-            )
-            taking = [each for each in result.rooms if not may_be_nominated(requests, each, required=ask.required)]
-            room = nominated(requests, taking)
+        if not self._ask.ignored:
+            room, reasons = self._room(row, matched)
             if room is None:
-                self.reasons[row] = result.reasons
+                self.reasons[row] = reasons
                 return
-            record = records[room.uid]
-        uses = [use for _, use in matched]
-        lift(self._nodes, row, uses, -1)
-        try:
-            code, scores = evaluation.judged(row)
-        finally:
-            lift(self._nodes, row, uses, 1)
+            record = {record.uid: record for record, _ in matched}[room.uid]
+        code, scores = self._judged_without(row, matched, evaluation)
         if code:
             self.reasons[row] = (evaluation.refusal_text(row, code),)
         else:
             self.found[row] = Found(row, scores, record, room)
+
+    def _room(self, row: int, matched: Matched) -> tuple[Room | None, tuple[str, ...]]:
+        """Return the reservation that a pod is given on a row; or None, and why."""
+        requests, ask = self._shape.requests, self._ask
+        affinity = ask.wanted
+        result = judged(
+            requests,
+            {name: self._free(row, name) for name in requests},
+            self._free(row, PODS) + len(matched),
+            [room_of(record, use) for record, use in matched],
+            required=ask.required,
+            name=affinity.name if affinity is not None else "",
+            ignored=self._ignored,
+        )
+        taking = [each for each in result.rooms if not may_be_nominated(requests, each, required=ask.required)]
+        return nominated(requests, taking), result.reasons
+
+    def _judged_without(self, row: int, matched: Matched, evaluation: Evaluation) -> tuple[int, list[int]]:
+        uses = [use for _, use in matched]
+        lift(self._nodes, row, uses, -1)
+        try:
+            return evaluation.judged(row)
+        finally:
+            lift(self._nodes, row, uses, 1)
+
+    def crowded(self) -> dict[int, Matched]:
+        """Return by row, ascending, the reservations that match the pods where none of them takes one."""
+        return {} if self._ask.ignored else {row: self._matched(row) for row in sorted(self.reasons)}
+
+    def takes(self, row: int, matched: Matched, evaluation: Evaluation) -> bool:
+        """Return whether one of these reservations takes a pod on a row as that is now."""
+        return self._room(row, matched)[0] is not None and not self._judged_without(row, matched, evaluation)[0]
 
     def _free(self, row: int, name: str) -> int:
         nodes = self._nodes

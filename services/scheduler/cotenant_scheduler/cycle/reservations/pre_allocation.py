@@ -6,7 +6,8 @@ the pods on the nodes. Out: a node and pods there; or none. The rules:
     who         policy Restricted; pods that the reservation's owners match, that stay where they are and use no reservation
     how many    one pod; with `preAllocationPolicy.enableMultiple` as many as it takes, at most MOST_TAKEN, the largest first
     how much    what the pods request fits into what the reservation holds of each resource
-    fits        without their requests on the node every filter accepts the reservation
+    fits        without their requests and their load on the node every filter accepts the reservation: its load would be
+                theirs
     choice      the fewest pods (Koordinator: score 100 / (1 + pods)), then the node's name
     required    with the label `pre-allocation-required: "true"` it never takes free room alone
 When such a pod ends, its room belongs to the reservation. Source: Koordinator's pre-allocation, mode Default.
@@ -159,9 +160,12 @@ class PreAllocation:
         ]
         for dim, amount in changes:
             nodes.requested[dim, row] -= amount
+        # The reservation's own load is that of its owners.
+        nodes.load_without(row, {pod.key for pod in pods})
         try:
             code, _ = evaluation.judged(row)
         finally:
+            nodes.load_without(row, ())
             for dim, amount in changes:
                 nodes.requested[dim, row] += amount
         return not code

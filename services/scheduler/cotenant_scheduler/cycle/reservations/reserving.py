@@ -83,7 +83,7 @@ class Reserving:
         """Return where a pod goes because of a reservation; None if it uses none."""
         if ask.problem or not self._cache.by_owners:
             return None
-        candidates = self._refreshed(evaluation, ask)
+        candidates = self.candidates(evaluation, ask)
 
         def better(key: int) -> int:
             return evaluation.best() if not ask.required and evaluation.best_key() > key else -1
@@ -94,7 +94,8 @@ class Reserving:
         weighted, found = best
         return Choice(found.row, found.scores, weighted, found.record, found.room)
 
-    def _refreshed(self, evaluation: Evaluation, ask: Ask) -> Candidates:
+    def candidates(self, evaluation: Evaluation, ask: Ask) -> Candidates:
+        """Return the rows with reservations for pods of a shape and ask, up to date."""
         key = (evaluation.shape, ask)
         known = self._candidates.get(key)
         if known is None:
@@ -123,7 +124,7 @@ class Reserving:
         total = self._nodes.count
         if ask.problem:
             return Refused({ask.problem: total}, (), True)
-        candidates = self._refreshed(evaluation, ask)
+        candidates = self.candidates(evaluation, ask)
         names = self._nodes.names
         diagnoses = {names[row]: found for row, found in candidates.diagnoses.items()}
         reasons = {names[row]: found for row, found in candidates.reasons.items()}

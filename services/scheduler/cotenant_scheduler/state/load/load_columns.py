@@ -8,7 +8,7 @@ pod that is assigned adds its estimate to each. Whether a report has expired dep
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from copy import copy, deepcopy
 from functools import lru_cache
 
@@ -24,6 +24,7 @@ from cotenant_scheduler.state.load.load_estimate import (
     estimate_node,
     node_view,
     prod_view,
+    without_pods,
 )
 
 NEVER_REPORTED, REPORTED, REPORTED_WITHOUT_USAGE = 0, 1, 2
@@ -191,9 +192,17 @@ class LoadColumns:
         for column in (self.capacity, self.node_view, self.prod_view, self.score_view):
             column[:, row] = 0
 
-    def recompute(self, row: int, assigned: Iterable[tuple[tuple[str, str], AssignedPod]]) -> None:
-        """Recompute the three views of a row from its report and the pods assigned to it."""
+    def recompute(
+        self,
+        row: int,
+        assigned: Iterable[tuple[tuple[str, str], AssignedPod]],
+        without: Collection[tuple[str, str]] = (),
+    ) -> None:
+        """Recompute the three views of a row from its report and the pods assigned to it. `without`: pods that are none of
+        these, and whose measured usage does not count either."""
         report = self._reports.get(row) or NodeReport()
+        if without:
+            report = without_pods(report, without)
         thresholds = self._thresholds.get(row)
         kind = thresholds.aggregation_type if thresholds else ""
         seconds = thresholds.aggregation_seconds if thresholds else 0

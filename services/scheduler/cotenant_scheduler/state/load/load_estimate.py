@@ -17,7 +17,7 @@ default estimator and pod assign cache):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -173,6 +173,25 @@ def aggregated_usage(table: Iterable[tuple[tuple[str, int], V]], kind: str, seco
         if entry_kind == kind and (window == seconds or (seconds == 0 and window > longest)):
             longest, found = window, usage
     return found
+
+
+def without_pods(report: NodeReport, keys: Collection[tuple[str, str]]) -> NodeReport:
+    """Return a report as if these pods had used nothing: what it says of each is taken off the node's usage. (Off a percentile,
+    too, by the pods' averages: percentiles of pods are not reported.)"""
+    used = [report.pods[key].usage for key in keys if key in report.pods]
+    if not used:
+        return report
+    total = [sum(amounts) for amounts in zip(*used, strict=True)]
+
+    def rest(usage: Vector) -> Vector:
+        return tuple(max(0, of_node - of_pods) for of_node, of_pods in zip(usage, total, strict=True))
+
+    return msgspec.structs.replace(
+        report,
+        usage=None if report.usage is None else rest(report.usage),
+        aggregated=tuple((window, rest(usage)) for window, usage in report.aggregated),
+        pods={key: pod for key, pod in report.pods.items() if key not in keys},
+    )
 
 
 def estimate_node(

@@ -14,10 +14,6 @@ from cotenant.domain.quota.trees.rules import Rules
 from cotenant.domain.quota.view import decode_quota
 from cotenant.events.envelope import Event
 from cotenant.events.objects import ObjectStored
-from cotenant_scheduler.state.reading.pod_traits import PodTraits
-
-MEMBERSHIPS_CACHED = 4096
-"""Pairs of a namespace and the quota that a pod names; beyond, the cache is cleared."""
 
 
 class Quotas:
@@ -31,8 +27,6 @@ class Quotas:
         self._declared.changed = False
         self._causes: dict[Membership, tuple[str, ...]] = {}
         """By quota, the messages about it and its ancestors."""
-        self._memberships: dict[tuple[str, str], Membership | None] = {}
-        """By a pod's namespace and the quota that it names."""
 
     def fold(self, namespace: str, name: str, event: Event) -> None:
         """Take a quota's object, or its end. Raises DecodeError or QuantityError; the quota then counts as absent."""
@@ -47,25 +41,13 @@ class Quotas:
             raise
         self._declared.store(msgspec.structs.replace(view, namespace=namespace, name=name), event.sequence)
 
-    def settle(self) -> None:
-        """Finish folding: other quotas make other trees."""
-        if self._declared.changed:
-            self._declared.changed = False
-            self.ledger.declare(self._declared.quotas())
-            self._memberships.clear()
-            self.regroup = True
-
-    def membership(self, namespace: str, traits: PodTraits) -> Membership | None:
-        """Return the quota that a pod counts in; None while there are no quotas at all."""
-        key = (namespace, traits.quota_label)
-        try:
-            return self._memberships[key]
-        except KeyError:
-            pass
-        if len(self._memberships) >= MEMBERSHIPS_CACHED:
-            self._memberships.clear()
-        found = self._memberships[key] = self.ledger.associate(namespace, traits.labels)
-        return found
+    def settle(self) -> set[Membership | None]:
+        """Finish folding: other quotas make other trees. Return the quotas that pods may leave (`QuotaLedger.declare`)."""
+        if not self._declared.changed:
+            return set()
+        self._declared.changed = False
+        self.regroup = True
+        return self.ledger.declare(self._declared.quotas())
 
     def causes(self, membership: Membership) -> tuple[str, ...]:
         """Return the messages on which a decision about a pod of the quota depends."""

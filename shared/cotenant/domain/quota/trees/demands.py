@@ -14,7 +14,7 @@ import msgspec
 
 from cotenant.api.objects.pod import Pod, PodSpec
 from cotenant.api.objects.pod_resources import pod_requests
-from cotenant.domain.quota.membership import Membership, QuotaIndex
+from cotenant.domain.quota.membership import NO_QUOTAS, QuotaIndex
 from cotenant.domain.quota.names import LABEL_QUOTA
 from cotenant.domain.quota.trees.declared import index_of, with_built_in
 from cotenant.domain.quota.trees.forest import Forest
@@ -73,7 +73,8 @@ class Demands:
         self._usage = usage
         self._kinds: dict[Kind, _Counted] = {}
         self._of_quota: dict[str, dict[Kind, None]] = {}
-        self._index: QuotaIndex | None = None
+        self.index: QuotaIndex = NO_QUOTAS
+        """Which quota a pod counts in."""
         self.known: Mapping[str, ElasticQuotaView] = {}
         """The quotas by name, the built-in ones too; empty while none is declared."""
         self._cluster: Amounts = {}
@@ -100,7 +101,7 @@ class Demands:
         self._version += 1
         built_in = with_built_in(quotas)
         self.known = {**quotas, **built_in} if quotas else {}
-        self._index = index_of(dict(self.known)) if quotas else None
+        self.index = index_of(dict(self.known)) if quotas else NO_QUOTAS
         self._forest = Forest(quotas, built_in, self._rules, usage=self._usage)
         self._forest.offer(self._cluster)
         self._of_quota.clear()
@@ -115,10 +116,6 @@ class Demands:
             self._version += 1
             self._cluster = cluster
             self._forest.offer(cluster)
-
-    def associate(self, namespace: str, labels: Mapping[str, str]) -> Membership | None:
-        """Return the quota that a pod counts in; None while there are no quotas at all."""
-        return self._index.associate(namespace, labels) if self._index is not None else None
 
     def kinds_of(self, quota: str) -> Collection[Kind]:
         """Return the kinds of pods that a quota governs, in no stated order."""
@@ -163,9 +160,7 @@ class Demands:
 
     def _resolve(self, kind: Kind, counted: _Counted) -> None:
         counted.quota, counted.request = "", {}
-        if self._index is None:
-            return
-        membership = self._index.associate(kind.namespace, {LABEL_QUOTA: kind.quota_label} if kind.quota_label else {})
+        membership = self.index.member(kind.namespace, kind.quota_label)
         if membership is not None and membership.quota in self._forest.tree_ids:
             counted.quota = membership.quota
             self._of_quota.setdefault(counted.quota, {})[kind] = None
