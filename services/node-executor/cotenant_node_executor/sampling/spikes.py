@@ -4,8 +4,9 @@ In: the last sample, and the CPU counter of all services together, read every ME
 where there are guaranteed pods, the node's subtree without the best-effort group. Out: the sample with the services' CPU as it
 is now, if they used more than in the sample by MIN_RISE_PERCENT of the node, in both of the last two stretches: the smaller
 of the two counts, since requests arrive in bursts. A rise by LARGE_RISE_PERCENT of the node in the last stretch alone counts
-too, as no burst of short requests fills so much of all CPUs for so long. The system's usage is taken from the sample, memory and batch pods too;
-the rise is divided among the services in proportion. It is for suppression alone: windows and means consist of samples.
+too, as no burst of short requests fills so much of all CPUs for so long. The system's usage is taken from the sample, memory
+and batch pods too; the rise is divided among the services in proportion. It is for suppression alone: windows and means
+consist of samples.
 """
 
 from __future__ import annotations
