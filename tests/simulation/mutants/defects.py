@@ -642,10 +642,10 @@ HOT = tuple(
     for index in range(4)
 )
 """Services that use far more than they ask for, all on one node: pods of it are moved as fast as the limits allow."""
-BUSY = {
+BUSY: dict[str, int | str] = {
     "class": "ls", "app": "busy", "cpu": 100, "memory_mib": 64, "use_low": 900, "use_high": 901, "period": 60, "named": "n0"
 }
-WANTING = {
+WANTING: dict[str, int | str] = {
     "class": "batch", "cpu": 1000, "memory_mib": 64, "use_low": 990, "use_high": 1000, "period": 60, "lasts": 600, "named": "n0"
 }
 STARVED = (
