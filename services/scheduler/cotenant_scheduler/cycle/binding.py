@@ -6,7 +6,9 @@ pod is counted on the node and charged to its quota until the decision is stored
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import repeat
 
 import msgspec
 
@@ -116,11 +118,11 @@ class Binding:
         evaluation: Evaluation,
         now: datetime,
         bound: list[Event],
-        gang: str = "",
+        gangs: Sequence[str] = (),
     ) -> int:
-        """Place consecutive pods of one shape as far as one evaluation is valid; return how many. `charges`:
-        of each; `gang`: their gang."""
-        allocation = Allocation(gang=gang) if gang else None
+        """Place consecutive pods of one shape as far as one evaluation is valid; return how many. `charges` and `gangs`:
+        of each; no `gangs`: none has one."""
+        known, allocation = "", None
         series = Series(evaluation, len(run))
         reports, assigned_as = self._nodes.load.reports, self._pods.assigned.of
         keys: list[PodKey] = []
@@ -132,13 +134,16 @@ class Binding:
         alike = self._pods.assigned.by_shape
         charged: Charge | None = None
         of_quota: tuple[str, ...] = ()
-        for record, charge, row, figures in zip(run, charges, series.rows, series.figures(self._figures), strict=False):
+        chosen = zip(run, charges, gangs or repeat(""), series.rows, series.figures(self._figures), strict=False)
+        for record, charge, gang, row, figures in chosen:
             key = record.key
             assert record.facts is not None
             if reports(row, key) or not (alike or assigned_as(record.facts, shape, now_us) == assigned):
                 break
             if charge is not charged:
                 charged, of_quota = charge, self._of_quota(charge)
+            if gang is not known:
+                known, allocation = gang, Allocation(gang=gang) if gang else None
             placements.append(self._bind(bound, record, row, figures, charge, now, allocation, of_quota))
             keys.append(key)
         if keys:

@@ -18,6 +18,7 @@ from cotenant.events.placements import Waiting
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.endings import Endings
+from cotenant_scheduler.cycle.equal_groups import EqualGroups
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
@@ -112,6 +113,16 @@ class Placing:
             MOST_EVENTS,
             MOST_TOGETHER,
         )
+        self._equal_groups = EqualGroups(
+            nodes,
+            self._results,
+            self._binding,
+            admission,
+            assumed,
+            nominations,
+            lambda: self.head.alike,
+            MOST_EVENTS,
+        )
 
     def evaluation(self, shape: Shape) -> Evaluation:
         """Return the evaluation of all nodes for a shape; nothing is decided."""
@@ -124,6 +135,7 @@ class Placing:
         self._waiting.now = now
         self._nodes.rank()
         self._nodes.expire(microseconds(now))
+        self._equal_groups.begin()
         bound: list[Event] = []
         # While any pod is nominated, its room counts for some pods and not for others, and it may end by time alone.
         self.head.begin(now)
@@ -142,7 +154,8 @@ class Placing:
                 break
             if isinstance(alike, GroupClass):
                 previous = None
-                self._groups.decide(walk, entry, alike, now, bound)
+                if not self._equal_groups.place(walk, left, now, bound):
+                    self._groups.decide(walk, entry, alike, now, bound)
                 continue
             record, charge = entry.records[0], alike.charge
             if self._reserving.is_over(record):

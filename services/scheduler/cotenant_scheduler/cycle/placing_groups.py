@@ -160,7 +160,7 @@ class PlacingGroups:
         if len(alike) < WORTHWHILE:
             return 0
         gang = group.together.gang_of(alike[0].key)
-        return self._binding.place_series(alike, [charge] * len(alike), evaluation, now, bound, gang)
+        return self._binding.place_series(alike, [charge] * len(alike), evaluation, now, bound, [gang] * len(alike))
 
     def _place_member(
         self, trial: Trial, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -141,6 +141,25 @@ class Walk:
             else:
                 heapq.heapreplace(heap, (head.order, head, alike, cursor))
         return Run(records, classes, heap)
+
+    @property
+    def passes_over(self) -> bool:
+        """Whether classes are skipped that `wake` would open."""
+        return bool(self._passed_over)
+
+    def groups(self) -> Iterator[tuple[Entry, GroupClass]]:
+        """Walk the entries at the top as long as they are groups. The position stays."""
+        heap = self._heap.copy()
+        while heap:
+            _, entry, alike, _ = heapq.heappop(heap)
+            if not isinstance(alike, GroupClass):
+                return
+            yield entry, alike
+
+    def pass_groups(self, count: int) -> None:
+        """Continue behind this many groups at the top, which were placed."""
+        for _ in range(count):
+            heapq.heappop(self._heap)
 
     def follow(self, run: Run, count: int) -> None:
         """Continue behind the first pods of a run, which were placed."""

@@ -264,7 +264,13 @@ class GangCache:
 
     def satisfied(self, identity: str) -> bool:
         """Return whether a member of the gang's group has a node."""
-        return any(gang.bound for gang in self._present(self._named(identity)))
+        spec = self.gangs[identity].spec
+        # A loop: it runs for each pod that is queued, placed or counted.
+        for one in spec.groups if spec is not None else (identity,):
+            gang = self.gangs.get(one)
+            if gang is not None and gang.bound:
+                return True
+        return False
 
     def _once_satisfied(self, identity: str) -> bool:
         spec = self.gangs[identity].spec
@@ -285,7 +291,7 @@ class GangCache:
             return f"can't find gang, gangName: {identity}, podName: {name}"
         if gang.spec is None:
             return f"gang has not init, gangName: {identity}, podName: {name}"
-        if self._once_satisfied(identity):
+        if self._complete(gang.spec.groups) or self._once_satisfied(identity):
             return ""
         group = self._named(identity)
         absent = [one for one in group if one not in self.gangs]
@@ -297,6 +303,14 @@ class GangCache:
         if not parts:
             return ""
         return f"gangGroup {_go_list(group)} basic check: {', '.join(parts)}, current gang: {identity}, podName: {name}"
+
+    def _complete(self, identities: Iterable[str]) -> bool:
+        """Return whether the gangs are known and have the pods that they require. A decision asks this of each waiting gang."""
+        for one in identities:
+            gang = self.gangs.get(one)
+            if gang is None or gang.spec is None or len(gang.members) < gang.spec.min_member:
+                return False
+        return True
 
     def permits(self, identity: str, placed: Collection[PodKey]) -> bool:
         """Return whether the pods that were placed are enough for each gang that the gang's requirements name."""

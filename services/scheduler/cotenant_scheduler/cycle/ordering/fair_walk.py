@@ -8,11 +8,11 @@ computed again when it comes up.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from cotenant_scheduler.cycle.cursor import behind_first
 from cotenant_scheduler.cycle.ordering.shares import Shares
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, PodQueue, QueueKey
+from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, QueueKey
 from cotenant_scheduler.cycle.walk import States, Walk
 from cotenant_scheduler.state.pod_records import PodRecord
 
@@ -45,6 +45,10 @@ class FairWalk(Walk):
     def is_mixed(self) -> bool:
         """Never: the next tenant depends on what is placed until then."""
         return False
+
+    def groups(self) -> Iterator[tuple[Entry, GroupClass]]:
+        """None, for the same reason."""
+        return iter(())
 
     def run(self, most: int) -> list[PodRecord]:
         heap = self._heap
