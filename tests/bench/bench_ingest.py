@@ -101,10 +101,10 @@ def measure() -> tuple[float, float]:
             core.apply(decode_event(wire, subject=subject, stream=USAGE, sequence=usage_sequence))
         for event in core.decide(now):
             sequence += 1
-            sealed = msgspec.structs.replace(event, sequence=sequence, time=now, id="report", source="/cell/metrics-ingest/0")
-            report_bytes += len(encode_event(sealed))
+            stamped = msgspec.structs.replace(event, sequence=sequence, time=now, id="report", source="/cell/metrics-ingest/0")
+            report_bytes += len(encode_event(stamped))
             reports += 1
-            core.apply(sealed)
+            core.apply(stamped)
         spent += time.process_time() - started
         count += len(wires)
     return count / spent, report_bytes / max(reports, 1)

@@ -157,9 +157,9 @@ class Cell:
     def fold(self, event: Event, at: datetime) -> Event:
         """Give an event its place on the log, and fold it."""
         self.sequence += 1
-        sealed = msgspec.structs.replace(event, sequence=self.sequence, time=at, id=f"bench/{self.sequence}", source="/bench")
-        self.core.apply(sealed)
-        return sealed
+        stamped = msgspec.structs.replace(event, sequence=self.sequence, time=at, id=f"bench/{self.sequence}", source="/bench")
+        self.core.apply(stamped)
+        return stamped
 
     def second(self, number: int, senders: Sequence[int], bodies: Sequence[bytes]) -> list[Event]:
         """One second: the senders' messages, and what follows."""
@@ -170,10 +170,10 @@ class Cell:
         found: list[Event] = []
         while events := self.core.decide(at):
             for event in events:
-                sealed = self.fold(event, at)
-                wire = encode_event(sealed)
+                stamped = self.fold(event, at)
+                wire = encode_event(stamped)
                 found.append(
-                    decode_event(wire, subject=sealed.subject, stream=LOG, sequence=0, replaces=sealed.replaces)
+                    decode_event(wire, subject=stamped.subject, stream=LOG, sequence=0, replaces=stamped.replaces)
                 )
         return found
 

@@ -467,15 +467,16 @@ def test_an_urgent_event_is_stored_at_once_and_takes_along_what_waits() -> None:
 
 def test_a_full_batch_is_one_of_several_and_the_next_one_does_not_wait() -> None:
     bench, cycle = paced()
-    bench.store(*(metric(f"n{number}", 1) for number in range(FULL_FROM)))
+    assert FULL_FROM == 900
+    bench.store(*(metric(f"n{number}", 1) for number in range(900)))
     bench.deliver(cycle)
     assert bench.settle(cycle, proposed(cycle, NOW + timedelta(seconds=1)))
-    bench.store(metric("a", 2))
+    bench.store(*(metric(f"n{number}", 2) for number in range(899)))
     bench.deliver(cycle)
     assert bench.settle(cycle, proposed(cycle, NOW + timedelta(seconds=1)))
     bench.store(metric("a", 3))
     bench.deliver(cycle)
-    assert cycle.propose(NOW + timedelta(seconds=1)) is None, "that one was small"
+    assert cycle.propose(NOW + timedelta(seconds=1)) is None, "that one was not full"
 
 
 def test_a_clock_that_was_set_back_does_not_stretch_the_pace() -> None:

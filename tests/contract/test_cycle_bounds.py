@@ -154,6 +154,18 @@ def test_the_commit_record_says_how_long_the_decision_took() -> None:
     assert proposed(cycle).record.took_us == 3000
 
 
+def test_the_commit_record_says_whether_its_reader_was_behind() -> None:
+    bench, cycle = loaded(ToyCore(ToyConfig()))
+    for value, behind in ((1, False), (2, True), (3, False)):
+        cycle.behind = behind or cycle.behind
+        bench.store(metric("a", value))
+        bench.deliver(cycle)
+        batch = proposed(cycle)
+        assert batch.record.behind is behind
+        assert bench.settle(cycle, batch)
+        cycle.behind = False
+
+
 # -- how much fits -------------------------------------------------------------------------------------------------
 
 

@@ -100,7 +100,12 @@ GROUPS = (
         ("unit/metrics_ingest",),
     ),
     Group("scheduler-plugins", (f"{_SCHEDULER}/plugins/*.py",), _SCHEDULER_TESTS, _SCHEDULER_SLOW),
-    Group("scheduler-cycle", (f"{_SCHEDULER}/cycle/*.py",), _SCHEDULER_TESTS, _SCHEDULER_SLOW),
+    Group(
+        "scheduler-cycle",
+        (f"{_SCHEDULER}/cycle/*.py", f"{_SCHEDULER}/monitor.py", f"{_SCHEDULER}/state/quotas/cache.py"),
+        _SCHEDULER_TESTS,
+        _SCHEDULER_SLOW,
+    ),
     Group(
         "scheduler-reservations",
         tuple(f"{_SCHEDULER}/{below}/*.py" for below in ("cycle/reservations", "plugins/reservation", "state/reservations")),

@@ -1,4 +1,4 @@
-"""What a person reads of a failure: promise, object, the events that touched it, and the command that shows it again."""
+"""What a person reads of a failure: promise, object, the events about it, and the command that reproduces it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_verdict_tells_what_was_run_and_what_was_checked() -> None:
     assert f"digest {result.digest}" in lines
     again = result.checks["decisions recomputed"]
     assert again > 10
-    assert f"commits that were decided again from the log, with the same events: {again}" in lines
+    assert f"commits recomputed from the log with the same events: {again}" in lines
     assert lines[-1] == "every promise was kept"
 
 

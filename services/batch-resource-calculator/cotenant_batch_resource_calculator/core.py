@@ -106,7 +106,7 @@ class BatchResourceCalculator:
         if parts[0] == "node":
             self._apply_node(event, parts[1], parts[2:])
         elif parts[0] == "objects":
-            self._apply_object(event, parts[2], parts[4])
+            self._apply_object(event, parts[1:3], parts[4])
         elif parts[0] == "metrics":
             self._apply_metric(event, parts[1])
         elif parts[0] == "yarn":
@@ -132,9 +132,9 @@ class BatchResourceCalculator:
         self._agenda.mark(name)
         return state
 
-    def _apply_object(self, event: Event, plural: str, name: str) -> None:
+    def _apply_object(self, event: Event, kind: Sequence[str], name: str) -> None:
         stored = event.data if isinstance(event.data, ObjectStored) and not event.tombstone else None
-        if plural == "configmaps":
+        if kind == ("core", "configmaps"):
             self._configuration = read_configuration(event, stored)
             self._renderer = Renderer(self._configuration)
             self.counts.configured(self._configuration)
@@ -144,14 +144,14 @@ class BatchResourceCalculator:
             self._agenda.mark_all(self._nodes)
             return
         state = self._changing(name)
-        if plural == "nodes":
+        if kind == ("core", "nodes"):
             state.node, state.unreadable = read_node(stored, name)
             state.node_ref = event.ref if stored is not None else ""
             state.rendered = None
-        elif plural == "noderesourcetopologies":
+        elif kind == ("topology.node.k8s.io", "noderesourcetopologies"):
             state.declared = declared_topology(stored.object) if stored is not None else DeclaredTopology()
             state.declared_ref = event.ref if stored is not None else ""
-        elif plural == "devices":
+        elif kind == ("scheduling.koordinator.sh", "devices"):
             state.devices = read_devices(stored) if stored is not None else DeviceTotals()
             state.devices_ref = event.ref if stored is not None else ""
 

@@ -15,7 +15,7 @@ events. Out, in this order:
 
 and, as requests to the gateway, the evictions that are ordered and not answered, and the reservations of pods that move only to
 a place that is held. A decision has at most 999 events: the next
-one returns the rest from the same state; a judgement and its moves are never separated.
+one returns the rest from the same state; a judgement and its moves are in the same decision.
 
 An empty decision is not computed again until an event arrives or time changes the result: the next cycle's slot begins, a
 metric expires, a job is unfinished or due for removal, a zone's rate allows the next taint, a pod's toleration ends. Events of
@@ -36,9 +36,9 @@ from cotenant.events.migrations import NodeLoadJudged
 from cotenant.model.subjects import tokens
 from cotenant.model.times import EPOCH, NEVER
 from cotenant_descheduler_arbiter.config.policy import Policy
-from cotenant_descheduler_arbiter.descheduling.cycle import Descheduling, end_removed_profiles
+from cotenant_descheduler_arbiter.descheduling import Descheduling, end_removed_profiles
 from cotenant_descheduler_arbiter.low_node_load.balancing import Balancing, end_deleted_nodes
-from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
+from cotenant_descheduler_arbiter.low_node_load.hot_node_check import HotNodeCheck
 from cotenant_descheduler_arbiter.migration.evictions import outstanding_evictions
 from cotenant_descheduler_arbiter.migration.job_decisions import JobDecisions
 from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
@@ -61,7 +61,7 @@ class DeschedulerArbiterCore:
         self.policy = policy
         self.fold = ClusterFold()
         args = policy.low_node_load
-        self._look = QuickLook(self.fold, policy, args) if args is not None else None
+        self._hot_nodes = HotNodeCheck(self.fold, policy, args) if args is not None else None
         self._lifecycle = NodeLifecycle(self.fold, policy) if policy.lifecycle else None
         self._jobs_idle = IdleSpan()
         """For which version of the jobs."""
@@ -104,8 +104,8 @@ class DeschedulerArbiterCore:
         if self._lifecycle is not None:
             self._lifecycle.note(changed, pods_on)
             self._lifecycle.refresh()
-        if self._look is not None:
-            self._look.doubt(changed)
+        if self._hot_nodes is not None:
+            self._hot_nodes.mark_changed(changed)
         for node in changed:
             self._expiry = min(self._expiry, self._expires(node))
 
@@ -128,7 +128,7 @@ class DeschedulerArbiterCore:
             yield cycle
             return
         args = self.policy.low_node_load
-        self._may_be_hot = self._look is not None and self._look.may_be_hot(now)
+        self._may_be_hot = self._hot_nodes is not None and self._hot_nodes.may_be_hot(now)
         if args is not None and self._may_be_hot:
             yield from _grouped(Balancing(self.fold, self.policy, filters, now).decide(args))
 

@@ -16,7 +16,7 @@ import msgspec
 
 from cotenant.api.objects.node import decode_node
 from cotenant.domain.node import NodeSources
-from cotenant.events.envelope import Event, View, encode_payload
+from cotenant.events.envelope import Event, PayloadView, encode_payload
 from cotenant.events.node.metrics import NodeMetricComputed, ResourceForecast, Usage
 from cotenant.events.node.predictions import PredictionState
 from cotenant.events.node.resources import NodeResources
@@ -49,7 +49,7 @@ _GONE = PlacementPhase.GONE
 NO_STRATEGY = msgspec.Raw(b"{}")
 
 
-class StrategyView(View, frozen=True, kw_only=True):
+class StrategyView(PayloadView, frozen=True, kw_only=True):
     """The part of a node's resources that is read: the colocation strategy."""
 
     OF = NodeResources
@@ -58,7 +58,7 @@ class StrategyView(View, frozen=True, kw_only=True):
     strategy: msgspec.Raw = NO_STRATEGY
 
 
-class ExecutorView(View, frozen=True, kw_only=True):
+class ExecutorView(PayloadView, frozen=True, kw_only=True):
     """The part of an executor's report that is read: its allocatable."""
 
     OF = ExecutorStatus

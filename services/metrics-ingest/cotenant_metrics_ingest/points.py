@@ -73,5 +73,5 @@ def restored_points(integers: Integers, firsts: Integers, counts: Integers) -> I
     `firsts`: where in `integers` those of each series begin; `counts`: how many samples it had, at most MAX_OPEN."""
     places = np.minimum(firsts[:, np.newaxis] + np.arange(POINTS), len(integers) - 1)
     weights = _WEIGHT[counts]
-    values = np.where(weights > 0, integers[places], 0).cumsum(axis=1)
+    values = integers[places].cumsum(axis=1)
     return np.where(weights > 0, values << WEIGHT_BITS | weights, 0)

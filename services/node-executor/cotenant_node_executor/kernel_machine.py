@@ -1,6 +1,8 @@
 """`node.Machine` for this host: real control groups, counters and processes.
 
 In: a driver, the probed capabilities, a folder for the runtime's state. Out: observations, writes, running processes.
+
+Over 300 lines: one method of a few lines for each operation of the interface, and the wiring of the parts that do the work.
 """
 
 from __future__ import annotations

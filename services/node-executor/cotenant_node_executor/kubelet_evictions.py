@@ -37,18 +37,18 @@ class KubeletEvictions:
         return [
             Request(
                 subject=subject,
-                key=f"{wish.namespace}/{wish.name} {uid}",
+                key=f"{asked.namespace}/{asked.name} {uid}",
                 body=msgspec.json.encode(
                     EvictionRequest(
-                        namespace=wish.namespace,
-                        name=wish.name,
+                        namespace=asked.namespace,
+                        name=asked.name,
                         uid=uid,
-                        reason=wish.why,
-                        grace_period_seconds=wish.grace_seconds,
+                        reason=asked.why,
+                        grace_period_seconds=asked.grace_seconds,
                     )
                 ),
             )
-            for uid, wish in sorted(self._machine.wishes.items())
+            for uid, asked in sorted(self._machine.asked_evictions.items())
         ]
 
     async def run(self, host: Host) -> None:

@@ -86,9 +86,9 @@ class KubeletMachine(KernelMachine):
         """No effect: the group around kubelet's is not the executor's."""
 
     @property
-    def wishes(self) -> Mapping[str, AskEviction]:
+    def asked_evictions(self) -> Mapping[str, AskEviction]:
         """Evictions to request from the API, by uid."""
-        return self._pods.wishes
+        return self._pods.asked_evictions
 
     def existing_pods(self) -> tuple[str, ...]:
         """None is adopted: kubelet supervises them all."""

@@ -43,8 +43,8 @@ def kubelet_node(
         driver = KubeletDriver(
             read_hierarchies(), arguments.kubelet_cgroup_root.strip("/"), HeldFiles(folder / "kubelet-values.journal")
         )
-        told = None if arguments.cgroup_driver == "auto" else Layout(arguments.cgroup_driver)
-        kubepods = Kubepods(driver.top, layout=told)
+        configured = None if arguments.cgroup_driver == "auto" else Layout(arguments.cgroup_driver)
+        kubepods = Kubepods(driver.top, layout=configured)
     except (OSError, ValueError) as error:
         own.close()
         raise SystemExit(f"cotenant-node-executor: --pods kubelet: {error}") from error

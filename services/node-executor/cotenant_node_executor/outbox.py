@@ -105,8 +105,8 @@ class Outbox:
         for event, sequence, (_, began_ns, ended_ns) in zip(events, sequences, together, strict=True):
             if sequence is None:
                 self.dropped_of[event.stream] += 1
-                said = f"{event.subject} was not confirmed in {PUBLISH_TRIES} tries"
-                logger.warning("node %s: %s", node.name, said, extra=about(event))
+                text = f"{event.subject} was not confirmed in {PUBLISH_TRIES} tries"
+                logger.warning("node %s: %s", node.name, text, extra=about(event))
                 continue
             stored = msgspec.structs.replace(event, sequence=sequence)
             if stored.stream == USAGE:

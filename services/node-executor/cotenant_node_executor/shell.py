@@ -97,9 +97,9 @@ class ExecutorShell:
         self._tracing = None
         if tracing is not None:
             self._tracing = NodeTracing(tracing, node.name, lambda causes: self.node.trace_of(causes))
-        told = self._tracing.stored if self._tracing is not None else None
+        on_stored = self._tracing.stored if self._tracing is not None else None
         self.outbox = Outbox(log, cell, lambda: self.node, self._tracing)
-        self._reports = Reports(log, cell, lambda: self._wake_cycles(), told)
+        self._reports = Reports(log, cell, lambda: self._wake_cycles(), on_stored)
 
     async def run(self) -> None:
         """Run until stopped."""

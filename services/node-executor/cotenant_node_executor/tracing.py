@@ -1,6 +1,6 @@
 """The spans of one node: usage published, resources seen, pods from the placement's arrival to each report, values written.
 
-In: folded, stored and published events with their times. Out: spans by `runtime.tracing`, only if spans are sent.
+In: folded, stored and published events with their times. Out: spans by `cotenant.runtime.tracing`, only if spans are sent.
 A pod's reports and the values of its groups continue the trace of its placement, a suppression that of the usage before it.
 A cycle's events have the cycle's times.
 
@@ -50,8 +50,8 @@ class NodeTracing:
                     del self._seen[next(iter(self._seen))]
             elif isinstance(event.data, NodeResources) and event.traceparent:
                 own = self._tracing.begin(event.traceparent, "resources seen")
-                said = {"cotenant.node": self._node, "cotenant.ref": event.ref}
-                self._tracing.record("resources seen", own, event.traceparent, now_ns, now_ns, said)
+                attributes = {"cotenant.node": self._node, "cotenant.ref": event.ref}
+                self._tracing.record("resources seen", own, event.traceparent, now_ns, now_ns, attributes)
 
     def stored(self, report: Event, began_ns: int) -> None:
         """Take a report that is on LOG; `began_ns`: when it was sent."""
@@ -71,8 +71,8 @@ class NodeTracing:
         name = CHANGES if data.changes and not any(change.error for change in data.changes) else data.topic
         self._send(event, name, began_ns, ended_ns, **{"cotenant.topic": data.topic, "cotenant.summary": data.summary})
 
-    def _send(self, event: Event, name: str, began_ns: int, ended_ns: int, **said: str) -> None:
+    def _send(self, event: Event, name: str, began_ns: int, ended_ns: int, **more: str) -> None:
         parent = self._parent_of(event.causes)
         self._tracing.event(
-            event, parent, began_ns, ended_ns, name=name, attributes={"cotenant.node": self._node, **said}
+            event, parent, began_ns, ended_ns, name=name, attributes={"cotenant.node": self._node, **more}
         )

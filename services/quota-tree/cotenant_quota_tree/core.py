@@ -116,15 +116,15 @@ class QuotaTreeCore:
             match parts:
                 case ("node", _, "placement" | "run", namespace, name):
                     self._on_node(event, (namespace, name))
-                case ("objects", _, "pods", namespace, name):
+                case ("objects", "core", "pods", namespace, name):
                     self._pod_object(event, (namespace, name))
                 case ("node", node, "resources" | "executor" | "condition"):
                     self._node_fact(event, node)
-                case ("objects", _, "nodes", _, node):
+                case ("objects", "core", "nodes", _, node):
                     self._node_object(event, node)
-                case ("objects", _, "elasticquotas", namespace, name):
+                case ("objects", "scheduling.sigs.k8s.io", "elasticquotas", namespace, name):
                     self._quota_object(event, namespace, name)
-                case ("objects", _, "elasticquotaprofiles", namespace, name):
+                case ("objects", "quota.koordinator.sh", "elasticquotaprofiles", namespace, name):
                     self._profile_object(event, (namespace, name))
                 case ("quotas", *_):
                     self._own(event)
@@ -232,13 +232,13 @@ class QuotaTreeCore:
             self._pods.store_on_node(event.subject, pod, fact)
 
     def _end(self, parts: tuple[str, ...]) -> None:
-        match parts[2]:
-            case "elasticquotas":
-                self._end_quota(parts[3], parts[4])
-            case "pods":
-                self._pods.drop_pod((parts[3], parts[4]))
-            case "elasticquotaprofiles":
-                self._profiles.declare((parts[3], parts[4]), None, 0)
+        match parts:
+            case (_, "scheduling.sigs.k8s.io", "elasticquotas", namespace, name):
+                self._end_quota(namespace, name)
+            case (_, "core", "pods", namespace, name):
+                self._pods.drop_pod((namespace, name))
+            case (_, "quota.koordinator.sh", "elasticquotaprofiles", namespace, name):
+                self._profiles.declare((namespace, name), None, 0)
 
     # -- deciding ------------------------------------------------------------------------------------------------
 

@@ -30,23 +30,22 @@ from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.folding import StateFolding
-from cotenant_scheduler.cycle.monitor import SchedulerMonitor
 from cotenant_scheduler.cycle.nominations import Nominations
+from cotenant_scheduler.cycle.ordering.walk import States
 from cotenant_scheduler.cycle.placing import ENDINGS_SHARE, Placing
 from cotenant_scheduler.cycle.pod_groups import STATUSES_SHARE, PodGroups, member_of
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.preemption import Preemption
 from cotenant_scheduler.cycle.queue import EquivalenceClass, PodQueue
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
-from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.endings import ReservationEndings
 from cotenant_scheduler.cycle.reservations.pre_allocation import PreAllocation, takes_pods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
-from cotenant_scheduler.cycle.walk import States
 from cotenant_scheduler.framework.plugin import Grouping
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.queue_args import QueueOrder
+from cotenant_scheduler.monitor import SchedulerMonitor
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig, default_profile
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import ask_of
@@ -57,7 +56,8 @@ from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
-from cotenant_scheduler.state.quota_demands import QuotaDemands
+from cotenant_scheduler.state.quotas.cache import Quotas
+from cotenant_scheduler.state.quotas.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reservations.cache import ReservationCache
 from cotenant_scheduler.state.reservations.operating import OperatingPods

@@ -1,4 +1,4 @@
-"""The scheduler's metrics, under Koordinator's names: what its monitor found (`cycle.monitor`)."""
+"""The scheduler's metrics, under Koordinator's names: what its monitor found (`monitor`)."""
 
 from __future__ import annotations
 

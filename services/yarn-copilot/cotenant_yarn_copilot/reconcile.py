@@ -1,6 +1,6 @@
 """Reconciles one node: YARN's total there, and the foreign share from YARN's usage.
 
-In: the node object and its NodeManager pods. Out: a Plan before the call to the ResourceManager, an Outcome after it.
+In: the node object and its NodeManager pods. Out: a NodePlan before the call to the ResourceManager, an Outcome after it.
 Source: Koordinator YARN operator, one pass:
 
     no node                                    nothing
@@ -33,7 +33,7 @@ class PlanKind(StrEnum):
     GIVE = "give"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class NodePlan(msgspec.Struct, frozen=True):
     """What to do about a node; `node_id` and `total` with GIVE only."""
 
     kind: PlanKind
@@ -58,24 +58,24 @@ class KubernetesNode(msgspec.Struct, frozen=True):
     allocatable: Mapping[str, Scalar]
 
 
-def plan_node(node: KubernetesNode | None, pods: Sequence[PodLabels], rounding: Rounding = Rounding.EXACT) -> Plan:
+def plan_node(node: KubernetesNode | None, pods: Sequence[PodLabels], rounding: Rounding = Rounding.EXACT) -> NodePlan:
     """Return the plan for a node object."""
     if node is None:
-        return Plan(PlanKind.NOTHING, reason="the node is gone")
+        return NodePlan(PlanKind.NOTHING, reason="the node is gone")
     try:
         node_id = yarn_node_of(node.name, pods)
     except NodeIdError as error:
-        return Plan(PlanKind.NOTHING, reason=str(error))
+        return NodePlan(PlanKind.NOTHING, reason=str(error))
     if node_id is None or not node_id.usable:
-        return Plan(PlanKind.CLEAR, reason="no NodeManager on the node")
+        return NodePlan(PlanKind.CLEAR, reason="no NodeManager on the node")
     try:
         batch = batch_of_node(node.annotations, node.allocatable)
     except (ThirdPartyError, QuantityError) as error:
-        return Plan(PlanKind.RETRY, node_id, reason=str(error))
-    return Plan(PlanKind.GIVE, node_id, to_yarn(batch, rounding))
+        return NodePlan(PlanKind.RETRY, node_id, reason=str(error))
+    return NodePlan(PlanKind.GIVE, node_id, to_yarn(batch, rounding))
 
 
-def outcome_of(plan: Plan, *, update_failed: bool, used: YarnResource) -> Outcome:
+def outcome_of(plan: NodePlan, *, update_failed: bool, used: YarnResource) -> Outcome:
     """Return the outcome of a plan after its execution; `used`: YARN's usage as the ResourceManager reports it."""
     match plan.kind:
         case PlanKind.NOTHING:

@@ -94,7 +94,7 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
         if stored is not None:
             raw_bytes = memoryview(stored.raw).nbytes
             weight += 2 * raw_bytes
-            if self.parts and self.address.kind.plural == "pods":
+            if self.parts and (self.address.kind.group, self.address.kind.plural) == ("", "pods"):
                 weight += raw_bytes
         return weight
 

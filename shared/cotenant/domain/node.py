@@ -166,6 +166,6 @@ class NodeSources(msgspec.Struct, frozen=True):
         raw = estimate_node_allocatable({}, self.node.metadata.annotations)
         return {name: resource_amount(name, quantity) for name, quantity in raw.items()}
 
-    def capacity_for_load(self) -> dict[str, int]:
-        """Return the amounts of which load percentages are taken. Raises QuantityError."""
-        return {**self.allocatable(), **self.raw_allocatable()}
+    def capacity_for_load(self, allocatable: Mapping[str, int]) -> dict[str, int]:
+        """Return the amounts of which load percentages are taken, given the node's `allocatable`. Raises QuantityError."""
+        return {**allocatable, **self.raw_allocatable()}

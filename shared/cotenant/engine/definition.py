@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from cotenant.engine.core import Core
-from cotenant.events.envelope import Event, View
+from cotenant.events.envelope import Event, PayloadView
 
 GATHERED = timedelta(milliseconds=500)
 """How long services whose decisions are not urgent gather messages (`Definition.gather`)."""
@@ -66,7 +66,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     config_type: type[msgspec.Struct]
     make_core: Callable[[Any], Core]
     usage_filters: tuple[str, ...] = ()
-    views: tuple[type[View], ...] = ()
+    views: tuple[type[PayloadView], ...] = ()
     pace: timedelta = timedelta(0)
     urgent: Callable[[Event], bool] | None = None
     gather: timedelta = timedelta(0)

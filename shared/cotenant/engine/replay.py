@@ -243,9 +243,9 @@ class Verifier:
         name = line.definition.name
         try:
             decided = line.core.decide(commit.now)
-        except Exception as error:  # noqa: BLE001 - the service had set aside what makes its rules raise
-            set_aside = f"decided without a quarantined message ({type(error).__name__}: {error})"
-            self._refuse(INCOMPLETE if self._broken else set_aside)
+        except Exception as error:  # noqa: BLE001 - the service had quarantined what makes its rules raise
+            quarantined = f"decided without a quarantined message ({type(error).__name__}: {error})"
+            self._refuse(INCOMPLETE if self._broken else quarantined)
             return
         difference = compare(name, record, commit, batch, decided, self._traces)
         if difference is not None and (self._broken or commit.behind):

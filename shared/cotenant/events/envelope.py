@@ -5,8 +5,6 @@ On the wire an event is a CloudEvents 1.0 JSON object (structured mode) with the
 `cotenant.placement.v1`. Unknown fields are ignored; an unknown type is skipped and counted; anything else that does not
 decode is an EventError, which the reader turns into a dead letter. So is a message with a time outside of the bounds, and one
 whose payload names another entity than its subject (`events.checks`).
-
-Over 300 lines: both directions of one format, and the fast form of reading it.
 """
 
 from __future__ import annotations
@@ -136,7 +134,7 @@ _MARK_LENGTH = len(_TYPE_MARK)
 _ENCODER = msgspec.json.Encoder()
 
 
-class View(Payload, frozen=True, kw_only=True):
+class PayloadView(Payload, frozen=True, kw_only=True):
     """Base of a reader's partial decoding of a payload: the parts that it reads, others left out or as raw JSON.
     A subclass names the payload: `OF = Placement`. It is never encoded."""
 
@@ -146,7 +144,7 @@ class View(Payload, frozen=True, kw_only=True):
 class MessageDecoders:
     """Decoders of whole messages, found by the type's bytes: one pass where the type can be seen before decoding."""
 
-    def __init__(self, views: Iterable[type[View]] = ()) -> None:
+    def __init__(self, views: Iterable[type[PayloadView]] = ()) -> None:
         self._views = {view.OF.TYPE: view for view in views if view.OF is not None}
         self._known: dict[bytes, msgspec.json.Decoder[Any]] = {}
 
@@ -242,7 +240,7 @@ def _decode_in_two(data: bytes) -> tuple[_Wire, Payload]:
 
 def _check_of(cls: type[Payload]) -> Check:
     subject = cls.SUBJECT
-    if issubclass(cls, View) and cls.OF is not None:
+    if issubclass(cls, PayloadView) and cls.OF is not None:
         subject = cls.OF.SUBJECT
     return check_of(cls, subject)
 

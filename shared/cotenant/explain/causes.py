@@ -241,7 +241,7 @@ def explain_reservation(name: str, roots: Sequence[Event], walk: CauseWalk) -> E
     live = [event for event in ordered if not event.tombstone]
     share = next((event for event in live if isinstance(event.data, ReservationShare)), None)
     status = next((event for event in live if isinstance(event.data, ReservationStatus)), None)
-    said = share or status
+    newest = share or status
     reasons: tuple[str, ...] = ()
     if share is not None and isinstance(share.data, ReservationShare):
         reasons = tuple(f"used by pod {owner.namespace}/{owner.name}" for owner in share.data.owners)
@@ -249,7 +249,7 @@ def explain_reservation(name: str, roots: Sequence[Event], walk: CauseWalk) -> E
         reasons = tuple(f"{reason.count or ''} {reason.detail or reason.code}".strip() for reason in status.data.reasons)
         if status.data.wakes_on:
             reasons += (f"what can change that: {', '.join(status.data.wakes_on)}",)
-    summary = sentence(said) if said is not None else "nothing has been decided about it yet"
+    summary = sentence(newest) if newest is not None else "nothing has been decided about it yet"
     return Explanation("reservation", "", name, summary, links(ordered, walk), walk.cut, reasons)
 
 
@@ -263,5 +263,5 @@ def explain_quota(
 ) -> Explanation:
     """Explain a quota: what it may use and why (`explain.quotas`)."""
     ordered = _newest_first(roots)
-    said = next((sentence(event) for event in ordered if event.data is quota), "nothing has been decided about it yet")
-    return Explanation("quota", namespace, name, said, links(ordered, walk), walk.cut, tuple(reasons))
+    summary = next((sentence(event) for event in ordered if event.data is quota), "nothing has been decided about it yet")
+    return Explanation("quota", namespace, name, summary, links(ordered, walk), walk.cut, tuple(reasons))

@@ -15,13 +15,13 @@ from cotenant.events.migrations import EvictionOutcome, Migration, NodeLoadJudge
 
 def _migration(data: Migration, _: Event) -> str:
     pod = f"{data.namespace}/{data.pod}"
-    said = data.message or data.evict_reason
+    why = data.message or data.evict_reason
     place = ""
     if data.reservation and not data.finished:
         held = f"holds its next place on node {data.reservation_node}" if data.reservation_node else "is to hold its next place"
         place = f"; Reservation {data.reservation} {held}"
     waits = f" ({data.reason})" if data.reason and not data.message else ""
-    return f"migration {data.job} of pod {pod}: {data.phase.lower()}{waits}" + (f": {said}" if said else "") + place
+    return f"migration {data.job} of pod {pod}: {data.phase.lower()}{waits}" + (f": {why}" if why else "") + place
 
 
 def _eviction(data: EvictionOutcome, event: Event) -> str:
@@ -35,11 +35,11 @@ def _cycle(data: DeschedulingCycle, event: Event) -> str:
     if event.tombstone:
         return f"profile {data.profile} of the descheduler is not configured any more"
     evicted = sum(plugin.evicted for plugin in data.plugins)
-    said = f"descheduling cycle of profile {data.profile}: {evicted} of {data.pods} pods on {data.nodes} nodes shall go"
+    text = f"descheduling cycle of profile {data.profile}: {evicted} of {data.pods} pods on {data.nodes} nodes shall go"
     if data.kept:
         first = data.kept[0]
-        said += f", {data.kept_count} stay, as {first.namespace}/{first.name}: {first.reason}"
-    return said + (f" ({data.message})" if data.message else "")
+        text += f", {data.kept_count} stay, as {first.namespace}/{first.name}: {first.reason}"
+    return text + (f" ({data.message})" if data.message else "")
 
 
 def _load(data: NodeLoadJudged, _: Event) -> str:

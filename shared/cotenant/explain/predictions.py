@@ -38,10 +38,10 @@ def _shown(usage: Usage) -> str:
 def _forecast(data: ResourceForecast) -> str:
     shown = cores if data.resource == "cpu" else mebibytes
 
-    def told(name: str, expected: int | None, cost: int) -> str:
+    def method_text(name: str, expected: int | None, cost: int) -> str:
         return f"{name}: {'nothing known' if expected is None else shown(expected)}, error {shown(cost)}"
 
-    by_time = told("by time of day", data.time_of_day, data.time_of_day_cost)
-    histogram = told("by histogram", data.histogram, data.histogram_cost)
+    by_time = method_text("by time of day", data.time_of_day, data.time_of_day_cost)
+    histogram = method_text("by histogram", data.histogram, data.histogram_cost)
     used, other = (by_time, histogram) if data.by_time_of_day else (histogram, by_time)
     return f"{used}; not used, {other}; {data.quarters} quarter hours were compared"

@@ -17,7 +17,7 @@ def runtime_reasons(quota: QuotaRuntime, parent: QuotaRuntime | None, siblings: 
     """Yield a line per resource. `siblings`: the quotas below the same parent, without the quota; `parent`: None if its event
     is not known."""
     if quota.reason:
-        yield f"it does not stand where its object says: {quota.reason}"
+        yield f"it is not in the tree as its object declares: {quota.reason}"
     for resource in sorted(quota.runtime):
         yield f"{resource}: {_reason(resource, quota, parent, siblings)}"
 

@@ -145,8 +145,8 @@ def _topology(data: MachineTopology, _: Event) -> str:
 def _condition(data: NodeCondition, event: Event) -> str:
     if event.tombstone or data.ready:
         return f"node {data.node} is ready"
-    said = f"node {data.node} is not ready: {data.message or data.reason}"
-    return said if data.disruption is None else f"{said}; {disruption_text(data.disruption)}"
+    text = f"node {data.node} is not ready: {data.message or data.reason}"
+    return text if data.disruption is None else f"{text}; {disruption_text(data.disruption)}"
 
 
 def _resources(data: NodeResources, _: Event) -> str:
@@ -162,10 +162,10 @@ def _metric(data: NodeMetricComputed, _: Event) -> str:
     if data.unknown_since is not None:
         return f"node {data.node} is not heard of since {data.unknown_since.isoformat()}; last known {usage}"
     unneeded = data.prod_reclaimable
-    said = f"node {data.node} uses {usage}, of it the system {cores(data.system_usage.cpu_milli)}"
+    text = f"node {data.node} uses {usage}, of it the system {cores(data.system_usage.cpu_milli)}"
     if unneeded is None:
-        return said
-    return f"{said}; prod pods are predicted not to need {cores(unneeded.cpu_milli)} and {mebibytes(unneeded.memory_bytes)}"
+        return text
+    return f"{text}; prod pods are predicted not to need {cores(unneeded.cpu_milli)} and {mebibytes(unneeded.memory_bytes)}"
 
 
 def _prediction(data: PredictionState, event: Event) -> str:

@@ -6,8 +6,6 @@ calls offered: amplified, and the reservation annotation is not taken off), the 
 `cotenant.domain.node_annotations`, the conditions Ready, LogUnknown, MemoryPressure and ZoneDisrupted, nodeInfo, addresses.
 Without a condition event a node with an executor is ready; a node with neither executor nor condition keeps what its
 document says. Validation: Kubernetes' rules of taints and quantities.
-
-Over 300 lines: a kind is one file.
 """
 
 from __future__ import annotations

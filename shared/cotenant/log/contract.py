@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from cotenant.events.envelope import Event, Payload, View
+from cotenant.events.envelope import Event, Payload, PayloadView
 
 LOG = "LOG"
 HISTORY = "HISTORY"
@@ -296,7 +296,7 @@ class Bounded(Protocol):
 class Viewing(Protocol):
     """A reader that can decode only the parts of a payload that its owner reads, some as raw JSON."""
 
-    def view(self, views: Sequence[type[View]]) -> None:
+    def view(self, views: Sequence[type[PayloadView]]) -> None:
         """Decode these instead of their payloads. A message in another form still comes as the payload."""
 
 

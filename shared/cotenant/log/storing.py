@@ -23,7 +23,7 @@ async def find_out(log: Log, writes: Sequence[Write], *, tries: int = 4) -> Stor
     The same messages go out as a new batch with the same expectation. If that is refused, the message that followed on the
     expected one decides: our own id and data mean that the unanswered batch was stored, another writer's that it was not.
     Where none followed, the server that refused knows of a write that is in progress, ours or another, or leads no more; where
-    one that removes others did, ours may have been among them: then the refusal says nothing. At most `tries` attempts.
+    one that removes others did, ours may have been among them: then the refusal proves nothing. At most `tries` attempts.
     """
     outcome: Stored | Refused | NoAnswer = NoAnswer("no attempt was answered")
     for number in range(tries):

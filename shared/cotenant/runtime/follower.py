@@ -23,7 +23,7 @@ from functools import partial
 from nats.errors import Error as NatsError
 from tenacity import AsyncRetrying, retry_if_result, stop_after_attempt, wait_exponential_jitter
 
-from cotenant.events.envelope import View
+from cotenant.events.envelope import PayloadView
 from cotenant.log.contract import (
     LOG,
     USAGE,
@@ -76,7 +76,7 @@ class Follower:
         service: str,
         republished: bool = False,
         usage_filters: Sequence[str] = (),
-        views: Sequence[type[View]] = (),
+        views: Sequence[type[PayloadView]] = (),
         pull_limit: int = PULL_LIMIT,
         queue_pulls: int = QUEUE_PULLS,
         max_pause_seconds: float = MAX_PAUSE_SECONDS,
@@ -115,10 +115,10 @@ class Follower:
             try:
                 await self._run_one(incarnation)
             except (Behind, *LOG_ERRORS) as reason:
-                said = str(reason) if isinstance(reason, Behind) else f"{type(reason).__name__}: {reason}"
+                cause = str(reason) if isinstance(reason, Behind) else f"{type(reason).__name__}: {reason}"
                 in_vain = 0 if loop.time() - began > GOOD_SECONDS else in_vain + 1
                 pause = min(max(incarnation.pause.total_seconds(), _pause_seconds(in_vain)), self._max_pause)
-                logger.warning("%s: %s: loading the log again in %.1f s", self._service, said, pause)
+                logger.warning("%s: %s: loading the log again in %.1f s", self._service, cause, pause)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._stopping.wait()

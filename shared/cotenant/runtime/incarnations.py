@@ -41,7 +41,7 @@ class Prepared(Protocol):
 
 @runtime_checkable
 class Roomless(Protocol):
-    """An incarnation that can begin on a log without room for its start marker: what it reads says when its load is over."""
+    """An incarnation that can begin on a log without room for its start marker: its readers report when its load is over."""
 
     def without_marker(self) -> None:
         """Called when there was no room, while `run` is running. The incarnation stores its marker when there is."""

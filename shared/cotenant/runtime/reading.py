@@ -55,7 +55,7 @@ class Reading:
         lagging = reader if reader is self._readers[0] and isinstance(reader, Lagging) else None
         behind = False
         if reader is not self._readers[0]:
-            # LOG says what of the others is news, and its load does not share the connection with them.
+            # LOG determines what is new on the other streams, and its load does not share the connection with them.
             await self._snapshot.wait()
         while True:
             events = await reader.pull(self._pull_limit, PULL_SECONDS)

@@ -134,14 +134,14 @@ class Tracing:
         """Send the span of an event that was stored. `parent`: the traceparent that it continues; `name`: the event's type, if
         none is given."""
         own = event.traceparent or traceparent_of(event.causes, event.id)
-        said: Attributes = {
+        described: Attributes = {
             "cotenant.subject": event.subject,
             "cotenant.ref": event.ref,
             "cotenant.causes": event.causes[:MAX_CAUSES],
             **(attributes or {}),
         }
         above = parent if trace_of(parent) == trace_of(own) else ""
-        self.record(name or event.data.TYPE, own, above, started_ns, ended_ns, said, links=links)
+        self.record(name or event.data.TYPE, own, above, started_ns, ended_ns, described, links=links)
 
     def stored(self, events: Iterable[Event], traces: Traces, started_ns: int, ended_ns: int) -> None:
         """Send one span for each event that a service decided and stored, with links to what else it follows from."""

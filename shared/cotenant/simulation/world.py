@@ -241,7 +241,7 @@ class World:
         stored = stream.event(outcome.first)
         if outcome.duplicate:
             if stored is not None and stored.data != event.data:
-                raise SimulationError(f"{event.subject}: {stored.ref} has the id {event.id} too, and says something else")
+                raise SimulationError(f"{event.subject}: {stored.ref} has the id {event.id} too, with other content")
             return msgspec.structs.replace(event, sequence=outcome.first)
         assert stored is not None
         self._deliver(stored, self._usage_routes if event.stream == USAGE else None)

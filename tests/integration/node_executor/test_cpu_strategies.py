@@ -39,7 +39,7 @@ def limited(name: str, script: str = BURN) -> dict[str, object]:
     )
 
 
-def told(harness: Harness, topic: str) -> list[Execution]:
+def reported(harness: Harness, topic: str) -> list[Execution]:
     return [event.data for event in harness.executions(topic) if isinstance(event.data, Execution)]
 
 
@@ -54,16 +54,17 @@ async def test_a_throttled_services_quota_grows_to_its_ceiling_and_comes_back_wh
     await harness.wait("the quota is at its ceiling", lambda: harness.number(main, Knob.CPU_QUOTA) == 2 * LIMIT_US)
     assert harness.number(pod, Knob.CPU_QUOTA) == 2 * LIMIT_US
     await harness.wait("the burst follows the quota", lambda: harness.number(main, Knob.CPU_BURST) == 2 * LIMIT_US)
-    steps = {int(change.new) for said in told(harness, "cpu-burst") for change in said.changes if "quota" in change.target}
+    changes = [change for execution in reported(harness, "cpu-burst") for change in execution.changes]
+    steps = {int(change.new) for change in changes if "quota" in change.target}
     assert steps <= {6_000, 7_200, 8_640, 2 * LIMIT_US}
-    assert not told(harness, "refusals")
+    assert not reported(harness, "refusals")
 
     await harness.node_slo(spec=spec(cpuBurstStrategy={**BURST, "policy": "none"}))
     await harness.wait("the limit is back", lambda: harness.number(main, Knob.CPU_QUOTA) == LIMIT_US)
     await harness.wait("the burst is gone", lambda: harness.number(main, Knob.CPU_BURST) == 0)
     assert harness.number(pod, Knob.CPU_QUOTA) == LIMIT_US
     assert harness.number(pod, Knob.CPU_BURST) == 0
-    assert not told(harness, "refusals")
+    assert not reported(harness, "refusals")
 
 
 @pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
@@ -103,7 +104,7 @@ async def test_a_bound_pod_has_its_cpus_for_itself_until_it_has_gone_also_across
     await harness.ended("bound")
     await harness.forget("bound")
     await harness.wait("the service has all CPUs again", lambda: cpus(web) == format_cpu_list(CPUS))
-    assert not told(harness, "refusals")
+    assert not reported(harness, "refusals")
 
 
 async def test_starved_batch_work_is_evicted_with_its_figures_after_the_cool_down(harness: Harness) -> None:
@@ -135,9 +136,9 @@ async def test_starved_batch_work_is_evicted_with_its_figures_after_the_cool_dow
     assert ended.message.startswith("BECPUEvict: best-effort uses ")
     (event,) = await harness.wait("the report of the eviction", lambda: harness.executions("cpu-evict"))
     assert [cause.partition(":")[0] for cause in event.causes] == ["LOG", "USAGE", "LOG"]
-    (said,) = told(harness, "cpu-evict")
-    assert said.figures["best-effort.request.cpu-milli"] == 4000
-    assert said.figures["BECPUEvict.release.cpu-milli"] > 0
+    (execution,) = reported(harness, "cpu-evict")
+    assert execution.figures["best-effort.request.cpu-milli"] == 4000
+    assert execution.figures["BECPUEvict.release.cpu-milli"] > 0
 
 
 async def test_a_dry_run_writes_nothing_and_says_what_it_would_write(harness: Harness) -> None:
@@ -148,9 +149,9 @@ async def test_a_dry_run_writes_nothing_and_says_what_it_would_write(harness: Ha
         cpu_suppress_threshold_percent=0,
         spec=spec(resourceUsedThresholdWithBE={"enable": True, "dryRun": True}),
     )
-    await harness.wait("it is said", lambda: told(harness, "suppress"))
-    said = told(harness, "suppress")[0]
-    assert said.summary.startswith("dry run of suppress, not done: besteffort/cpu.cfs_quota_us: ")
+    await harness.wait("it is reported", lambda: reported(harness, "suppress"))
+    execution = reported(harness, "suppress")[0]
+    assert execution.summary.startswith("dry run of suppress, not done: besteffort/cpu.cfs_quota_us: ")
     assert harness.number("besteffort", Knob.CPU_QUOTA) == -1
     await harness.node_slo(enable=True, cpu_suppress_policy="cfsQuota", cpu_suppress_threshold_percent=0)
     await harness.wait("now it is done", lambda: harness.number("besteffort", Knob.CPU_QUOTA) == 2000)

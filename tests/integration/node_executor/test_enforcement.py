@@ -121,7 +121,7 @@ async def test_a_spike_of_a_service_shrinks_the_quota_of_batch_and_it_grows_back
 
     go.unlink()
     await harness.wait("the quota has grown back", lambda: is_wide(quota()))
-    await harness.wait("all of it is told", lambda: is_wide(quotas(harness.executions("suppress"))[-1][1]))
+    await harness.wait("all of it is reported", lambda: is_wide(quotas(harness.executions("suppress"))[-1][1]))
     steps = [new - old for old, new in quotas(harness.executions("suppress")) if 0 < old < new]
     assert steps, "the quota did not grow back"
     assert max(steps) <= NODE_US // 10
@@ -151,7 +151,7 @@ async def test_services_stay_protected_while_the_server_is_gone_and_what_was_don
         await harness.running(name)
     process = await harness.running("short")
     await harness.wait("the quota is wide", lambda: is_wide(harness.number(*QUOTA)))
-    told = len(harness.executions("suppress"))
+    before = len(harness.executions("suppress"))
     nats_server.kill()
     go.touch()
     enough.touch()
@@ -162,7 +162,7 @@ async def test_services_stay_protected_while_the_server_is_gone_and_what_was_don
     nats_server.start()
     run = await harness.ended("short")
     assert run.phase is RunPhase.SUCCEEDED
-    await harness.wait("the suppression is told", lambda: shrinkings(harness, told))
+    await harness.wait("the suppression is reported", lambda: shrinkings(harness, before))
 
 
 async def test_batch_pods_carry_their_batch_values_and_no_quota_while_suppression_works_by_quota(harness: Harness) -> None:

@@ -144,8 +144,8 @@ async def test_what_was_done_is_told_once_though_no_answer_came_the_first_time()
         await place(log, "job")
         async with asyncio.timeout(WAIT_SECONDS):
             await log.answered.wait()
-    told = await (await log.follow(EXECUTION, ["execution.>"], after=0)).pull(100, 1.0)
-    ids = [event.id for event in told]
+    events = await (await log.follow(EXECUTION, ["execution.>"], after=0)).pull(100, 1.0)
+    ids = [event.id for event in events]
     assert set(ids) == set(log.tried)
     assert len(set(ids)) == len(ids)
 

@@ -21,6 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from cotenant.log.contract import LOG
 from cotenant.log.nats.log import read_all
 from cotenant.runtime.process import serve_http
+from tests.builders import container, pod_document
 from tests.integration.gateway.gateway_process import PODS, GatewayProcess, body_of
 from tests.integration.node_executor.executor_harness import INTERPRETER, WAIT_SECONDS, Harness
 from tests.nats_server import NatsServer
@@ -163,21 +164,18 @@ async def gateway(collector: Collector, nats_server: NatsServer) -> AsyncIterato
 
 
 def pod(name: str, script: str, qos: str, amounts: dict[str, str]) -> dict[str, Any]:
-    resources = {"requests": amounts, "limits": amounts} if qos == "BE" else {"requests": amounts}
-    main = {"name": "main", "command": [INTERPRETER, "-u", "-c", script], "resources": resources}
-    priority = "koord-batch" if qos == "BE" else "koord-prod"
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"koordinator.sh/qosClass": qos}},
-        "spec": {
-            "runtimeClassName": "process",
-            "priorityClassName": priority,
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 1,
-            "containers": [main],
-        },
-    }
+    command = [INTERPRETER, "-u", "-c", script]
+    return pod_document(
+        name,
+        namespace="",
+        uid="",
+        labels={"koordinator.sh/qosClass": qos},
+        containers=[container(command=command, requests=amounts, limits=amounts if qos == "BE" else None)],
+        runtimeClassName="process",
+        priorityClassName="koord-batch" if qos == "BE" else "koord-prod",
+        restartPolicy="Never",
+        terminationGracePeriodSeconds=1,
+    )
 
 
 async def create(session: aiohttp.ClientSession, document: dict[str, Any], traceparent: str = "") -> None:

@@ -67,7 +67,7 @@ from cotenant_scheduler.plugins.topology_spread import PodTopologySpread
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
-from cotenant_scheduler.state.quota_demands import QuotaDemands
+from cotenant_scheduler.state.quotas.quota_demands import QuotaDemands
 from cotenant_scheduler.state.reading.relations import SelectorIndex
 from cotenant_scheduler.state.relation_counts import RelationCounts
 from cotenant_scheduler.state.reservations.cache import ReservationCache
@@ -246,8 +246,8 @@ def unconditional(right: Function) -> Function:
 def evicted_again(right: Function) -> Function:
     """An eviction is granted whether or not the pod is ending already."""
 
-    def wrong(core: Any, wish: Any, now: datetime) -> Any:
-        planned = right(core, wish, now)
+    def wrong(core: Any, request: Any, now: datetime) -> Any:
+        planned = right(core, request, now)
         if planned.outcome.reason != "Terminating" or planned.plan is None:
             return planned
         again = msgspec.structs.replace(planned.outcome, reason="Evicted")
@@ -300,7 +300,7 @@ def no_refusal(_: Function) -> Function:
 
 def evicted_at_once(_: Function) -> Function:
     """A job that should reserve first evicts its pod at once."""
-    return reconciling._evict
+    return reconciling.evict
 
 
 def one_at_a_time(_: Function) -> Mapping[str, str]:
@@ -604,14 +604,14 @@ def evicts_at_once(_: Function) -> Function:
     return lambda self, strategy, before, now: ""
 
 
-def arriving(app: str, count: int, **wishes: Any) -> tuple[Entry, ...]:
+def arriving(app: str, count: int, **more: Any) -> tuple[Entry, ...]:
     """Small services of one app that come one after the other."""
     return tuple(
         Entry(
             at_ms=15_000 + 100 * index,
             kind="create-pod",
             target=f"{app}-{index}",
-            args=SMALL | {"app": app} | wishes,
+            args=SMALL | {"app": app} | more,
         )
         for index in range(count)
     )
@@ -759,9 +759,9 @@ TIERED = (
             at_ms=at_ms,
             kind="create-pod",
             target=target,
-            args=SMALL | {"app": app, **wish},
+            args=SMALL | {"app": app, **request},
         )
-        for at_ms, target, app, wish in (
+        for at_ms, target, app, request in (
             *((15_000 + index, f"team-a/loud-{index}", "loud", {"apart": "host", "of": "loud"}) for index in range(3)),
             (16_000, "calm-0", "calm", {"apart": "host", "of": "loud", "where": "selected"}),
             (40_000, "calm-1", "calm", {"apart": "host", "of": "loud", "where": "selected"}),
@@ -868,7 +868,7 @@ MUTANTS = (
         (3,),
     ),
     Mutant("places_of_deleted_pods_are_kept", ((Endings, "decide", never_ends),), (2, 12)),
-    Mutant("the_scheduler_overlooks_what_waiting_pods_request", ((QuotaDemands, "_counted", placed_ones_alone),), (3, 12)),
+    Mutant("the_scheduler_overlooks_what_waiting_pods_request", ((QuotaDemands, "counted_as", placed_ones_alone),), (3, 12)),
     Mutant("shares_are_rounded_up", ((Line, "share", rounded_up),), (3,)),
     Mutant("weights_are_ignored", ((Line, "__init__", weights_ignored),), (3,), faults=HUNGRY),
     Mutant("a_decision_names_no_causes", ((QuotaTreeCore, "decide", without_causes),), (11,)),
@@ -897,7 +897,7 @@ MUTANTS = (
     Mutant("the_executor_widens_the_child_before_the_parent", ((simulated_files, "plan", children_first),), (8,), (1,)),
     Mutant("reservations_are_for_everybody", ((OwnerIndex, "meaning", means_everybody),), (22,)),
     Mutant("a_used_up_reservation_is_used_again", ((Reserving, "used_up", never_used_up),), (22,)),
-    Mutant("nobody_sees_the_rooms_of_the_queues_head", ((QueueHead, "_count", no_rooms),), (24,), minutes=6),
+    Mutant("nobody_sees_the_rooms_of_the_queues_head", ((QueueHead, "count_room", no_rooms),), (24,), minutes=6),
     Mutant("no_reservation_expires", ((ReservationCache, "expire", never_over),), (22,)),
     Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_plugin, "admit", leaf_only),), (3,), faults=IN_TURN),
     Mutant(
@@ -907,7 +907,7 @@ MUTANTS = (
         faults=MOVES,
     ),
     Mutant(
-        "pods_leave_before_their_next_place_is_held", ((reconciling, "_with_place", evicted_at_once),), (23,), faults=RESERVED
+        "pods_leave_before_their_next_place_is_held", ((reconciling, "with_place", evicted_at_once),), (23,), faults=RESERVED
     ),
     Mutant("the_arbiter_ignores_the_workload_limit", ((budgets, "per_workload", no_refusal),), (6,), faults=MOVES),
     Mutant("mid_lends_what_services_request", ((batch_evaluation, "calculate_mid", requests_lent),), (4,)),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
 from cotenant.domain.reservation import Reservation
 from cotenant.model.tiers import PriorityClass
+from cotenant.model.times import NEVER
 from cotenant_batch_resource_calculator.config.colocation import DEFAULTS, ColocationStrategy
 from cotenant_batch_resource_calculator.formulas.amounts import ZERO, Amounts, divide, of_mapping, to_zone_level
 from cotenant_batch_resource_calculator.formulas.batch import BatchStrategy, MeasuredUsage, PodNeed, sum_need
@@ -26,7 +27,15 @@ from cotenant_batch_resource_calculator.formulas.evaluation import (
 from cotenant_batch_resource_calculator.formulas.mid import MidStrategy, calculate_mid
 from cotenant_batch_resource_calculator.formulas.numa import calculate_zones, zone_shares
 from cotenant_batch_resource_calculator.formulas.placing import offer
-from cotenant_batch_resource_calculator.formulas.synchronise import within_band
+from cotenant_batch_resource_calculator.formulas.synchronise import (
+    any_differs,
+    differs,
+    due_from,
+    is_due,
+    is_stale,
+    stale_from,
+    within_band,
+)
 
 NODE = Amounts(100_000, 1000)
 USED = Amounts(30_000, 300)
@@ -89,6 +98,22 @@ def test_a_node_with_usage_above_capacity_has_no_mid() -> None:
 def test_by_default_mid_is_within_the_capacity_and_takes_nothing_unallocated() -> None:
     assert mid(MidStrategy(unallocated_percent=100), usage=ZERO, prediction=NODE) == NODE
     assert mid(MidStrategy()) == Amounts(20_000, 250)
+
+
+def test_the_margin_of_a_risk_budget_is_not_unused() -> None:
+    found = calculate_mid(
+        capacity=NODE,
+        node_usage=USED,
+        prod_reclaimable=Amounts(90_000, 900),
+        system_used=ZERO,
+        node_reserved=ZERO,
+        prod_request=REQUESTED,
+        strategy=MidStrategy(),
+        margin=Amounts(25_000),
+    )
+    # 100 - 25 - 30 CPUs, 1000 - 300 bytes
+    assert (found.unused, found.mid) == (Amounts(45_000, 700), Amounts(45_000, 700))
+    assert found.measured
 
 
 def test_static_mid_is_a_share_of_the_capacity_within_the_thresholds() -> None:
@@ -227,3 +252,38 @@ def test_a_figure_within_its_band_keeps_the_published_one() -> None:
     assert within_band(100, 110, 0.1) == 100
     assert within_band(100, 111, 0.1) == 111
     assert within_band(None, 110, 0.1) == 110
+
+
+def test_a_figure_differs_by_more_than_a_share_of_the_old_one_or_by_being_there() -> None:
+    assert [differs(1000, new, 0.1) for new in (900, 899, 1100, 1101)] == [False, True, False, True]
+    assert [differs(None, None, 0.1), differs(None, 0, 0.1), differs(0, None, 0.1), differs(0, 0, 0.1)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert differs(0, 1, 9.0)
+    assert any_differs(("a", "b"), {"a": 10, "c": 1}, {"a": 11, "b": 1}, 0.1)
+    assert not any_differs(("a", "b"), {"a": 10, "c": 1}, {"a": 11}, 0.1)
+
+
+def test_an_event_is_due_and_a_metric_stale_after_their_bound_and_not_at_it() -> None:
+    then, instant = datetime(2026, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+    assert (due_from(then, 300), stale_from(then, 15)) == (then + timedelta(seconds=300), then + timedelta(minutes=15))
+    assert [is_due(then, then + timedelta(seconds=300) + more, 300) for more in (-instant, instant * 0, instant)] == [
+        False,
+        False,
+        True,
+    ]
+    assert [is_stale(then, then + timedelta(minutes=15) + more, 15) for more in (-instant, instant * 0, instant)] == [
+        False,
+        False,
+        True,
+    ]
+    assert is_due(None, then, 300)
+    assert is_stale(None, then, 15)
+
+
+def test_a_bound_beyond_the_calendar_is_never() -> None:
+    then = datetime(2026, 1, 1, tzinfo=UTC)
+    assert due_from(then, 10**30) == due_from(then, 400 * 10**9) == stale_from(then, 10**30) == NEVER

@@ -85,6 +85,12 @@ def test_too_few_hours_for_the_budget_need_the_worst_and_a_quarter() -> None:
     assert choose_margin(RiskBudget(broken_permille=10), pool).permille == 260
 
 
+@pytest.mark.parametrize(("node_hours", "step"), [(98, 5), (99, 4)])
+def test_one_percent_is_kept_from_99_hours_on_as_the_next_one_may_be_worse(node_hours: int, step: int) -> None:
+    """(0 + 1) / (99 + 1) is 1 %, (0 + 1) / (98 + 1) is more: the worst step, 4, and a quarter of it."""
+    assert margin_step([0, 0, 0, 0, node_hours], 10) == step
+
+
 def test_hours_beyond_the_unit_leave_the_lowest_threshold() -> None:
     pool = pooled([history_of(*[20_000] * 10)])
     assert (percent_of(RiskBudget(), pool, CAPACITY, UNIT), choose_margin(RiskBudget(), pool).permille) == (40, BEYOND)

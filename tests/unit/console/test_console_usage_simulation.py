@@ -20,7 +20,7 @@ from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod, rea
 from cotenant_verification.simulate.usage.figures import HOUR_STEPS, OfferFigures, figures_of
 from cotenant_verification.simulate.usage.forecasts import PREDICTIONS, SEASON, forecasts_of
 from cotenant_verification.simulate.usage.load import REPORT_STEPS, WINDOW_STEPS, NodeLoad, load_of, use_of
-from cotenant_verification.simulate.usage.offers import MID, POLICIES, UPSTREAM, Offer, Plan, offer_of
+from cotenant_verification.simulate.usage.offers import MID, POLICIES, UPSTREAM, Offer, OfferRule, offer_of
 from cotenant_verification.simulate.usage.population import (
     Population,
     ServicePod,
@@ -56,11 +56,11 @@ def load_without_noise(rates: Rates, population: Population, u: float = 0.5) -> 
     return load_of(rates, population, u, seed=0, deviation=0.0)
 
 
-def offered(load: NodeLoad, plan: Plan = UPSTREAM) -> Offer:
+def offered(load: NodeLoad, plan: OfferRule = UPSTREAM) -> Offer:
     return offer_of(load, plan, forecasts_of(load, plan.prediction, 0.0), 0.0)
 
 
-def figures(load: NodeLoad, plan: Plan) -> OfferFigures:
+def figures(load: NodeLoad, plan: OfferRule) -> OfferFigures:
     return figures_of(load, offered(load, plan), 0, load.steps)
 
 
@@ -75,28 +75,28 @@ def test_upstreams_default_lends_sixty_percent_less_system_and_use() -> None:
 
 def test_request_and_the_larger_of_both_count_the_request() -> None:
     load = load_without_noise(rates_of(1.0), one_machine(HOUR, request_milli=5000))
-    assert offered(load, Plan("request")).offered[0, -1] == 6000 - 5000
-    assert offered(load, Plan("maxUsageRequest")).offered[0, -1] == 6000 - 200 - 5000
+    assert offered(load, OfferRule("request")).offered[0, -1] == 6000 - 5000
+    assert offered(load, OfferRule("maxUsageRequest")).offered[0, -1] == 6000 - 200 - 5000
 
 
 def test_mid_lends_nothing_without_a_prediction_and_what_the_forecast_leaves_of_requests_with_one() -> None:
     load = load_without_noise(rates_of(1.0, 1.0, 1.0, 1.0), one_machine(4 * HOUR))
-    assert offered(load, Plan(MID)).offered.max() == 0
-    found = offered(load, Plan(MID, SEASON)).offered[0, -1]
+    assert offered(load, OfferRule(MID)).offered.max() == 0
+    found = offered(load, OfferRule(MID, SEASON)).offered[0, -1]
     assert 8000 - 200 - 4000 * 1.05 * 1.1 - 100 < found < 8000 - 200 - 4000
 
 
 def test_a_jump_breaks_the_promise_where_it_is_larger_than_the_margin() -> None:
     load = load_without_noise(rates_of(0.0, 1.0), one_machine(2 * HOUR))
-    assert figures(load, Plan(percent=60)).broken_node_hours == 0
-    assert figures(load, Plan(percent=61)).broken_node_hours == 1
-    assert figures(load, Plan(percent=61)).node_hours == 2
+    assert figures(load, OfferRule(percent=60)).broken_node_hours == 0
+    assert figures(load, OfferRule(percent=61)).broken_node_hours == 1
+    assert figures(load, OfferRule(percent=61)).node_hours == 2
 
 
 def test_a_forecast_that_expects_the_jump_keeps_the_promise_at_every_threshold() -> None:
     day = [0.0] * 9 + [1.0] * 3 + [0.0] * 12
     load = load_without_noise(rates_of(*day, *day[:10]), one_machine(34 * HOUR))
-    naive, seasonal = offered(load, Plan(percent=90)), offered(load, Plan("usage", SEASON, percent=90))
+    naive, seasonal = offered(load, OfferRule(percent=90)), offered(load, OfferRule("usage", SEASON, percent=90))
     assert figures_of(load, naive, 24 * HOUR, 34 * HOUR).broken_node_hours == 1
     assert figures_of(load, seasonal, 24 * HOUR, 34 * HOUR).broken_node_hours == 0
 
@@ -161,7 +161,7 @@ def loads() -> st.SearchStrategy[NodeLoad]:
 def test_a_loan_is_never_negative_nor_more_than_the_machine_leaves_the_system(
     load: NodeLoad, policy: str, prediction: str, budgeted: bool
 ) -> None:
-    offer = offered(load, Plan(policy, prediction, RiskBudget(least_hours=1) if budgeted else None))
+    offer = offered(load, OfferRule(policy, prediction, RiskBudget(least_hours=1) if budgeted else None))
     assert (offer.offered >= 0).all()
     assert (offer.offered <= (load.capacities - load.system)[:, np.newaxis]).all()
 
@@ -169,7 +169,7 @@ def test_a_loan_is_never_negative_nor_more_than_the_machine_leaves_the_system(
 @given(loads(), st.sampled_from(PREDICTIONS))
 @settings(max_examples=15)
 def test_prod_never_gets_less_than_it_requested_because_of_mid(load: NodeLoad, prediction: str) -> None:
-    offer = offered(load, Plan(MID, prediction))
+    offer = offered(load, OfferRule(MID, prediction))
     room = (load.capacities - load.system)[:, np.newaxis]
     granted = np.minimum(load.real, room)
     mid = np.minimum(offer.offered, room - granted)
@@ -182,7 +182,7 @@ def test_prod_never_gets_less_than_it_requested_because_of_mid(load: NodeLoad, p
 def test_a_higher_threshold_never_lends_less(one: int, other: int, level: float) -> None:
     low, high = sorted((one, other))
     load = load_without_noise(rates_of(level), one_machine(HOUR))
-    assert (offered(load, Plan(percent=high)).offered >= offered(load, Plan(percent=low)).offered).all()
+    assert (offered(load, OfferRule(percent=high)).offered >= offered(load, OfferRule(percent=low)).offered).all()
 
 
 @given(cases())
@@ -320,7 +320,7 @@ def test_a_trace_that_is_not_there_is_an_error_with_its_name(tmp_path: Path) -> 
 def test_on_the_real_traces_a_budget_lends_a_quarter_more_than_upstream_and_breaks_no_more() -> None:
     rates = read_rates(DATA / "genai" / "qps.csv")
     population = populate(read_trace(DATA / "openb"), 8, rates.steps, seed=0)
-    plans = (UPSTREAM, Plan("usage", SEASON, RiskBudget(broken_permille=10)))
+    plans = (UPSTREAM, OfferRule("usage", SEASON, RiskBudget(broken_permille=10)))
     table = run_usage(rates, population, 0, utilisations=(0.5,), plans=plans)[0]
     assert table.holds
     assert table.ratio >= 1.25

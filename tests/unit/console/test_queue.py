@@ -9,6 +9,7 @@ import pytest
 
 from cotenant_console.api.client import Document
 from cotenant_console.commands.queue import HEADINGS, jobs, queue_table
+from tests.builders import pod_document
 
 NOW = datetime(2026, 1, 1, 12, 5, tzinfo=UTC)
 
@@ -18,11 +19,11 @@ def pod(
 ) -> dict[str, Any]:
     prefix = "gang.scheduling.koordinator.sh/"
     annotations = {f"{prefix}name": gang, f"{prefix}min-available": str(least)} if gang else {}
-    metadata = {"namespace": "default", "name": name, "creationTimestamp": created, "annotations": annotations}
-    metadata |= more.pop("metadata", {})
+    metadata = more.pop("metadata", {})
     condition = {"type": "PodScheduled", "status": "False", "message": f"{name} does not fit"}
     status = {"phase": "Pending", "conditions": [condition]} | more.pop("status", {})
-    return {"metadata": metadata, "spec": {"priority": priority, **more}, "status": status}
+    document = pod_document(name, created=created, annotations=annotations, priority=priority, **more)
+    return {**document, "metadata": document["metadata"] | metadata, "status": status}
 
 
 def test_a_gang_is_one_job_at_the_place_of_its_first_pod() -> None:

@@ -200,7 +200,7 @@ PROD = tier("koord-prod")
 KEYS: dict[str, list[dict[str, Any]]] = {
     "priority class": [{"labels": tier(f"koord-{name}")} for name in ("free", "batch", "mid", "prod")],
     "priority": [{"labels": PROD, "priority": priority} for priority in (-1, None, 1)],
-    "Kubernetes QoS": [{"labels": PROD}, {"labels": PROD, **BURSTABLE}, {"labels": PROD, **limits("1")}],
+    "Kubernetes QoS": [{"labels": qos("LS"), **spec} for spec in ({}, BURSTABLE, limits("1"))],
     "QoS class": [{"labels": qos(name)} for name in ("BE", "LS", "LSR", "LSE")],
     "LSR before SYSTEM": [{"labels": qos("LSR")}, {"labels": qos("SYSTEM")}],
     "deletion cost": [{"annotations": {DELETION_COST: "-1"}}, {}, {"annotations": {DELETION_COST: "1"}}],

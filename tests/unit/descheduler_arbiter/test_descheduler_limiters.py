@@ -123,6 +123,11 @@ def test_pauses_double_up_to_the_maximum() -> None:
     assert found == [0, 0, 10, 20, 40, 60, 60]
 
 
+def test_a_pause_is_the_maximum_however_large_its_base() -> None:
+    base, maximum = timedelta(days=1), timedelta(days=3)
+    assert [pause(moves, base, maximum) for moves in (1, 2, 3, 31)] == [base, 2 * base, maximum, maximum]
+
+
 def test_moves_within_a_pause_after_the_pause_are_consecutive() -> None:
     last = moved("j", moves=2, retry_at=NOON)
     assert next_consecutive(last, BASE, MAXIMUM, NOON + seconds(19)) == 3

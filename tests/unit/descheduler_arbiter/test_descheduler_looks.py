@@ -1,4 +1,4 @@
-"""The quick look that spares full cycles, and what a cycle over the state publishes and refuses."""
+"""The check that avoids full cycles, and what a cycle over the state publishes and refuses."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 
 from cotenant.events.migrations import AnomalyStreak, Migration, NodeLoadJudged
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
+from cotenant.events.objects import ObjectDeleted
 from cotenant.model.names import PODS
 from cotenant.model.subjects import descheduling_subject, metrics_subject, migration_subject, node_subject
 from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, Pool
-from cotenant_descheduler_arbiter.low_node_load.quick_look import QuickLook
+from cotenant_descheduler_arbiter.low_node_load.hot_node_check import HotNodeCheck
 from cotenant_descheduler_arbiter.migration.slots import slot_of, start_of_slot
 from tests.builders import node_document
 from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import CYCLE, Cluster, configuration, hot_and_cold
@@ -35,7 +36,7 @@ def test_cycles_are_slots_of_time_since_1970() -> None:
     assert start_of_slot(3, seconds(7)) == EPOCH + seconds(21)
 
 
-# -- the quick look ------------------------------------------------------------------------------------------------
+# -- the check of all nodes ------------------------------------------------------------------------------------------------
 
 
 def measured(cpu: int, *, memory: int = 0, memory_capacity: str = "100", allocatable: bool = True) -> Cluster:
@@ -52,33 +53,33 @@ def measure(cluster: Cluster, cpu: int, memory: int = 0) -> None:
     cluster.publish(metrics_subject("a"), NodeMetricComputed(node="a", update_time=cluster.now, system_usage=usage))
 
 
-def look_at(cluster: Cluster, *pools: Pool) -> QuickLook:
+def look_at(cluster: Cluster, *pools: Pool) -> HotNodeCheck:
     policy = cluster.core.policy
-    return QuickLook(cluster.core.fold, policy, LowNodeLoad(pools=pools))
+    return HotNodeCheck(cluster.core.fold, policy, LowNodeLoad(pools=pools))
 
 
-def doubting(cluster: Cluster, *pools: Pool) -> bool:
+def may_be_hot(cluster: Cluster, *pools: Pool) -> bool:
     look = look_at(cluster, *(pools or (POOL,)))
-    look.doubt(["a"])
+    look.mark_changed(["a"])
     return look.may_be_hot(cluster.now)
 
 
 def test_a_node_may_be_hot_above_the_lowest_threshold_of_any_pool() -> None:
-    assert doubting(measured(7001))
-    assert not doubting(measured(7000))
+    assert may_be_hot(measured(7001))
+    assert not may_be_hot(measured(7000))
     lower = msgspec.structs.replace(POOL, high_thresholds={"cpu": 50.0})
-    assert doubting(measured(5001), POOL, lower)
-    assert doubting(measured(5001), lower, POOL)
-    assert not doubting(measured(5000), POOL, lower)
+    assert may_be_hot(measured(5001), POOL, lower)
+    assert may_be_hot(measured(5001), lower, POOL)
+    assert not may_be_hot(measured(5000), POOL, lower)
 
 
 def test_a_resource_without_a_threshold_is_hot_above_its_capacity() -> None:
-    assert doubting(measured(0, memory=101))
-    assert not doubting(measured(0, memory=100))
-    assert doubting(measured(0, memory=1, allocatable=False)), "of nothing, anything is too much"
+    assert may_be_hot(measured(0, memory=101))
+    assert not may_be_hot(measured(0, memory=100))
+    assert may_be_hot(measured(0, memory=1, allocatable=False)), "of nothing, anything is too much"
     by_memory = Pool("pool", high_thresholds={"memory": 50.0})
-    assert doubting(measured(10_001), by_memory)
-    assert not doubting(measured(10_000), by_memory)
+    assert may_be_hot(measured(10_001), by_memory)
+    assert not may_be_hot(measured(10_000), by_memory)
 
 
 @pytest.mark.parametrize(
@@ -98,17 +99,17 @@ def test_a_pool_that_compares_more_than_cpu_and_memory_computes_every_cycle(pool
 
 def test_without_pools_nothing_is_hot() -> None:
     look = look_at(measured(9000))
-    look.doubt(["a"])
+    look.mark_changed(["a"])
     assert not look.may_be_hot(EPOCH)
 
 
-def test_only_doubtful_nodes_are_looked_at_and_a_normal_one_no_longer() -> None:
+def test_only_changed_nodes_are_checked_and_a_normal_one_no_longer() -> None:
     cluster = measured(9000)
     look = look_at(cluster, POOL)
     assert not look.may_be_hot(cluster.now), "nothing was folded of it"
-    look.doubt(["a"])
+    look.mark_changed(["a"])
     assert look.may_be_hot(cluster.now)
-    assert look.may_be_hot(cluster.now), "it stays doubtful until it is found normal"
+    assert look.may_be_hot(cluster.now), "it is checked until it is found normal"
     measure(cluster, 0)
     assert not look.may_be_hot(cluster.now)
     measure(cluster, 9000)
@@ -118,7 +119,7 @@ def test_only_doubtful_nodes_are_looked_at_and_a_normal_one_no_longer() -> None:
 def test_a_node_without_a_fresh_metric_is_not_hot() -> None:
     cluster = measured(9000)
     look = look_at(cluster, POOL)
-    look.doubt(["a", "unknown"])
+    look.mark_changed(["a", "unknown"])
     assert look.may_be_hot(cluster.now + seconds(179))
     assert not look.may_be_hot(cluster.now + seconds(180))
 
@@ -127,7 +128,7 @@ def test_a_node_that_was_judged_in_this_cycle_waits_for_the_next() -> None:
     cluster = measured(9000)
     cluster.publish(descheduling_subject("a"), NodeLoadJudged(node="a", judged_at=cluster.now))
     look = look_at(cluster, POOL)
-    look.doubt(["a"])
+    look.mark_changed(["a"])
     assert not look.may_be_hot(cluster.now)
     assert look.may_be_hot(cluster.now + CYCLE)
 
@@ -136,12 +137,12 @@ def test_a_node_with_a_streak_is_looked_at_until_it_is_broken() -> None:
     cluster = measured(0)
     streak = AnomalyStreak(total=1, abnormal=1, abnormal_streak=1)
     cluster.publish(descheduling_subject("a"), NodeLoadJudged(node="a", judged_at=cluster.now - CYCLE, node_streak=streak))
-    assert doubting(cluster)
+    assert may_be_hot(cluster)
     cluster.publish(descheduling_subject("a"), NodeLoadJudged(node="a", judged_at=cluster.now - CYCLE))
-    assert not doubting(cluster)
+    assert not may_be_hot(cluster)
 
 
-def test_load_that_is_on_its_way_counts_and_jobs_make_every_node_doubtful() -> None:
+def test_load_that_is_on_its_way_counts_and_jobs_make_every_node_checked() -> None:
     cluster = measured(6500)
     look = look_at(cluster, POOL)
     assert not look.may_be_hot(cluster.now)
@@ -250,6 +251,29 @@ def test_what_is_published_of_a_hot_node() -> None:
         "cpu.high": 7000,
     }
     assert {name.rpartition(".")[0] for name in figures} == {"cpu", "memory", "prod.cpu", "prod.memory"}
+
+
+def test_figures_are_of_pods_and_of_what_the_node_has() -> None:
+    low, high = ({"cpu": cpu, "memory": 90.0, "pods": 50.0, "koordinator.sh/gpu": 50.0} for cpu in (40.0, 70.0))
+    cluster = hot_and_cold(configuration(load={**AT_ONCE, "lowThresholds": low, "highThresholds": high}))
+    cluster.cycle()
+    figures = {figure.name: figure.value for figure in cluster.judged("hot").figures}
+    named = {name.removeprefix("prod.").rpartition(".")[0] for name in figures}
+    assert named == {"cpu", "memory", "pods"}
+    assert (figures["pods.usage"], figures["pods.low"], figures["pods.high"]) == (8, 55, 55)
+
+
+@pytest.mark.parametrize("executor", [True, False])
+def test_a_judgement_ends_with_the_node_and_its_executor(executor: bool) -> None:
+    cluster = hot_and_cold(configuration(load=AT_ONCE))
+    if executor:
+        cluster.executor("hot")
+    cluster.cycle()
+    subject = descheduling_subject("hot")
+    assert not cluster.last[subject].tombstone
+    cluster.publish(node_subject("hot"), ObjectDeleted(), tombstone=True)
+    cluster.cycle()
+    assert cluster.last[subject].tombstone is not executor
 
 
 def test_a_dry_run_names_the_moves_in_its_message_only() -> None:

@@ -14,15 +14,18 @@ from tests.unit.descheduler_arbiter.builders_descheduler_arbiter import configur
     ("load", "message"),
     [
         ({"lowThresholds": {"cpu": 80}, "highThresholds": {"cpu": 70}}, "low 80.0 is above high 70.0"),
-        ({"lowThresholds": {"cpu": -1}}, "is below 0"),
+        ({"lowThresholds": {"cpu": -1}}, "is not in 0 .. 1000000"),
         ({"numberOfNodes": -1}, "LowNodeLoad.numberOfNodes"),
         ({"nodeMetricExpirationSeconds": 0}, "LowNodeLoad.nodeMetricExpirationSeconds"),
         ({"evictableNamespaces": {"include": ["a"], "exclude": ["b"]}}, "give include or exclude, not both"),
-        ({"anomalyCondition": {"timeout": "5s"}}, "a hot node would be forgotten before it is seen again"),
+        ({"anomalyCondition": {"timeout": "5s"}}, "a hot node's streak would expire before the next cycle"),
         ({"anomalyCondition": {"timeout": "soon"}}, "'soon' is not a duration"),
         ({"prodHighThresholds": {"cpu": 90}}, "is above highThresholds 70.0"),
         ({"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}, "operator 'Near' of label 'a'"),
         ({"lowTresholds": {"cpu": 1}}, "lowTresholds"),
+        ({"highThresholds": {"cpu": 1e308}}, "nodePools[__default_node_pool__].Thresholds.high[cpu]: 1e+308 is not in"),
+        ({"nodeMetricExpirationSeconds": 10**18}, "LowNodeLoad.nodeMetricExpirationSeconds: 1000000000000000000 is not in"),
+        ({"numberOfNodes": 10**18}, "$.numberOfNodes"),
     ],
 )
 def test_arguments_of_low_node_load_that_cannot_be_meant(load: dict[str, object], message: str) -> None:
@@ -35,11 +38,15 @@ def test_arguments_of_low_node_load_that_cannot_be_meant(load: dict[str, object]
     ("jobs", "message"),
     [
         ({"evictionPolicy": "Explode"}, "'Explode' is none of Eviction, Delete, SoftEviction"),
-        ({"evictQPS": "0"}, "is not above 0"),
+        ({"evictQPS": "0"}, "is not a finite number above 0"),
         ({"skipEvictionGates": ["Everything"]}, "skipEvictionGates: 'Everything' is none of"),
         ({"defaultDeleteOptions": {"gracePeriodSeconds": -1}}, "defaultDeleteOptions: gracePeriodSeconds: -1 is not in"),
         ({"defaultDeleteOptions": {"gracePeriodSeconds": 10**18}}, "gracePeriodSeconds"),
         ({"evictQPS": "many"}, "is not a number"),
+        ({"evictQPS": "inf"}, "is not a finite number above 0"),
+        ({"evictBurst": 10**18}, "$.evictBurst"),
+        ({"objectLimiters": {"workload": {"duration": "1m", "burst": 10**18}}}, "$.objectLimiters[...].burst"),
+        ({"maxMigratingPerWorkload": 10**18}, "$.maxMigratingPerWorkload"),
         ({"defaultJobMode": "Later"}, "is none of EvictDirectly, ReservationFirst"),
         ({"objectLimiters": {"cluster": {"duration": "1m"}}}, "is none of workload, namespace"),
         ({"maxMigratingPerWorkload": "half"}, "is neither a whole number nor a percentage"),
@@ -75,7 +82,7 @@ def test_the_rates_of_lost_nodes_have_the_defaults_of_kube_controller_manager() 
 
 def test_an_unknown_plugin_is_refused() -> None:
     document = {"plugins": {"balance": {"enabled": [{"name": "MoveEverything"}]}}}
-    with pytest.raises(PolicyError, match="MoveEverything is no plugin"):
+    with pytest.raises(PolicyError, match="MoveEverything is not a plugin"):
         resolve(configuration(profiles=[document]))
 
 

@@ -93,7 +93,7 @@ def test_both_services_derive_the_same_node(name: str) -> None:
     described = describe(there, LoadAwareArgs())
     assert described is not None
     assert here.allocatable == described.allocatable
-    assert here.real_allocatable == described.capacity_for_load
+    assert here.capacity_for_load == described.capacity_for_load
     assert here.labels == described.labels
     assert here.taints == described.taints
     assert here.unschedulable == described.unschedulable
@@ -144,3 +144,9 @@ def test_a_node_whose_quantities_cannot_be_read_is_no_target() -> None:
     assert here.allocatable == {"pods": 0}
     with pytest.raises(QuantityError):
         describe(there, LoadAwareArgs())
+
+
+def test_a_node_whose_quantities_cannot_be_read_is_no_target_if_the_calculator_amplifies_it() -> None:
+    status: dict[str, object] = {"allocatable": {"cpu": "10", "memory": "lots"}}
+    here, _ = seen_by_both(status, {}, (NodeResources(node="n", amplification={"cpu": 1.5}),))
+    assert here.allocatable == here.capacity_for_load == {"pods": 0}

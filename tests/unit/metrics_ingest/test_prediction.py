@@ -276,8 +276,8 @@ def test_the_p90_is_the_rank_below_over_all_samples_of_the_interval() -> None:
 
 
 def test_pods_with_impossible_values_are_left_out_of_the_training() -> None:
-    found = figures((message((1, 2), (("a", (10**30, 1)), ("b", (-1, 1)), ("c", (5, 5)))), 0))
-    assert found.pods == ["c"]
+    found = figures((message((1, 2), (("a", (10**30, 1)), ("b", (-1, 1)), ("c", (5, 5)), ("d", (0, 0)))), 0))
+    assert (found.pods, found.values[0].tolist()) == (["c", "d"], [5, 0])
     assert found.node == (1, 1)
 
 

@@ -206,13 +206,30 @@ def test_rows_are_numbered_without_gaps() -> None:
     assert sorted(row for node in nodes for row in node.rows.values()) == list(range(6))
     seasons = Seasons()
     assert sorted(seasons.begin() for _ in range(20)) == list(range(20))
-    assert seasons.resources[0].profiles.rows == 20
+    assert [each.profiles.rows for each in seasons.resources] == [20, 20]
+    assert [(each.expected.shape, each.peaks.shape, each.choice.rows) for each in seasons.resources] == [
+        ((2, 20), (20,), 20)
+    ] * 2
     row = np.array([7])
     for _ in range(2):
         seasons.observe(row, np.array([NOW]), np.ones((2, 1)), lambda places: np.full((2, len(places)), 50.0))
         assert np.isnan(seasons.resources[0].expected[1, 7]), "its first quarter hour is not judged"
         seasons.end(7)
         assert seasons.begin() == 7
+
+
+def test_a_node_that_ends_leaves_its_models_and_its_row_to_the_next() -> None:
+    store = PredictionStore(10)
+    node = NodePrediction("n1", store)
+    node.choose(by_time_of_day=True)
+    row = node.season
+    store.models.train([Training(node.models, figures({"a": (1000, GIB)}, (4000, GIB)), NOW)])
+    node.end()
+    assert (node.season, node.trained, node.over) == (None, False, [])
+    assert store.seasons.begin() == row
+    plain = NodePrediction("n2", store)
+    plain.end()
+    assert plain.season is None
 
 
 def test_a_sample_counts_half_after_half_a_day_for_cpu_and_after_a_day_for_memory() -> None:
@@ -399,7 +416,46 @@ def test_an_interval_keeps_the_newest_messages_and_those_of_two_minutes() -> Non
     ended = interval.end()
     assert ([part.end_ms for part in ended.parts], ended.newest_ms) == ([120_001], 120_001)
     assert figures_of([ended])[0].node == (1, 1)
-    assert interval.end().parts == []
+
+
+def test_the_first_message_ends_no_interval_whenever_it_comes() -> None:
+    sample = message((1, 2), (("a", (1, 2)),))
+    for at in (0, 60_000, 90_000, int(NOW * 1000)):
+        assert not Interval("n1").add(sample, samples_of(sample), ["node", "system", "a"], 0, at)
+
+
+def test_cpu_and_memory_of_an_irregular_interval_are_not_mixed_up() -> None:
+    (one,) = message((5, 5), (("a", (3,)),)).pods
+    series = msgspec.structs.replace(one.series, memory_bytes=(4,))
+    sample = message((5, 5))
+    sample = msgspec.structs.replace(
+        sample,
+        node_usage=msgspec.structs.replace(sample.node_usage, memory_bytes=(6, 6)),
+        pods=(msgspec.structs.replace(one, series=series),),
+    )
+    interval = Interval("n1")
+    interval.add(sample, samples_of(sample), ["node", "system", "a"], 0, 15_000)
+    (found,) = figures_of([interval.end()])
+    assert (found.node, found.values.tolist()) == ((5, 6), [[3], [4]])
+
+
+def test_of_an_interval_240_samples_count_and_of_more_the_newest_messages() -> None:
+    old, new = (message((value,) * 120, (("a", (value,) * 120),)) for value in (9, 1))
+    keys = ["node", "system", "a"]
+    interval = Interval("n1")
+    for sample, at in ((old, 1), (new, 2)):
+        interval.add(sample, samples_of(sample), keys, 0, at)
+    # Of 240 samples, the 216th: half of them are 9.
+    assert figures_of([interval.end()])[0].node == (9, 9)
+    one_more = message((1,), (("a", (1,)),))
+    for sample, at in ((old, 1), (new, 2), (one_more, 3)):
+        interval.add(sample, samples_of(sample), keys, 0, at)
+    ended = interval.end()
+    assert [part.size for part in ended.parts] == [120, 1]
+    assert figures_of([ended])[0].node == (1, 1)
+    large = message((9,) * 500, (("a", (9,) * 500),))
+    interval.add(large, samples_of(large), keys, 0, 4)
+    assert [part.size for part in interval.end().parts] == [500], "the newest message is never dropped"
 
 
 # -- pods -------------------------------------------------------------------------------------------------------------

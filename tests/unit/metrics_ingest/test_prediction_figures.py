@@ -34,7 +34,7 @@ from cotenant_metrics_ingest.prediction.seasonal import QUARTER_SECONDS, Seasona
 from cotenant_metrics_ingest.prediction.seasons import Seasons
 from cotenant_metrics_ingest.prediction.services import LowerPods, lower_pods, services_peaks
 from cotenant_metrics_ingest.prediction.training import Ended, Interval, figures_of
-from cotenant_metrics_ingest.samples import samples_of
+from cotenant_metrics_ingest.samples import LARGEST_VALUE, samples_of
 from tests.unit.metrics_ingest.test_prediction import message
 
 MONDAY = 4 * 86_400.0
@@ -346,5 +346,7 @@ def test_a_short_series_belongs_to_the_newest_times_and_more_than_the_node_used_
     more = message((10, 30), (("batch", (11, 31)),))
     assert services_peaks(more, samples_of(more), 0, LowerPods((0,)))[0] == usage(0, 0)
     assert services_peaks(more, None, 0, LowerPods((0,)))[0] == usage(0, 0)
+    most = message((LARGEST_VALUE, 7), (("batch", (LARGEST_VALUE,)),))
+    assert services_peaks(most, None, 1, LowerPods((0,)))[0] == usage(0, 0)
     impossible = message((10, 30), (("batch", (-5, 1)),))
     assert services_peaks(impossible, None, 0, LowerPods((0,)))[0] == usage(29, 29)

@@ -20,6 +20,7 @@ from cotenant_metrics_ingest.prediction.seasonal import (
     SeasonalProfiles,
     slot_of,
 )
+from cotenant_metrics_ingest.prediction.seasons import Seasons
 
 MONDAY = 4 * 86_400.0
 HOUR = 3600.0
@@ -79,6 +80,9 @@ def test_a_rush_at_nine_is_expected_within_the_horizon_before_nine() -> None:
     before = night + 9 * HOUR - 300
     assert forecast(profiles, before, 0) == within_a_bucket(1.0)
     assert forecast(profiles, before, 360) == within_a_bucket(10.0)
+    profiles.add(ONE, np.array([1.0]), night + 9 * HOUR - 1)
+    for horizon in (0, -360):
+        assert forecast(profiles, night + 9 * HOUR - 0.5, horizon) == within_a_bucket(1.0)
 
 
 def test_a_day_that_is_busier_than_usual_is_expected_to_stay_so() -> None:
@@ -200,6 +204,56 @@ def test_buckets_that_do_not_fit_a_byte_are_refused() -> None:
 def test_slots_are_quarter_hours_from_monday() -> None:
     assert slot_of(int(MONDAY // QUARTER_SECONDS)) == 0
     assert slot_of(int(MONDAY // QUARTER_SECONDS) - 1) == QUARTERS_A_WEEK - 1
+
+
+@pytest.mark.parametrize(("resource", "seconds_before"), [(0, 360), (1, 3600)])
+def test_cpu_looks_six_minutes_ahead_and_memory_an_hour(resource: int, seconds_before: int) -> None:
+    seasons = Seasons()
+    row = np.array([seasons.begin()])
+    own = seasons.resources[resource]
+    night = MONDAY + 4 * DAY
+    for quarter in range(4 * 96 + 36):
+        high = 8.0 if quarter % 96 == 36 else 1.0
+        own.profiles.add(row, np.array([high * (1, 1 << 30)[resource]]), MONDAY + quarter * QUARTER_SECONDS)
+    begin = night + 9 * HOUR - seconds_before
+    seen, too_early = (float(own.forecast(row, np.array([at]))[0]) for at in (begin, begin - 1))
+    quiet, rush = ((1000, 8000), (1 << 30, 8 << 30))[resource]
+    assert quiet <= too_early <= 1.05 * quiet + 25
+    assert rush <= seen
+
+
+def test_a_quarter_hour_in_the_first_bucket_was_measured() -> None:
+    profiles = SeasonalProfiles(Buckets(30.0, 1.0), 1)
+    ten = int(MONDAY // QUARTER_SECONDS) + 40
+    profiles.add(ONE, np.array([0.0]), MONDAY + 40 * QUARTER_SECONDS)
+    assert profiles.usual(np.array([[ten + 96, ten + 97]]), 0.95).tolist() == [[1.0, pytest.approx(math.nan, nan_ok=True)]]
+    # So was a day on which nothing was used: half of the usual 10 cores are expected at least.
+    busy = profile_of(3, {}, quiet=10.0)
+    for quarter in range(4):
+        busy.add(ONE, np.array([0.0]), MONDAY + 3 * DAY + quarter * QUARTER_SECONDS)
+    assert busy.level(ONE).tolist() == [0.5]
+
+
+def test_a_horizon_reaches_a_day_and_no_further() -> None:
+    profiles = profile_of(4, {})
+    now = MONDAY + 4 * DAY + 12 * HOUR
+    for quarter in range(49):
+        high = 4.0 if quarter == 48 else 1.0
+        profiles.add(ONE, np.array([high]), MONDAY + 4 * DAY + quarter * QUARTER_SECONDS)
+    # The quarter hours of a day from now on were quiet; that of now, tomorrow, is the first to know of the 4 cores.
+    assert forecast(profiles, now, 10 * DAY) == within_a_bucket(4.0)
+    # A quarter hour later it is the last one of a day. Level: 4, 1, 1 and 1 cores instead of 1 each.
+    profiles.add(ONE, np.array([1.0]), now + QUARTER_SECONDS)
+    assert forecast(profiles, now + QUARTER_SECONDS, 10 * DAY) == pytest.approx(4 * 1.75, rel=0.12)
+
+
+def test_time_begins_with_the_first_quarter_hour_of_the_epoch() -> None:
+    profiles = SeasonalProfiles(CPU_BUCKETS, 2)
+    profiles.add(ONE, np.array([3.0]), 0.0)
+    found = profiles.forecast(60.0)
+    assert found[0] == within_a_bucket(3.0)
+    assert math.isnan(found[1])
+    assert [profiles.checkpoint(row).latest_quarter for row in (0, 1)] == [0, -1]
 
 
 @given(

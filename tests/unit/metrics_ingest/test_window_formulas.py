@@ -159,6 +159,32 @@ def test_a_damaged_digest_starts_empty() -> None:
     assert not starts_empty(msgspec.structs.replace(good, open_last_ms=2**53 - 1))
 
 
+def test_slots_that_do_not_ascend_start_empty() -> None:
+    ring = ring_of(range(1, 5))
+    good = digest_of(ring)
+    for order, empty in (((1, 2, 3), False), ((1, 3, 2), True), ((2, 1, 3), True), ((1, 1, 3), True)):
+        closed = b"".join(ring._encoded[number] or b"" for number in order)
+        assert starts_empty(msgspec.structs.replace(good, closed=closed)) is empty, order
+
+
+def test_slots_of_different_numbers_of_samples_continue_with_the_same_points() -> None:
+    ring = PercentileSlots(1000, 5)
+    for slot, (node, system) in enumerate(((20, 20), (20, 3), (3, 240), (12, 12), (0, 12), (1, 0), (1, 1))):
+        of_node, of_system = range(1, node + 1), range(50, 50 + system)
+        ring.add(slot, slot * 1000, slot * 1000 + 900, int64s(of_node, of_node, of_system, of_system))
+    digest = digest_of(ring)
+    again = PercentileSlots.restored(digest, 1000, 5)
+    settle([again])
+    # Of seven slots a ring of five holds the last five.
+    assert windows(again, 9000) == windows(ring, 9000) == [(5, 4900)]
+    assert figures_of(list(again.windows([9000, 1000]))) == figures_of(list(ring.windows([9000, 1000])))
+    assert again.points.tolist() == ring.points.tolist()
+    # 3, 12, 0, 1 and 1 samples of the node, 240, 12, 12, 0 and 1 of the system
+    assert figures_of(list(again.windows([9000])))[0].counts == (17, 265)
+    encode_ended([again])
+    assert again.digest() == digest
+
+
 # -- means ---------------------------------------------------------------------------------------------------------
 
 
@@ -180,6 +206,29 @@ def test_the_oldest_slot_counts_with_the_share_of_it_that_lies_in_the_window() -
     assert means.means(10_499, 5000, [NODE])[NODE].cpu_milli == (32 * 5000 + 64 * 40_000) // (32 + 5 * 64)
     assert means.means(10_975, 5000, [NODE])[NODE].cpu_milli == (5000 + 64 * 40_000) // (1 + 5 * 64)
     assert means.means(10_975, 5000, ["pod", "unknown"]) == {"pod": Usage(cpu_milli=5000, memory_bytes=5)}
+
+
+def test_the_largest_mean_since_a_time_is_one_of_a_closed_slot_that_begins_at_it_or_later() -> None:
+    means = sampled(range(5), pod=range(1, 2))
+    # Slot 4 is open. The system has no samples.
+    assert means.largest_since(1000) == {NODE: (3000, 3), "pod": (1000, 1)}
+    assert means.largest_since(1001) == {NODE: (3000, 3)}
+    assert means.largest_since(3001) == {}
+    several = MeanSlots(1000)
+    for slot, (count, cpu, memory) in enumerate(((4, 4003, 7), (2, 1000, 9), (1, 0, 0))):
+        several.open(slot)
+        several.add(slice(0, 1), np.array([[count], [cpu], [memory]]))
+    several.open(3)
+    # Of slot 0 4003 // 4 milli-cores, of slot 1 9 // 2 bytes.
+    assert several.largest_since(0) == {NODE: (1000, 4)}
+    assert several.largest_since(2000) == {NODE: (0, 0)}
+
+
+def test_a_key_that_is_not_known_has_no_mean() -> None:
+    means = sampled(range(2))
+    (row,) = means.rows_of([SYSTEM])
+    means.add(slice(row, row + 1), np.array([[1], [7], [7]]))
+    assert means.means(1999, 5000, [SYSTEM, "unknown"]) == {SYSTEM: Usage(cpu_milli=7, memory_bytes=7)}
 
 
 def test_the_slot_of_number_0_counts() -> None:

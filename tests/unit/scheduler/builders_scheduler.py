@@ -335,9 +335,9 @@ VIEWED = MessageDecoders(DEFINITION.views)
 
 def over_the_wire(event: Event) -> Event:
     """The event as the scheduler's process reads it."""
-    sealed = msgspec.structs.replace(event, id="test", source="/test")
+    stamped = msgspec.structs.replace(event, id="test", source="/test")
     return decode_event(
-        encode_event(sealed),
+        encode_event(stamped),
         subject=event.subject,
         stream=event.stream,
         sequence=event.sequence,
@@ -349,5 +349,5 @@ def over_the_wire(event: Event) -> Event:
 
 def as_stored(events: Sequence[Event], prior: int = 0) -> list[tuple[object, ...]]:
     """What would be stored behind the commit record `prior`."""
-    sealed = commit_batch(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", prior)
-    return [(e.subject, e.data, e.causes, e.tombstone) for e in sealed.events[1:]]
+    stamped = commit_batch(Decision(events=events, folded=0, now=NOW, took_us=0), IDENTITY, "", prior)
+    return [(e.subject, e.data, e.causes, e.tombstone) for e in stamped.events[1:]]

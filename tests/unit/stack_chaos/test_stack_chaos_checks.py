@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 import msgspec
@@ -32,6 +31,7 @@ from cotenant_verification.stack_chaos.records import (
 )
 from cotenant_verification.stack_chaos.run_report import gap_of, longest_gaps
 from cotenant_verification.stack_chaos.truth import versions_of
+from tests.builders import pod_document, stored
 
 VERSIONS = [
     Version(3, "a", "v1", "ua"),
@@ -86,8 +86,8 @@ def test_writes_that_are_as_acknowledged_break_nothing() -> None:
 def test_a_lost_write_is_found(lost: Write) -> None:
     (found,) = check_writes([lost], VERSIONS)
     assert found.promise == LOST
-    assert "c " in found.said
-    assert "0.00-0.50 s" in found.said, "the operation and its times are named"
+    assert "c " in found.text
+    assert "0.00-0.50 s" in found.text, "the operation and its times are named"
 
 
 def test_what_nobody_could_read_proves_nothing() -> None:
@@ -108,7 +108,7 @@ def test_a_condition_that_did_not_hold_is_found() -> None:
     stale = write("v3", 9, action=Action.REPLACE, expected=3)
     (found,) = check_writes([stale], VERSIONS)
     assert found.promise == CONDITION
-    assert "it follows on version 6" in found.said
+    assert "it follows on version 6" in found.text
 
 
 def test_an_order_against_real_time_is_found() -> None:
@@ -212,14 +212,9 @@ def event(sequence: int, subject: str, data: object, *, tombstone: bool = False)
 
 
 def pod(sequence: int, name: str, group: str, *, ending: bool = False) -> Event:
-    metadata = {"name": name, "namespace": NAMESPACE, "uid": f"u-{name}", "labels": {"group": group}}
-    if ending:
-        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return event(
-        sequence,
-        f"objects.core.pods.{NAMESPACE}.{name}",
-        ObjectStored(object=msgspec.Raw(json.dumps({"metadata": metadata}).encode())),
-    )
+    deleted = "2026-01-01T00:00:00Z" if ending else None
+    document = pod_document(name, namespace=NAMESPACE, uid=f"u-{name}", labels={"group": group}, deleted=deleted)
+    return event(sequence, f"objects.core.pods.{NAMESPACE}.{name}", stored(document))
 
 
 def placed(sequence: int, name: str, node: str, phase: PlacementPhase = PlacementPhase.BOUND) -> Event:
@@ -267,8 +262,8 @@ def test_an_eviction_beyond_its_budget_is_found() -> None:
 
 def test_versions_of_the_log_are_read_from_its_events() -> None:
     subject = f"objects.core.configmaps.{NAMESPACE}.r1"
-    stored = ObjectStored(object=msgspec.Raw(b'{"metadata":{"uid":"u1"},"data":{"value":"x"}}'))
-    events = [event(4, subject, stored), event(6, subject, ObjectDeleted(), tombstone=True), pod(7, "p", "free")]
+    data = ObjectStored(object=msgspec.Raw(b'{"metadata":{"uid":"u1"},"data":{"value":"x"}}'))
+    events = [event(4, subject, data), event(6, subject, ObjectDeleted(), tombstone=True), pod(7, "p", "free")]
     assert versions_of(events) == [Version(4, "r1", "x", "u1"), Version(6, "r1", None, "u1")]
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cotenant_verification.simulate.queue_starts import HORIZON, MOST_PODS, starts
+from tests.builders import node_document, pod_document
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 OWNER = [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "controller": True}]
@@ -13,15 +14,13 @@ OWNER = [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-
 
 def node(name: str, cpu: str = "4") -> dict[str, Any]:
     amounts = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
-    return {"metadata": {"name": name}, "spec": {}, "status": {"allocatable": amounts, "capacity": amounts}}
+    return node_document(name, allocatable=amounts, capacity=amounts)
 
 
 def pod(name: str, cpu: str = "4", *, created: str = "2026-01-01T11:00:00Z", **more: Any) -> dict[str, Any]:
-    metadata = {"namespace": "default", "name": name, "uid": f"uid-{name}", "creationTimestamp": created}
-    metadata |= more.pop("metadata", {})
-    status = {"phase": "Pending"} | more.pop("status", {})
-    containers = [{"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}]
-    return {"metadata": metadata, "spec": {"containers": containers, **more}, "status": status}
+    metadata, status = more.pop("metadata", {}), {"phase": "Pending"} | more.pop("status", {})
+    document = pod_document(name, created=created, requests={"cpu": cpu, "memory": "1Gi"}, image="i", **more)
+    return {**document, "metadata": document["metadata"] | metadata, "status": status}
 
 
 def running(name: str, cpu: str = "4", *, on: str = "n1", started: str = "2026-01-01T11:30:00Z", **more: Any) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def _strategy_fields(document: JsonObject) -> JsonObject:
 
 def load(text: str | None) -> ColocationConfig:
     """Parse the section; without text the defaults. Raises ConfigError."""
-    if text is None or not text:
+    if not text:
         return _with_choices(ColocationConfig(DEFAULTS))
     return of_document(decode_object(text, KEY))
 

@@ -23,7 +23,6 @@ Document: TypeAlias = "dict[str, Json]"
 ACCEPT_JSON = "application/json"
 ACCEPT_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 MERGE_PATCH = "application/merge-patch+json"
-CONNECT_TIMEOUT_SECONDS = 10.0
 MAX_ERROR_BYTES = 1 << 20
 
 

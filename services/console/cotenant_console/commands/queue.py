@@ -99,18 +99,18 @@ def _by_share(ordered: Iterable[Job], quotas: Iterable[Document]) -> list[Job]:
     for job in ordered:
         tenant = job.tenant if job.tenant in known else DEFAULT
         waiting.setdefault(tenant, []).append(job)
-    turns = [(_share(known.get(tenant), used.get(tenant, {})), of[0].first[0], tenant, 0) for tenant, of in waiting.items()]
-    heapify(turns)
+    heads = [(_share(known.get(tenant), used.get(tenant, {})), of[0].first[0], tenant, 0) for tenant, of in waiting.items()]
+    heapify(heads)
     found: list[Job] = []
-    while turns:
-        _, _, tenant, index = heappop(turns)
+    while heads:
+        _, _, tenant, index = heappop(heads)
         job = waiting[tenant][index]
         found.append(job)
         for _, pod in job.pods:
             add_to(used.setdefault(tenant, {}), _requests(pod), 1)
         if index + 1 < len(waiting[tenant]):
             share = _share(known.get(tenant), used[tenant])
-            heappush(turns, (share, waiting[tenant][index + 1].first[0], tenant, index + 1))
+            heappush(heads, (share, waiting[tenant][index + 1].first[0], tenant, index + 1))
     return found
 
 

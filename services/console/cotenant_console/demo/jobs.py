@@ -20,7 +20,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
-class Plan:
+class JobPlan:
     """What to do with the jobs now."""
 
     submit: bool
@@ -33,7 +33,7 @@ def is_finished(pod: Json) -> bool:
     return text_at(pod, "status", "phase") in FINISHED
 
 
-def plan_jobs(pods: Sequence[Json], most_open: int) -> Plan:
+def plan_jobs(pods: Sequence[Json], most_open: int) -> JobPlan:
     """Decide from the job pods that exist."""
     unfinished = [pod for pod in pods if not is_finished(pod)]
     finished = sorted(
@@ -42,7 +42,7 @@ def plan_jobs(pods: Sequence[Json], most_open: int) -> Plan:
         if is_finished(pod) and not text_at(pod, "metadata", "deletionTimestamp")
     )
     clear = tuple(name for _, name in finished[: max(0, len(finished) - KEEP_FINISHED)])
-    return Plan(len(unfinished) < most_open, clear, len(unfinished))
+    return JobPlan(len(unfinished) < most_open, clear, len(unfinished))
 
 
 class Jobs:

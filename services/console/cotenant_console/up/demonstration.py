@@ -38,7 +38,7 @@ USAGE_THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
 
 
 @dataclass(frozen=True)
-class Shape:
+class NodeShape:
     """How long a compressed day is and how high its noon."""
 
     day_seconds: float = 120.0
@@ -57,7 +57,7 @@ class Readings:
 class Demonstration:
     """Runs the demonstration on a stack. Its methods block; call them from a thread."""
 
-    def __init__(self, gateway: Server, folder: Path, node: str, shape: Shape) -> None:
+    def __init__(self, gateway: Server, folder: Path, node: str, shape: NodeShape) -> None:
         self._node = node
         self.interpreter = choose_interpreter(SERVICE_SCRIPT)
         self.service_port = free_port()

@@ -51,12 +51,12 @@ def server_fault(address: str, port: int) -> str:
     try:
         connection.request("GET", "/healthz")
         answer = connection.getresponse()
-        said = json.loads(answer.read())
+        body = json.loads(answer.read())
     except (OSError, http.client.HTTPException, ValueError):
         return ""
     finally:
         connection.close()
-    error = str(said.get("error", "")) if isinstance(said, dict) else ""
+    error = str(body.get("error", "")) if isinstance(body, dict) else ""
     return error if any(part in error for part in CURABLE) else ""
 
 

@@ -27,14 +27,14 @@ from cotenant_console.nats_access.keys import NatsKeysError
 from cotenant_console.nats_access.roles import READER
 from cotenant_console.pki.identity import MADE_HERE, Given, IdentityError
 from cotenant_console.up.claims import Claims, NothingLeftError, host_node_name
-from cotenant_console.up.demonstration import Demonstration, Readings, Shape
+from cotenant_console.up.demonstration import Demonstration, NodeShape, Readings
 from cotenant_console.up.figures import CpuReading, NodeFigures, cpu_percent, cpu_reading, node_figures, phase_counts
 from cotenant_console.up.folder_lock import FolderLock
 from cotenant_console.up.journal import Journal
 from cotenant_console.up.nats_server import DiskTooSmallError, ReplicasDifferError, replicas_in
 from cotenant_console.up.reading import keep_journal
 from cotenant_console.up.screen import Screen
-from cotenant_console.up.stack import NotReadyError, Plan, Stack
+from cotenant_console.up.stack import NotReadyError, Stack, StackPlan
 from cotenant_console.up.view import View, Work, summary_lines
 
 REFRESH_SECONDS = 1.0
@@ -136,7 +136,7 @@ class Session:
 
     def _demonstration(self, stack: Stack) -> Demonstration:
         seconds = self.options.for_seconds
-        shape = Shape() if seconds is None else Shape(day_seconds=max(30.0, min(120.0, seconds * 0.8)))
+        shape = NodeShape() if seconds is None else NodeShape(day_seconds=max(30.0, min(120.0, seconds * 0.8)))
         demonstration = Demonstration(stack.endpoint.server, self.options.folder, stack.plan.node, shape)
         demonstration.declare()
         if demonstration.interpreter.note:
@@ -245,13 +245,13 @@ class Session:
         await stack.stop()
 
 
-def planned(options: Options, claims: Claims) -> Plan:
+def planned(options: Options, claims: Claims) -> StackPlan:
     """What to start: the node's name and the ports that this stack holds from now on. Raises NotReadyError."""
     try:
         preferred = options.nats_port or NATS_PORT
         first = claims.port(preferred, exactly=options.nats_port != 0)
         others = [claims.port(first + 1) for _ in range(replicas_in(options.folder, options.replicas) - 1)]
-        return Plan(
+        return StackPlan(
             folder=options.folder,
             simulated_nodes=options.simulated_nodes,
             node=claims.node(host_node_name()),

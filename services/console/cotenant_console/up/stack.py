@@ -58,7 +58,7 @@ class NotReadyError(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class StackPlan:
     """What to start, and where."""
 
     folder: Path
@@ -78,7 +78,7 @@ class Plan:
 class Stack:
     """One running stack. Made by `start`, ended by `stop`."""
 
-    def __init__(self, plan: Plan, progress: Callable[[str], None] = lambda _line: None) -> None:
+    def __init__(self, plan: StackPlan, progress: Callable[[str], None] = lambda _line: None) -> None:
         """`progress` gets a line every PROGRESS_SECONDS of waiting: which services, and why."""
         self.plan = plan
         self._progress = progress
@@ -170,8 +170,8 @@ class Stack:
 
     def warning(self) -> str:
         """A ready gateway's warning: LOG or its disk is full."""
-        _, said = readiness(self.plan.api_port, self.endpoint.credentials)
-        return said.removeprefix("ok").removeprefix(": ")
+        _, answer = readiness(self.plan.api_port, self.endpoint.credentials)
+        return answer.removeprefix("ok").removeprefix(": ")
 
     def nats_access(self, user: str) -> Access:
         """The NATS credentials of one of the cell's users."""

@@ -61,8 +61,8 @@ class Crash:
     last_line: str
 
     def __str__(self) -> str:
-        said = f": {self.last_line}" if self.last_line else ""
-        return f"{self.name} ended unexpectedly ({self.how}){said}"
+        last_line = f": {self.last_line}" if self.last_line else ""
+        return f"{self.name} ended unexpectedly ({self.how}){last_line}"
 
 
 @dataclass
@@ -158,8 +158,8 @@ class Supervisor:
             process.backoff = process.backoff.after_exit(time.monotonic() - began)
             self.crash_count += 1
             # A process that was killed had no time to log why.
-            said = "" if how == KILLED else _last_line(process.log)
-            self.crashes.append(Crash(process.spec.name, datetime.now(UTC), how, said))
+            last_line = "" if how == KILLED else _last_line(process.log)
+            self.crashes.append(Crash(process.spec.name, datetime.now(UTC), how, last_line))
 
     async def _run_once(self, process: Supervised) -> str:
         """Run the process until it exits, and report how."""

@@ -81,7 +81,7 @@ def check_scaled(field: str, value: IntOrPercent) -> None:
 def feature_gates(given: dict[str, bool]) -> dict[str, bool]:
     """Return the feature gates. Raises PolicyError for an unknown name."""
     for name in given:
-        check(name == WITHOUT_CLAIMS, "featureGates", f"{name!r} is not known; {WITHOUT_CLAIMS} is")
+        check(name == WITHOUT_CLAIMS, "featureGates", f"{name!r} is not known; the only one is {WITHOUT_CLAIMS}")
     return given
 
 
@@ -98,7 +98,7 @@ def evictions_per_second(value: str | int | float) -> float:
         qps = float(value)
     except ValueError as error:
         raise PolicyError(f"MigrationController.evictQPS: {value!r} is not a number") from error
-    check(qps > 0, "MigrationController.evictQPS", f"{value} is not above 0")
+    check(0 < qps < math.inf, "MigrationController.evictQPS", f"{value} is not a finite number above 0")
     return qps
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
+from cotenant.model.bounds import Int32, Int64
 from cotenant_descheduler_arbiter.config.scaling import IntOrPercent
 
 _NO_ARGS = msgspec.Raw(b"{}")
@@ -89,7 +90,7 @@ class NodeLifecycleConfiguration(Document, frozen=True, kw_only=True):
     default_toleration_seconds: int = 300
     node_eviction_rate: float = 0.1
     secondary_node_eviction_rate: float = 0.01
-    large_cluster_size_threshold: int = 50
+    large_cluster_size_threshold: Int32 = 50
     unhealthy_zone_threshold: float = 0.55
 
 
@@ -111,9 +112,9 @@ class DeschedulerConfiguration(Document, frozen=True, kw_only=True):
     descheduling_interval: str = "10s"
     dry_run: bool = False
     node_selector: LabelSelector | None = None
-    max_no_of_pods_to_evict_per_node: int | None = None
-    max_no_of_pods_to_evict_per_namespace: int | None = None
-    max_no_of_pods_to_evict_total: int | None = None
+    max_no_of_pods_to_evict_per_node: Int32 | None = None
+    max_no_of_pods_to_evict_per_namespace: Int32 | None = None
+    max_no_of_pods_to_evict_total: Int32 | None = None
     feature_gates: dict[str, bool] = {}
     """As `--feature-gates` of koord-descheduler."""
     profiles: tuple[Profile, ...] = ()
@@ -139,8 +140,8 @@ class AnomalyConditionArgs(Args, frozen=True, kw_only=True):
     """When a hot node is abnormal; 0 detections mean the default."""
 
     timeout: str = "1m"
-    consecutive_abnormalities: int = 5
-    consecutive_normalities: int = 3
+    consecutive_abnormalities: Int32 = 5
+    consecutive_normalities: Int32 = 3
 
 
 class PoolArgs(Args, frozen=True, kw_only=True):
@@ -153,7 +154,7 @@ class PoolArgs(Args, frozen=True, kw_only=True):
     high_thresholds: dict[str, float] | None = None
     prod_low_thresholds: dict[str, float] | None = None
     prod_high_thresholds: dict[str, float] | None = None
-    resource_weights: dict[str, int] | None = None
+    resource_weights: dict[str, Int64] | None = None
     anomaly_condition: AnomalyConditionArgs | None = None
 
 
@@ -162,8 +163,8 @@ class LowNodeLoadArgs(PoolArgs, frozen=True, kw_only=True):
 
     paused: bool = False
     dry_run: bool = False
-    number_of_nodes: int = 0
-    node_metric_expiration_seconds: int = 180
+    number_of_nodes: Int32 = 0
+    node_metric_expiration_seconds: Int64 = 180
     evictable_namespaces: NamespaceRule | None = None
     pod_selectors: tuple[PodSelector, ...] = ()
     node_fit: bool = True
@@ -174,7 +175,7 @@ class LowNodeLoadArgs(PoolArgs, frozen=True, kw_only=True):
 class PriorityThreshold(Args, frozen=True, kw_only=True):
     """A value, or the name of a PriorityClass."""
 
-    value: int | None = None
+    value: Int32 | None = None
     name: str = ""
 
 
@@ -183,7 +184,7 @@ class ObjectLimiter(Args, frozen=True, kw_only=True):
 
     duration: str = "0"
     max_migrating: IntOrPercent | None = None
-    burst: int = 1
+    burst: Int32 = 1
 
 
 class ArbitrationArgs(Args, frozen=True, kw_only=True):
@@ -197,7 +198,7 @@ class MigrationControllerArgs(Args, frozen=True, kw_only=True):
     """Arguments of MigrationController."""
 
     dry_run: bool = False
-    max_concurrent_reconciles: int = 1
+    max_concurrent_reconciles: Int32 = 1
     evict_failed_bare_pods: bool = False
     evict_all_bare_pods: bool = False
     evict_local_storage_pods: bool = False
@@ -208,9 +209,9 @@ class MigrationControllerArgs(Args, frozen=True, kw_only=True):
     label_selector: LabelSelector | None = None
     namespaces: NamespaceRule | None = None
     node_selector: str = ""
-    max_migrating_globally: int | None = None
-    max_migrating_per_node: int | None = 2
-    max_migrating_per_namespace: int | None = None
+    max_migrating_globally: Int32 | None = None
+    max_migrating_per_node: Int32 | None = 2
+    max_migrating_per_namespace: Int32 | None = None
     max_migrating_per_workload: IntOrPercent | None = None
     max_unavailable_per_workload: IntOrPercent | None = None
     skip_check_expected_replicas: bool | None = None
@@ -220,7 +221,7 @@ class MigrationControllerArgs(Args, frozen=True, kw_only=True):
     default_job_ttl: str = msgspec.field(default="5m", name="defaultJobTTL")
     scheduler_names: tuple[str, ...] = ()
     evict_qps: str | int | float = msgspec.field(default=10, name="evictQPS")
-    evict_burst: int = 1
+    evict_burst: Int32 = 1
     eviction_policy: str = "Eviction"
     default_delete_options: msgspec.Raw = msgspec.Raw(b"")
     arbitration_args: ArbitrationArgs = ArbitrationArgs()

@@ -1,4 +1,4 @@
-"""What a job's deleteOptions say about the end of its pod.
+"""The grace period in a job's deleteOptions.
 
 In: the document (metav1.DeleteOptions). Out: the grace period, None where it names none, or a ValueError that names the field.
 Other fields are accepted and have no effect: the pod is identified by its uid anyway, and owns nothing here.

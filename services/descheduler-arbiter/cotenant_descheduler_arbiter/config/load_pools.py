@@ -4,8 +4,8 @@ In: the arguments, the descheduling interval. Out: a LowNodeLoad, or a PolicyErr
 top level are the first pool, `__default_node_pool__`, if they have a threshold; a pool in `nodePools` inherits unset fields
 from the top level. The default weight of a resource is 1. An anomaly condition with 0 means the default.
 
-Checked: numberOfNodes >= 0; percents >= 0, low <= high, prodHigh <= high; detections > 0; the descheduling interval below the
-anomaly's timeout and the detectors' cache time, as a node could otherwise never become abnormal.
+Checked: numberOfNodes >= 0; percents in 0 .. MAX_PERCENT, low <= high, prodHigh <= high; detections > 0; the descheduling
+interval below the anomaly's timeout and the detectors' cache time, as a node could otherwise never become abnormal.
 
 Source: koord-descheduler defaults and validation of v1alpha2; pool inheritance as in its version 1.8.
 """
@@ -24,12 +24,14 @@ from cotenant_descheduler_arbiter.config.configuration import (
 from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
 
 DEFAULT_POOL = "__default_node_pool__"
+MAX_PERCENT = 1_000_000
+"""More than 100 % never marks a node as hot; the bound keeps amounts finite."""
 
 
 def _percents(field: str, low: Mapping[str, float], high: Mapping[str, float]) -> None:
     for side, values in (("low", low), ("high", high)):
         for name, percent in values.items():
-            check(percent >= 0, f"{field}.{side}[{name}]", f"{percent} is below 0")
+            check(0 <= percent <= MAX_PERCENT, f"{field}.{side}[{name}]", f"{percent} is not in 0 .. {MAX_PERCENT}")
     for name, percent in low.items():
         check(percent <= high.get(name, 100.0), f"{field}[{name}]", f"low {percent} is above high {high.get(name)}")
 
@@ -48,7 +50,7 @@ def _anomaly(field: str, args: AnomalyConditionArgs, interval: timedelta, cache:
             interval < condition.timeout and interval < cache,
             f"{field}.timeout",
             f"the descheduling interval of {interval} is not below {min(condition.timeout, cache)}: "
-            "a hot node would be forgotten before it is seen again",
+            "a hot node's streak would expire before the next cycle",
         )
     return condition
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.domain.selectors import check_selector
-from cotenant.model.bounds import MAX_SECONDS
+from cotenant.model.bounds import MAX_SECONDS, Int32
 from cotenant_descheduler_arbiter.config.configuration import Args, NamespaceRule
 
 POD_STATES = ("Running", "Pending", "PodInitializing", "ContainerCreating")
@@ -78,9 +78,9 @@ class RemoveFailedPodsArgs(CandidateArgs, frozen=True, kw_only=True):
 
 
 class TooManyRestartsArgs(CandidateArgs, frozen=True, kw_only=True):
-    """Restarts of all containers together from which on a pod goes."""
+    """A pod is evicted from this number of restarts on, summed over its containers."""
 
-    pod_restart_threshold: int = 0
+    pod_restart_threshold: Int32 = 0
     including_init_containers: bool = False
 
     def check(self) -> None:
@@ -93,7 +93,7 @@ class InterPodAntiAffinityArgs(CandidateArgs, frozen=True, kw_only=True):
 
 
 class NodeAffinityArgs(CandidateArgs, frozen=True, kw_only=True):
-    """Which affinity has to hold; only the required one is known."""
+    """Which node affinity is checked; only the required one can be."""
 
     node_affinity_type: tuple[str, ...] = ()
 
@@ -124,17 +124,17 @@ class TopologySpreadArgs(CandidateArgs, frozen=True, kw_only=True):
 
 
 class UtilizationArgs(PluginArgs, frozen=True, kw_only=True):
-    """Percentages of the allocatable that requests are compared with; an absent resource never decides."""
+    """Percentages of the allocatable that requests are compared with; a resource that is not listed is not compared."""
 
     thresholds: dict[str, float] = {}
-    number_of_nodes: int = 0
+    number_of_nodes: Int32 = 0
     evictable_namespaces: NamespaceRule | None = None
 
     def check(self) -> None:
         _percents("thresholds", self.thresholds)
         _require(self.number_of_nodes >= 0, f"numberOfNodes: {self.number_of_nodes} is below 0")
         included = self.evictable_namespaces is not None and bool(self.evictable_namespaces.include)
-        _require(not included, "evictableNamespaces.include: only exclude is known here")
+        _require(not included, "evictableNamespaces.include: only exclude is supported")
 
 
 class HighNodeUtilizationArgs(UtilizationArgs, frozen=True, kw_only=True):

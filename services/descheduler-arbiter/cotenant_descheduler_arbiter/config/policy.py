@@ -125,7 +125,7 @@ class JobDefaults(msgspec.Struct, frozen=True):
     ttl: timedelta = timedelta(minutes=5)
     evict_policy: str = EVICTION_POLICY
     grace_period_seconds: int | None = None
-    """None: what the pod itself says."""
+    """None: the pod's own."""
 
 
 class PluginRun(msgspec.Struct, frozen=True):
@@ -172,7 +172,7 @@ class Policy(msgspec.Struct, frozen=True):
     limiters: dict[str, RateLimit]
     job_defaults: JobDefaults
     scheduler_names: frozenset[str]
-    """Whose pods can get a reservation; empty: everybody's."""
+    """Schedulers for whose pods a reservation can be created; empty: all."""
     without_claims: bool
     """Whether reservations leave out the volumes of claims (feature gate DisablePVCReservation)."""
     evict_qps: float
@@ -185,6 +185,6 @@ class Policy(msgspec.Struct, frozen=True):
     profiles: tuple[ProfilePlan, ...] = ()
     """Those with plugins other than LowNodeLoad."""
     node_fit: bool = False
-    """Whether plugins move only pods that another node takes."""
+    """Whether plugins evict only pods that fit another node."""
     fit_selector: LabelSelector | None = None
-    """Which nodes count for that."""
+    """The nodes that are considered for that."""

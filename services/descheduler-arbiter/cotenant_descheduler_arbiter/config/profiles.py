@@ -1,6 +1,6 @@
 """The profiles: which plugins each runs, with their arguments.
 
-In: `profiles` of the document. Out: a ProfilePlan for each, in order; the arguments that are there once for all profiles
+In: `profiles` of the document. Out: a ProfilePlan for each, in order; the arguments that all profiles share
 (LowNodeLoad, MigrationController), or a PolicyError that names the field.
 
 The plugins enabled at a point are added to its defaults (MigrationController at evict and filter, none elsewhere);
@@ -45,7 +45,7 @@ def enabled_at(point: str, given: PluginSet) -> list[str]:
         check(
             plugin.name in known,
             f"plugins.{point}.enabled",
-            f"{plugin.name} is no plugin of this extension point; known: {', '.join(sorted(known))}",
+            f"{plugin.name} is not a plugin of this extension point; known: {', '.join(sorted(known))}",
         )
     disabled = {plugin.name for plugin in given.disabled}
     names = [name for name in _DEFAULTS[point] if _ALL not in disabled and name not in disabled]
@@ -61,7 +61,7 @@ def _plan(document: DeschedulerConfiguration, profile: Profile, name: str) -> Pr
     counted = [config.name for config in profile.plugin_config]
     for config in counted:
         known = config in POINTS or config in (LOW_NODE_LOAD, MIGRATION_CONTROLLER)
-        check(known, f"profiles[{name}].pluginConfig[{config}]", "is no known plugin")
+        check(known, f"profiles[{name}].pluginConfig[{config}]", "is not a known plugin")
         check(counted.count(config) == 1, f"pluginConfig[{config}]", "is given more than once")
     return ProfilePlan(
         name=name,

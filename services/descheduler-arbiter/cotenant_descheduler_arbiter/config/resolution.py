@@ -1,7 +1,7 @@
 """Resolves the configuration document to the policy: fills in defaults and validates everything once at start.
 
-In: the document. Out: a Policy, or a PolicyError that names the field. Checked here: expiration > 0; evictQPS and evictBurst
-> 0; include xor exclude; rates and thresholds of lost nodes; profiles and their plugins in `profiles`.
+In: the document. Out: a Policy, or a PolicyError that names the field. Checked here: the expiration of metrics;
+evictQPS and evictBurst > 0; include xor exclude; rates and thresholds of lost nodes; profiles and their plugins in `profiles`.
 
 Source: koord-descheduler defaults, conversion and validation of v1alpha2.
 """
@@ -14,6 +14,7 @@ from datetime import timedelta
 import msgspec
 
 from cotenant.events.migrations import EVICT_POLICIES
+from cotenant.model.bounds import MAX_SECONDS
 from cotenant_descheduler_arbiter.config.checks import (
     WITHOUT_CLAIMS,
     PolicyError,
@@ -87,7 +88,9 @@ def resolve(document: DeschedulerConfiguration) -> Policy:
     gates = eviction_gates(jobs.skip_eviction_gates)
     threshold = jobs.priority_threshold
     expiration = load.node_metric_expiration_seconds
-    check(expiration > 0, "LowNodeLoad.nodeMetricExpirationSeconds", f"{expiration} is not above 0")
+    check(
+        0 < expiration <= MAX_SECONDS, "LowNodeLoad.nodeMetricExpirationSeconds", f"{expiration} is not in 1 .. {MAX_SECONDS}"
+    )
     check(jobs.evict_burst > 0, "MigrationController.evictBurst", f"{jobs.evict_burst} is not above 0")
     check(
         jobs.default_job_mode in MODES, "MigrationController.defaultJobMode", f"is none of {', '.join(MODES)}"

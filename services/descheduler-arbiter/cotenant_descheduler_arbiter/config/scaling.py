@@ -5,7 +5,9 @@ Source: Kubernetes' intstr.IntOrString, rounded down.
 
 from __future__ import annotations
 
-IntOrPercent = int | str
+from cotenant.model.bounds import Int32
+
+IntOrPercent = Int32 | str
 
 
 def scaled(value: IntOrPercent, replicas: int) -> int:

@@ -39,13 +39,13 @@ def parse_selector(text: str) -> LabelSelector | None:
     while True:
         match = _PART.match(text, at)
         if match is None:
-            raise ValueError(f"{text!r} is no label selector: cannot be read from {text[at:]!r} on")
+            raise ValueError(f"{text!r} is not a label selector: cannot be read from {text[at:]!r} on")
         found.append(_requirement(match))
         at = match.end()
         if at == len(text):
             return LabelSelector(match_expressions=found)
         if text[at] != ",":
-            raise ValueError(f"{text!r} is no label selector: expected ',' before {text[at:]!r}")
+            raise ValueError(f"{text!r} is not a label selector: expected ',' before {text[at:]!r}")
         at += 1
 
 

@@ -30,7 +30,11 @@ def workload_key(workload: str, namespace: str, pod: str) -> str:
 
 def pause(moves: int, base: timedelta, maximum: timedelta) -> timedelta:
     """Return the pause after the n-th consecutive move."""
-    return min(base * 2 ** min(max(moves - 1, 0), _MAX_EXPONENT), maximum) if moves > 0 else timedelta(0)
+    if moves <= 0:
+        return timedelta(0)
+    # In integers: a timedelta cannot hold a large base doubled 30 times.
+    doubled = (base // timedelta.resolution) << min(moves - 1, _MAX_EXPONENT)
+    return min(doubled, maximum // timedelta.resolution) * timedelta.resolution
 
 
 def latest_moves(moves: Iterable[Move]) -> dict[str, Move]:

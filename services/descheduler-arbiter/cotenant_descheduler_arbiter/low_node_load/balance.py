@@ -55,8 +55,8 @@ class Move(msgspec.Struct, frozen=True):
     target_high: dict[str, int]
 
 
-class StayingPod(msgspec.Struct, frozen=True):
-    """A pod of a hot node that stays."""
+class RefusedMove(msgspec.Struct, frozen=True):
+    """A pod that stays on its hot node, and why."""
 
     facts: PodFacts
     source: str
@@ -93,7 +93,7 @@ class Balance:
         self.prod_usage = {name: dict(load.prod_usage) for name, load in loads.items()}
         self.placed: dict[str, tuple[dict[str, int], int]] = {}
         self.moves: list[Move] = []
-        self.kept: list[StayingPod] = []
+        self.kept: list[RefusedMove] = []
 
     def run(self, hot: Sequence[str], prod_hot: Sequence[str]) -> None:
         """Run both passes over the hot nodes, hottest first; fills `moves` and `kept`."""
@@ -243,7 +243,7 @@ class Balance:
         return None
 
     def _keep(self, facts: PodFacts, source: str, reason: str) -> None:
-        self.kept.append(StayingPod(facts=facts, source=source, reason=reason))
+        self.kept.append(RefusedMove(facts=facts, source=source, reason=reason))
 
 
 def _plus(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:

@@ -24,7 +24,7 @@ from cotenant.model.names import PODS
 from cotenant.model.subjects import descheduling_subject, migration_subject
 from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, LowNodeLoad, Policy
 from cotenant_descheduler_arbiter.eviction.evictable import namespace_refusal
-from cotenant_descheduler_arbiter.low_node_load.balance import Move, StayingPod
+from cotenant_descheduler_arbiter.low_node_load.balance import Move, RefusedMove
 from cotenant_descheduler_arbiter.low_node_load.classify import NodeLoad
 from cotenant_descheduler_arbiter.low_node_load.pool_cycle import CycleResult, Judgement, run_cycle, streaks_of
 from cotenant_descheduler_arbiter.low_node_load.scoring import percent_floor
@@ -140,15 +140,15 @@ class Balancing:
                     yield self._job(name, move)
 
     def _judged(
-        self, judgement: Judgement, names: tuple[str, ...], moves: list[Move], kept: list[StayingPod], dry_run: bool
+        self, judgement: Judgement, names: tuple[str, ...], moves: list[Move], kept: list[RefusedMove], dry_run: bool
     ) -> NodeLoadJudged:
         streaks = judgement.streaks
-        said = []
+        notes = []
         if dry_run and moves:
-            said.append("dry run: would move " + ", ".join(move.facts.key for move in moves))
+            notes.append("dry run: would move " + ", ".join(move.facts.key for move in moves))
         elif judgement.abnormal and not moves:
-            said.append("hot, and nothing can be moved")
-        said.append(_in_percent(judgement.load))
+            notes.append("hot, and nothing can be moved")
+        notes.append(_in_percent(judgement.load))
         return NodeLoadJudged(
             node=judgement.node,
             pool=judgement.pool,
@@ -164,7 +164,7 @@ class Balancing:
                 for each in kept[:MAX_KEPT]
             ),
             kept_count=len(kept),
-            message="; ".join(said),
+            message="; ".join(notes),
         )
 
     def _job_name(self, move: Move) -> str:

@@ -25,7 +25,7 @@ import msgspec
 from cotenant.events.migrations import AnomalyStreak, DetectorState, NodeLoadJudged
 from cotenant_descheduler_arbiter.config.policy import AnomalyCondition, LowNodeLoad, Pool
 from cotenant_descheduler_arbiter.low_node_load.anomaly import mark, reset
-from cotenant_descheduler_arbiter.low_node_load.balance import Balance, Move, StayingPod, WhyNot
+from cotenant_descheduler_arbiter.low_node_load.balance import Balance, Move, RefusedMove, WhyNot
 from cotenant_descheduler_arbiter.low_node_load.classify import LoadClass, NodeLoad, classify, is_over
 from cotenant_descheduler_arbiter.low_node_load.pools import JudgedPool, filter_nodes, judge
 from cotenant_descheduler_arbiter.low_node_load.sorting import sort_nodes
@@ -73,7 +73,7 @@ class CycleResult(msgspec.Struct):
 
     judgements: list[Judgement] = []
     moves: list[Move] = []
-    kept: list[StayingPod] = []
+    kept: list[RefusedMove] = []
     classes: dict[str, dict[str, LoadClass]] = {}
     """Classes by node, per pool."""
 

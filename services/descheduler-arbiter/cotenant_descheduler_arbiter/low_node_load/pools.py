@@ -56,20 +56,20 @@ def judge(pool: Pool, nodes: Sequence[MeasuredNode]) -> JudgedPool:
     prod_band = fill_band(pool.prod_low_thresholds, pool.prod_high_thresholds, resources, deviation=deviation)
     if deviation:
         band = band_percent(
-            band, mean_percent([(node.usage, node.facts.real_allocatable) for node in nodes], resources)
+            band, mean_percent([(node.usage, node.facts.capacity_for_load) for node in nodes], resources)
         )
         prod_band = band_percent(
-            prod_band, mean_percent([(node.prod_usage, node.facts.real_allocatable) for node in nodes], resources)
+            prod_band, mean_percent([(node.prod_usage, node.facts.capacity_for_load) for node in nodes], resources)
         )
     return JudgedPool(
         loads={
             node.facts.name: NodeLoad(
                 name=node.facts.name,
-                allocatable=node.facts.real_allocatable,
+                allocatable=node.facts.capacity_for_load,
                 usage=node.usage,
                 prod_usage=node.prod_usage,
-                band=band_amounts(band, node.facts.real_allocatable),
-                prod_band=band_amounts(prod_band, node.facts.real_allocatable),
+                band=band_amounts(band, node.facts.capacity_for_load),
+                prod_band=band_amounts(prod_band, node.facts.capacity_for_load),
                 unschedulable=node.facts.unschedulable,
             )
             for node in nodes

@@ -67,8 +67,8 @@ def reconcile(job: Migration, view: JobView, now: datetime) -> Migration:
     if job.phase != "Running":
         return _start(job, view, now)
     if job.mode == RESERVATION_FIRST:
-        return _with_place(job, view, now)
-    return _evict(job, view, now)
+        return with_place(job, view, now)
+    return evict(job, view, now)
 
 
 def _start(job: Migration, view: JobView, now: datetime) -> Migration:
@@ -89,7 +89,8 @@ def _start(job: Migration, view: JobView, now: datetime) -> Migration:
     )
 
 
-def _with_place(job: Migration, view: JobView, now: datetime) -> Migration:
+def with_place(job: Migration, view: JobView, now: datetime) -> Migration:
+    """Return a running job of mode ReservationFirst after one step."""
     evicting = condition_of(job, EVICTION)
     if evicting is not None and evicting.status == "True":
         return follow_successor(job, view, now)
@@ -104,7 +105,7 @@ def _with_place(job: Migration, view: JobView, now: datetime) -> Migration:
             return follow_pending_pod(job, view.pod, view.reservation, now)
         if not ready_to_evict(job, view.reservation):
             return job
-    return _evict(job, view, now)
+    return evict(job, view, now)
 
 
 def _granted(job: Migration, view: JobView) -> bool:
@@ -115,7 +116,8 @@ def _missing_pod(job: Migration, now: datetime) -> Migration:
     return fail(job, "MissingPod", f'Abort job caused by missing Pod "{job.namespace}/{job.pod}"', now)
 
 
-def _evict(job: Migration, view: JobView, now: datetime) -> Migration:
+def evict(job: Migration, view: JobView, now: datetime) -> Migration:
+    """Return a running job after one step, given that its pod may leave."""
     condition = condition_of(job, EVICTION)
     if condition is not None and condition.status == "True":
         return succeed(job, _evicted(job), now)

@@ -55,11 +55,11 @@ class Tainting:
                 health[zone] = self._zones.health(zone)
             if not condition.evicts:
                 candidates.setdefault(zone, []).append((condition.since or EPOCH, node))
-            said = self._noticed(condition, health[zone])
+            published = self._noticed(condition, health[zone])
             if stopped and condition.evicts:
-                said = without_no_execute(said)
-            if said != condition:
-                changed[node] = said
+                published = without_no_execute(published)
+            if published != condition:
+                changed[node] = published
         for zone, waiting in sorted(candidates.items()):
             if not stopped and self._may_taint(health[zone]):
                 _, node = min(waiting)
@@ -85,12 +85,12 @@ class Tainting:
 
     def _noticed(self, condition: NodeCondition, health: ZoneHealth) -> NodeCondition:
         """Return the condition with the state of its zone; unchanged for REPEAT after its last change."""
-        said = condition.disruption
-        if said is not None and self._now < said.since + REPEAT:
-            if not _is_current(said, health):
-                self.until = min(self.until, said.since + REPEAT)
+        published = condition.disruption
+        if published is not None and self._now < published.since + REPEAT:
+            if not _is_current(published, health):
+                self.until = min(self.until, published.since + REPEAT)
             return condition
-        if _is_current(said, health):
+        if _is_current(published, health):
             return condition
         if health.state is ZoneState.NORMAL:
             return msgspec.structs.replace(condition, disruption=None)
@@ -110,7 +110,7 @@ def without_no_execute(condition: NodeCondition) -> NodeCondition:
     return msgspec.structs.replace(condition, taints=taints)
 
 
-def _is_current(said: ZoneDisruption | None, health: ZoneHealth) -> bool:
-    if said is None:
+def _is_current(published: ZoneDisruption | None, health: ZoneHealth) -> bool:
+    if published is None:
         return health.state is ZoneState.NORMAL
-    return (said.state, said.nodes_per_second) == (health.state.value, health.nodes_per_second)
+    return (published.state, published.nodes_per_second) == (health.state.value, health.nodes_per_second)

@@ -29,7 +29,7 @@ class Evicted(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Kept(msgspec.Struct, frozen=True):
+class RefusedEviction(msgspec.Struct, frozen=True):
     """A pod that a plugin chose and that stays."""
 
     pod: PodFacts
@@ -47,22 +47,22 @@ class CycleEvictor:
         nodes: Sequence[NodeFacts],
         *,
         node_fit: bool,
-        let_go: Callable[[PodFacts], None] = lambda _: None,
+        count_evicted: Callable[[PodFacts], None] = lambda _: None,
         most: int = MAX_EVICTIONS,
         dry_run: bool = False,
     ) -> None:
-        """`let_go` is called for each evicted pod, before the next one is chosen; at most `most` are evicted."""
+        """`count_evicted` is called for each evicted pod, before the next one is chosen; at most `most` are evicted."""
         self._most = most
         self._dry_run = dry_run
         self.plugin = ""
         self.evicted: list[Evicted] = []
-        self.kept: list[Kept] = []
+        self.kept: list[RefusedEviction] = []
         self.kept_count = 0
         self._why_not = why_not
         self._counts = counts
         self._nodes = nodes
         self._node_fit = node_fit
-        self._let_go = let_go
+        self._count_evicted = count_evicted
         self._going: set[str] = set()
 
     @property
@@ -99,7 +99,7 @@ class CycleEvictor:
             return self._keep(pod, refusal)
         self._counts.count(pod.node, pod.namespace)
         self._going.add(pod.key)
-        self._let_go(pod)
+        self._count_evicted(pod)
         self.evicted.append(Evicted(pod, self.plugin, reason))
         return True
 
@@ -110,5 +110,5 @@ class CycleEvictor:
     def _keep(self, pod: PodFacts, reason: str) -> bool:
         self.kept_count += 1
         if len(self.kept) < MAX_KEPT:
-            self.kept.append(Kept(pod, self.plugin, reason))
+            self.kept.append(RefusedEviction(pod, self.plugin, reason))
         return False

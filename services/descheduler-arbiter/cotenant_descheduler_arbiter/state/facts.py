@@ -97,7 +97,7 @@ class PodFacts(msgspec.Struct, frozen=True):
 class NodeFacts(msgspec.Struct, frozen=True):
     """A node as a target for pods. `requested`: the sum over its pods that have not ended.
 
-    `raw_allocatable`: the base of percentages where the node's allocatable is amplified.
+    `raw_allocatable`: the amounts of an amplified node before its amplification.
     """
 
     name: str
@@ -110,6 +110,6 @@ class NodeFacts(msgspec.Struct, frozen=True):
     raw_allocatable: dict[str, int] = {}
 
     @property
-    def real_allocatable(self) -> dict[str, int]:
-        """The allocatable without amplification."""
+    def capacity_for_load(self) -> dict[str, int]:
+        """The amounts of which load percentages are taken."""
         return {**self.allocatable, **self.raw_allocatable}

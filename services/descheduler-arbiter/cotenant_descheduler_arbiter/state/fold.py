@@ -106,20 +106,24 @@ class ClusterFold:
             self._refused.pop(event.subject, None)
         try:
             match parts:
-                case ("objects", _, "pods", namespace, name):
+                case ("objects", "core", "pods", namespace, name):
                     self.pods.object_stored(event, f"{namespace}/{name}")
                     return
-                case ("objects", _, "reservations", _, name) | ("node", _, "reservation", name) | ("reservations", name):
+                case (
+                    ("objects", "scheduling.koordinator.sh", "reservations", _, name)
+                    | ("node", _, "reservation", name)
+                    | ("reservations", name)
+                ):
                     if not self._reservation(event, parts, name):
                         return
                 case ("metrics", _) | ("node", _, "executor" | "resources" | "condition"):
                     self._node_fact(event, parts)
-                case ("objects", _, "nodes", _, name):
+                case ("objects", "core", "nodes", _, name):
                     self._node(event, name)
-                case ("objects", _, "podmigrationjobs", _, name):
+                case ("objects", "scheduling.koordinator.sh", "podmigrationjobs", _, name):
                     self.job_version += 1
                     self._job_object(event, name)
-                case ("objects", _, "priorityclasses", _, name):
+                case ("objects", "scheduling.k8s.io", "priorityclasses", _, name):
                     self._priority_class(event, name)
                 case ("waiting", _, _):
                     self.job_version += 1

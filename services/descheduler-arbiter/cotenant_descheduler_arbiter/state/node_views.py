@@ -54,31 +54,32 @@ def node_labels(fold: ClusterFold, node: str) -> dict[str, str]:
     return node_sources(fold, node).labels()
 
 
-def allocatable_of(sources: NodeSources) -> dict[str, int]:
-    """Return the node's allocatable; without pod slots if its quantities are unreadable."""
+def _amounts(sources: NodeSources) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the node's allocatable and its raw amounts; no pod slots and none if its quantities are unreadable."""
     try:
-        return sources.allocatable()
+        return sources.allocatable(), sources.raw_allocatable()
     except QuantityError:
         # The gateway refuses such an object; a node stored by another writer with malformed quantities takes no pods.
-        return dict(_UNREADABLE)
+        return dict(_UNREADABLE), {}
 
 
 def capacity_for_load(fold: ClusterFold, node: str) -> dict[str, int]:
-    """Return the base of load percentages."""
-    sources = node_sources(fold, node)
-    return {**allocatable_of(sources), **sources.raw_allocatable()}
+    """Return the amounts of which load percentages are taken."""
+    allocatable, raw = _amounts(node_sources(fold, node))
+    return {**allocatable, **raw}
 
 
 def node_facts(fold: ClusterFold, node: str, pods: list[PodFacts]) -> NodeFacts:
     """Return the node as a target, given its pods that have not ended."""
     sources = node_sources(fold, node)
+    allocatable, raw = _amounts(sources)
     return NodeFacts(
         name=node,
         labels=sources.labels(),
         taints=sources.taints(),
         unschedulable=sources.unschedulable(),
-        allocatable=allocatable_of(sources),
+        allocatable=allocatable,
         requested=add_amounts(*(pod.requests for pod in pods)),
         pod_count=len(pods),
-        raw_allocatable=sources.raw_allocatable(),
+        raw_allocatable=raw,
     )

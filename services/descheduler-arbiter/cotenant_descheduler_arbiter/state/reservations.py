@@ -97,14 +97,14 @@ class Reservations:
         status = self._statuses.get(name)
         if status is None or status.value.uid != uid:
             return facts
-        said = status.value
+        reported = status.value
         return msgspec.structs.replace(
             facts,
             ref=status.ref,
-            phase=str(said.phase),
-            node=said.node,
-            expired=said.reason == EXPIRED or any(each.reason == EXPIRED for each in said.conditions),
-            reason=said.reason,
-            message=said.message,
-            owners=said.owners,
+            phase=str(reported.phase),
+            node=reported.node,
+            expired=reported.reason == EXPIRED or any(each.reason == EXPIRED for each in reported.conditions),
+            reason=reported.reason,
+            message=reported.message,
+            owners=reported.owners,
         )

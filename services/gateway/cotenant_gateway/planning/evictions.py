@@ -98,13 +98,13 @@ def _asked_to_go(pod: Snapshot, request: EvictionRequest, causes: tuple[str, ...
     """Return the plan of a soft eviction: the pod's annotation."""
     assert pod.stored is not None
     grace = request.grace_period_seconds
-    said = _SoftEviction(
+    recorded = _SoftEviction(
         timestamp=rfc3339(now),
         delete_options={} if grace is None else {"gracePeriodSeconds": grace},
         initiator=request.trigger,
         reason=request.reason,
     )
-    text = msgspec.json.encode(said).decode()
+    text = msgspec.json.encode(recorded).decode()
     marked = ObjectStored(object=with_annotation(pod.stored.raw, ANNOTATION_SOFT_EVICTION, text))
     write = object_write(pod.address, marked, pod.stored.sequence, causes=causes, replaces=replaces(pod.stored.time, now))
     asked = _outcome(request, pod.uid, True, "SoftEvicted", f"pod {request.namespace}/{request.name} is asked to end")

@@ -104,8 +104,8 @@ class DutyKeeper:
                     now = asyncio.get_running_loop().time()
                     if not self._room_pause.waits(now):
                         pause = self._room_pause.refused(now)
-                        said = f"LOG has no room: {reason}; duties wait for {pause:.0f} s"
-                        logger.warning("%s: %s", subject, said, extra=trace)
+                        text = f"LOG has no room: {reason}; duties wait for {pause:.0f} s"
+                        logger.warning("%s: %s", subject, text, extra=trace)
                 case Refused(reason=reason):
                     logger.debug("%s: overtaken: %s", subject, reason, extra=trace)
                 case NoAnswer(reason=reason):

@@ -3,8 +3,8 @@
     ratio 1:     start(n) = n·f                      count = ceil(max / f) + 1
     ratio r > 1: start(n) = f·(r^n - 1) / (r - 1)    count = ceil(ln(max·(r - 1)/f + 1) / ln r) + 1
 
-A value belongs to the last bucket that does not begin above it; below the first one to the first. Exponential buckets are found
-in the table of their beginnings, without logarithms, so that the result does not depend on the machine.
+A value belongs to the last bucket that does not begin above it; below the first one to the first. Buckets are found in the
+table of their beginnings, without logarithms, so that the result does not depend on the machine.
 
 Source: Koordinator pkg/util/histogram, the histogram options of Kubernetes' vertical pod autoscaler.
 """
@@ -53,6 +53,4 @@ class Buckets:
         unknown = np.isnan(values)
         if unknown.any():
             values = np.where(unknown, 0.0, values)
-        if self.ratio > 1:
-            return np.maximum(self.starts.searchsorted(values, side="right") - 1, 0)
-        return np.minimum(np.maximum(np.trunc(values / self.first), 0), self.count - 1).astype(np.int64)
+        return np.maximum(self.starts.searchsorted(values, side="right") - 1, 0)

@@ -68,8 +68,9 @@ def state_of(
     everyone = len(pods)
     while pods and _size(state) > MAX_BYTES:
         pods = pods[max(len(pods) - int(len(pods) * MAX_BYTES / _size(state)), 1) :]
-        state = _state(node, store, models, own, pods, SCALES[-1], trained_ms, now, seasons)
-    return msgspec.structs.replace(state, dropped=everyone - len(pods))
+        fewer = _state(node, store, models, own, pods, SCALES[-1], trained_ms, now, seasons)
+        state = msgspec.structs.replace(fewer, dropped=everyone - len(pods))
+    return state
 
 
 def _size(state: PredictionState) -> int:
@@ -128,9 +129,10 @@ def _histograms(histograms: Histograms, rows: Indices, heaviest: int, seconds: f
 def restored(state: PredictionState, pods: Collection[str], store: ModelStore) -> NodeModels | None:
     """Return the models of a state that belong to the node or to one of its pods, put into the store; None where it is damaged
     or empty."""
-    uids = _uids(state.packed_pods)
-    names = [*state.models, *uids, *state.pods]
-    if not names or len(set(names)) < len(names) or len(state.packed_pods) % _UUID_BYTES:
+    if len(state.packed_pods) % _UUID_BYTES:
+        return None
+    names = [*state.models, *_uids(state.packed_pods), *state.pods]
+    if not names or len(set(names)) < len(names):
         return None
     if not 0 < state.trained_ms < _LATEST_MS:
         return None
@@ -154,9 +156,9 @@ def restored(state: PredictionState, pods: Collection[str], store: ModelStore) -
 
 
 def _uids(packed: bytes) -> list[str]:
-    """UUIDs as they are written, of 16 bytes each; a rest is left out."""
+    """UUIDs as they are written, of 16 bytes each."""
     found: list[str] = []
-    for start in range(0, len(packed) - _UUID_BYTES + 1, _UUID_BYTES):
+    for start in range(0, len(packed), _UUID_BYTES):
         digits = packed[start : start + _UUID_BYTES].hex()
         found.append(f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}")
     return found

@@ -105,7 +105,6 @@ def _costs(errors: npt.NDArray[np.float32]) -> Floats:
     """The cost of each row's errors, for rows with a last error."""
     excess = np.nanmean(errors[:, -EXCESS_QUARTERS:].astype(np.float64), axis=1)
     ordered = np.sort(errors, axis=1)
-    known = np.isfinite(errors).sum(axis=1)
-    place = np.minimum(known // SELDOM, known - 1)
+    place = np.isfinite(errors).sum(axis=1) // SELDOM
     low = np.take_along_axis(ordered, place[:, np.newaxis], axis=1)[:, 0].astype(np.float64)
     return np.asarray(np.maximum(excess, 0.0) + np.maximum(-low, 0.0))

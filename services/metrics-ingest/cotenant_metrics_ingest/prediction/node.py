@@ -7,7 +7,8 @@ and it is counted (`unplaced`).
 After a restart the models are the stored ones. Samples after they were stored and before the last report are known as
 means by slots only: the largest of a pod's means then replaces all missing P90s, with their weight.
 
-Bound: one PlacedPod of some 300 bytes for each placement of a node.
+Bound: one PlacedPod of some 300 bytes for each placement of a node. Over 300 lines: restoring, training and forecasting use the
+same models and pods.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ import numpy as np
 from cotenant.api.objects.pod import decode_pod
 from cotenant.api.times import parse_rfc3339
 from cotenant.domain.qos import priority_default
-from cotenant.events.envelope import View, null_document
+from cotenant.events.envelope import PayloadView, null_document
 from cotenant.events.node.metrics import PredictorTerms, ProdPrediction, ResourceForecast, Usage
 from cotenant.events.node.predictions import PredictionState
 from cotenant.events.node.usage import UsageSample
@@ -52,7 +53,7 @@ MOST_CAUGHT_UP = 10.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class PlacementView(View, frozen=True, kw_only=True):
+class PlacementView(PayloadView, frozen=True, kw_only=True):
     """The decoded part of a placement; its figures, allocation and reasons are not decoded."""
 
     OF = Placement

@@ -103,9 +103,9 @@ class Interval:
         return over
 
     def end(self) -> Ended:
-        """Return the interval; the next one begins."""
+        """Return the interval, which has a message at least; the next one begins."""
         parts, self._parts, self._samples = self._parts, [], 0
-        newest = parts[-1].end_ms if parts else 0
+        newest = parts[-1].end_ms
         lately = [part for part in parts if part.end_ms > newest - 2 * INTERVAL_MS]
         return Ended(newest, lately, self._pods, self._tiers, self._tier_places)
 
@@ -165,8 +165,6 @@ def figures_of(intervals: Sequence[Ended]) -> list[IntervalFigures]:
 
 def _regular(parts: Sequence[_Part]) -> bool:
     """Whether all messages have the same distinct pods, and each as many samples of all."""
-    if not parts:
-        return False
     pods = parts[-1].pods
     return all(part.sizes is None and (part.pods is pods or part.pods == pods) for part in parts) and len({*pods}) == len(pods)
 

@@ -32,10 +32,9 @@ from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets
 from cotenant_node_executor.core.evictions import Evictions
-from cotenant_node_executor.core.latency_offers import asked_services, offers_latency
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
-from cotenant_node_executor.core.placed_pods import PlacedPods
+from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
 from cotenant_node_executor.core.topology_report import TopologyReport

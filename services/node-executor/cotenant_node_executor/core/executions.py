@@ -18,7 +18,7 @@ In: the cycle's plan, the writer's report, the orders, and their causes. Out: ev
 
 A strategy in a dry run publishes its would-be actions on its own topic, when they change.
 
-Bound: MAX_CHANGES changes in one event; more are counted in its summary.
+Bound: MAX_CHANGES changes in one event; more are counted in its summary. Over 300 lines: one short method a kind of event.
 """
 
 from __future__ import annotations
@@ -168,23 +168,23 @@ class Executions:
     def _rehearsal(self, core: ExecutorCore, rehearsed: Rehearsed, now: datetime) -> Event:
         """Would-be actions of a strategy in a dry run."""
         changes, strategy = rehearsed.changes, core.strategies[rehearsed.strategy]
-        said: list[str] = []
+        actions: list[str] = []
         if changes:
             first = changes[0]
             more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
             file = _target(first.place, first.desired.attribute.value)
-            said.append(f"{file}: {first.old or '?'} -> {first.desired.value}{more}: {first.desired.why}")
+            actions.append(f"{file}: {first.old or '?'} -> {first.desired.value}{more}: {first.desired.why}")
         for order in rehearsed.orders:
             if isinstance(order, Reclaim):
-                said.append(f"{order.memory_bytes} bytes reclaimed from {order.group}: {order.why}")
+                actions.append(f"{order.memory_bytes} bytes reclaimed from {order.group}: {order.why}")
                 continue
             placed = core.pods.of_uid(order.uid)
             name = f"{placed.placement.namespace}/{placed.placement.name}" if placed is not None else f"uid {order.uid}"
-            said.append(f"{name} evicted: {order.why}")
+            actions.append(f"{name} evicted: {order.why}")
         execution = Execution(
             node=self._node,
             topic=strategy.topic,
-            summary=f"dry run of {strategy.name}, not done: {'; '.join(said)}",
+            summary=f"dry run of {strategy.name}, not done: {'; '.join(actions)}",
             changes=tuple([
                 Change(target=_target(each.place, each.desired.attribute.value), old=each.old, new=each.desired.value)
                 for each in changes[:MAX_CHANGES]

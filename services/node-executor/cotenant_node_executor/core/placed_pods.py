@@ -1,6 +1,8 @@
 """The pods that are placed on a node, found by name, by uid and by control group.
 
-In: decoded placements. Out: the same by name, for the runtime by uid, and for strategies by group. A uid belongs to one pod.
+In: decoded placements. Out: the same by name, for the runtime by uid, and for strategies by group; the latency endpoints that
+they offer. A uid belongs to one pod. A pod with an unreadable annotation, which admission refuses, is not polled: strategies
+report it.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from collections.abc import Iterable, KeysView, Mapping, Set
 
 from msgspec.structs import replace
 
+from cotenant.domain.service_latency import ANNOTATION_ENDPOINT, parse_latency_endpoint
 from cotenant.events.placements import PlacementPhase
 from cotenant_node_executor.core.placed import DecodedPlacement, Key
 from cotenant_node_executor.runtime.interface import PodToRun
+from cotenant_node_executor.sampling.latency.readings import AskedService
 from cotenant_node_executor.strategies.pod_view import PodView
 
 _TERMINATING = PlacementPhase.TERMINATING
@@ -109,3 +113,22 @@ class PlacedPods:
             found = (placed.to_run for placed in self._placed.values())
             self._to_run = {pod.uid: pod for pod in found if pod is not None}
         return self._to_run
+
+
+def offers_latency(placed: DecodedPlacement | None) -> bool:
+    """Whether a pod has the annotation."""
+    return placed is not None and placed.view is not None and ANNOTATION_ENDPOINT in placed.view.annotations
+
+
+def asked_services(placed: Iterable[DecodedPlacement]) -> tuple[AskedService, ...]:
+    """The endpoints to poll, by group."""
+    found: dict[str, AskedService] = {}
+    for each in placed:
+        if each.view is None or each.refusal or not offers_latency(each):
+            continue
+        try:
+            endpoint = parse_latency_endpoint(each.view.annotations[ANNOTATION_ENDPOINT])
+        except ValueError:
+            continue
+        found[each.view.group] = AskedService(each.view.group, endpoint)
+    return tuple(found[group] for group in sorted(found))

@@ -4,7 +4,7 @@ In: the pods that LOG places on the node, kubelet's directories. Out: states of 
 runc and the like create a container's group at its start and remove it at its end, so a container with a group runs. An
 attempt is counted whenever a container's group differs from the last. Only kubelet knows exit codes.
 
-Evictions that strategies order are kept as requests for the API (`wishes`).
+Evictions that strategies order are kept as requests for the API (`asked_evictions`).
 
 Bound: the pods of the node.
 """
@@ -48,7 +48,7 @@ class KubeletRuntime:
         """Of the containers that were seen here, as long as their pod is placed."""
         self._states: dict[str, dict[str, ContainerState]] = {}
         self._changed: set[str] = set()
-        self.wishes: dict[str, AskEviction] = {}
+        self.asked_evictions: dict[str, AskEviction] = {}
         """Evictions that are ordered, by uid; as long as the pod is placed."""
 
     @property
@@ -66,7 +66,7 @@ class KubeletRuntime:
         """See `Runtime`."""
         self._pods = pods
         self._attempts = {key: attempt for key, attempt in self._attempts.items() if key[0] in pods}
-        self.wishes = {uid: wish for uid, wish in self.wishes.items() if uid in pods}
+        self.asked_evictions = {uid: asked for uid, asked in self.asked_evictions.items() if uid in pods}
 
     def poll(self, now: datetime) -> Mapping[str, Mapping[str, ContainerState]]:
         """See `Runtime`."""
@@ -127,7 +127,7 @@ class KubeletRuntime:
         """Keep an eviction as a request; there are no other orders here."""
         del now
         if isinstance(order, AskEviction):
-            self.wishes.setdefault(order.uid, order)
+            self.asked_evictions.setdefault(order.uid, order)
 
     def read_log(self, request: LogRequest) -> str:
         """Raises LogUnavailableError: kubelet keeps the logs."""

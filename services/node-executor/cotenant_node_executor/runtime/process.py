@@ -6,8 +6,6 @@ container's group. Stopping: SIGTERM to the program, after the grace period SIGK
 remain when the program exits are killed, as with any container. The image is ignored.
 
 State on disk: one folder per pod below `state`. If it is lost, running processes are found by their groups.
-
-Over 300 lines: starting, stopping and finding processes again read and write the same files.
 """
 
 from __future__ import annotations

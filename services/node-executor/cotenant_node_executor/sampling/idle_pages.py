@@ -44,17 +44,17 @@ def parse_idle_page_stats(content: str) -> IdlePageStats:
     if len(lines) != _LINES:
         raise ValueError(f"{IDLE_STATS}: {len(lines)} lines, expected {_LINES}")
 
-    def said(index: int) -> str:
+    def column(index: int) -> str:
         return lines[index].partition(":")[2].strip()
 
     rows = {words[0]: words[1:] for line in lines[_FIRST_ROW:] if (words := line.split())}
     return IdlePageStats(
-        version=said(0),
-        page_scans=_number(said(1)),
-        slab_scans=_number(said(2)),
-        scan_period_in_seconds=_number(said(3)),
-        use_hierarchy=_number(said(4)),
-        buckets=tuple(_number(word.strip()) for word in said(5).split(",")),
+        version=column(0),
+        page_scans=_number(column(1)),
+        slab_scans=_number(column(2)),
+        scan_period_in_seconds=_number(column(3)),
+        use_hierarchy=_number(column(4)),
+        buckets=tuple(_number(word.strip()) for word in column(5).split(",")),
         rows={name: tuple(_number(word) for word in [*words, *_NO_BUCKETS][:_BUCKETS]) for name, words in rows.items()},
     )
 

@@ -2,8 +2,8 @@
 
 In: the desired values. Out: what was written, and what was refused and why. On cgroup v1 the kernel refuses a
 child that is wider than its parent, and a parent that is narrower than a child, in quota and CPU set; so the order of writes
-matters, and it is the one of a real machine (`targets.levels`). On v2 a child may have more than its parent. The rules
-are those of the sandbox (`targets.sandbox.rules`).
+matters, and it is the one of a real machine (`targets.cgroup.levels`). On v2 a child may have more than its parent. The rules
+are those of the sandbox (`targets.cgroup.sandbox.rules`).
 """
 
 from __future__ import annotations

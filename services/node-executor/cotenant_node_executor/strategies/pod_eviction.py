@@ -15,6 +15,8 @@ from cotenant.model.names import LABEL_PRIORITY
 LABEL_EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
 ANNOTATION_EVICTION_PRIORITY = "koordinator.sh/eviction-priority"
 ANNOTATION_EVICTION_POLICY = "koordinator.sh/eviction-policy"
+_MOST_DIGITS = 20
+"""Longer ones are not read at all."""
 _POLICIES = msgspec.json.Decoder(list[str])
 
 
@@ -42,6 +44,7 @@ def rank_of(priority: int | None, labels: Mapping[str, str], annotations: Mappin
 
 def _number(text: str | None, default: int) -> int:
     """A number of 32 bits in decimal digits; the default for any other text."""
-    if text is None or len(text) > 11 or not text.removeprefix("-").isdecimal() or not text.isascii():
+    if text is None or len(text) > _MOST_DIGITS or not text.removeprefix("-").isdecimal() or not text.isascii():
         return default
-    return int(text)
+    number = int(text)
+    return number if -(2**31) <= number < 2**31 else default

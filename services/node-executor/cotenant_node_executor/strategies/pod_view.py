@@ -69,9 +69,9 @@ class PodShape(Struct, frozen=True, cache_hash=True):
     holds_cpus: bool
     identity: str | None
     """The CPU identity that the pod's annotation requests."""
-    request_memory_bytes: int = 0
+    request_memory_bytes: int
     """Of the whole pod, as Kubernetes counts it: with init containers."""
-    memory_qos: str | None = None
+    memory_qos: str | None
     """The memory QoS that the pod's annotation requests."""
 
 

@@ -19,7 +19,6 @@ from cotenant.events.placements import Figure, Placement
 from cotenant.model.subjects import placement_subject, reservation_subject
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.endings import Endings
-from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.events import share_of, status_ends
 from cotenant_scheduler.cycle.reservations.reserving import Choice, Reserving
 from cotenant_scheduler.framework.evaluation import Evaluation
@@ -32,6 +31,7 @@ from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.quotas.cache import Quotas
 from cotenant_scheduler.state.reservations.cache import placement_of
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 

@@ -3,7 +3,7 @@
 In: the records of pods that changed, the state of the nodes. Out: events. The rules:
 
     a placement ends when its pod's object is deleted, being deleted, or of another uid, or when its node's object is
-    deleted and the pod has not finished there: it is stored again as terminating, which tells the executor to end the pod,
+    deleted and the pod has not finished there: it is stored again as terminating, so that the executor ends the pod,
     and is gone (a tombstone) when
       - the run reports that the pod has ended, or
       - no executor ever reported from the node, nor of the pod, so the pod runs nowhere (not decided for a node whose object
@@ -336,12 +336,12 @@ class Endings:
         once, as nothing else can change it."""
         last = record.waiting
         assert record.facts is not None
-        told = last is not None and last.uid == record.facts.uid
-        if told and last is not None and last.reasons == (reason,):
+        reported = last is not None and last.uid == record.facts.uid
+        if reported and last is not None and last.reasons == (reason,):
             return None
         if reason.code in OF_OBJECT:
             return now
-        if not told or last is None:
+        if not reported or last is None:
             return first_due(record, now)
         if last.codes == {(reason.code, reason.resource)} and record.waiting_at is not None:
             return record.waiting_at + WAITING_PAUSE

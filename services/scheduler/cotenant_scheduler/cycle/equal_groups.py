@@ -16,8 +16,8 @@ from cotenant.events.envelope import Event
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.nominations import Nominations
+from cotenant_scheduler.cycle.ordering.walk import Walk
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, events_of
-from cotenant_scheduler.cycle.walk import Walk
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission

@@ -22,12 +22,12 @@ from cotenant.events.reservations import ReservationShare, ReservationStatus
 from cotenant.model.subjects import selecting, tokens
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.pod_groups import PodGroups
-from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.state.disruption_budgets import DisruptionBudgets
 from cotenant_scheduler.state.gangs import GangCache
 from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.pod_records import PlacementRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.quotas.cache import Quotas
 from cotenant_scheduler.state.reservations.cache import ReservationCache, placement_of
 from cotenant_scheduler.state.reservations.records import reserve_key
 from cotenant_scheduler.state.stored_placements import PlacementView

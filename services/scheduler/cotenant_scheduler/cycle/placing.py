@@ -22,16 +22,15 @@ from cotenant_scheduler.cycle.equal_groups import EqualGroups
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.fair_walk import FairWalk
-from cotenant_scheduler.cycle.ordering.queue_head import NEVER, QueueHead
+from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE, QueueHead
 from cotenant_scheduler.cycle.ordering.shares import Shares
+from cotenant_scheduler.cycle.ordering.walk import Run, States, Walk
 from cotenant_scheduler.cycle.placing_groups import PlacingGroups
 from cotenant_scheduler.cycle.preempting import Preempting
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, events_of
-from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.pre_allocation import MOST_TAKEN, PreAllocation, TakesPods
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
-from cotenant_scheduler.cycle.walk import Run, States, Walk
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.profile import Profile
 from cotenant_scheduler.framework.queue_args import QueueArgs, QueueOrder
@@ -44,6 +43,7 @@ from cotenant_scheduler.state.node_cache import NodeCache
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
+from cotenant_scheduler.state.quotas.cache import Quotas
 from cotenant_scheduler.state.reading.shapes import Shape
 from cotenant_scheduler.state.reservations.records import ReserveRecord
 
@@ -244,14 +244,14 @@ class Placing:
         causes = self._quotas.causes(charge.membership)
         if not self._preempting.may_preempt_in_quota(record, alike):
             alike.template = self._waiting.refused_by_quota(alike, refusal, causes)
-            alike.kept = NEVER
+            alike.kept = REFUSED_OTHERWISE
             walk.close()
             return
         self._nominations.hold(charge.shape.priority, alike.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
         nominated = self._preempting.refused_by_quota(record, alike, refusal, causes, evaluation, now)
         if nominated is None:
-            alike.kept = NEVER
+            alike.kept = REFUSED_OTHERWISE
             walk.close(by_nodes=True)
         else:
             walk.wake()

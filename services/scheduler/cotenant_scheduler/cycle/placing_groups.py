@@ -16,12 +16,11 @@ from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
 from cotenant_scheduler.cycle.nominations import Nominations
-from cotenant_scheduler.cycle.ordering.queue_head import NEVER
+from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE
+from cotenant_scheduler.cycle.ordering.walk import Walk
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, WaitingTemplate
-from cotenant_scheduler.cycle.quotas import Quotas
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
-from cotenant_scheduler.cycle.walk import Walk
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
@@ -29,6 +28,7 @@ from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.counting import is_reserve
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
+from cotenant_scheduler.state.quotas.cache import Quotas
 
 
 class PlacingGroups:
@@ -73,7 +73,7 @@ class PlacingGroups:
         # The status of a reservation ends with its share.
         if sum(2 if is_reserve(record.key) else 1 for record in entry.records) > self._most:
             group.template = self._waiting.group_too_large(group, len(entry.records), self._most)
-            group.kept = NEVER
+            group.kept = REFUSED_OTHERWISE
             walk.close()
             return
         self._binding.ends_waiting = entry.event_count <= self._usual
@@ -89,7 +89,7 @@ class PlacingGroups:
         group.template = trial.refused
         if not events:
             if trial.by_quota or trial.refused is None:
-                group.kept = NEVER
+                group.kept = REFUSED_OTHERWISE
                 walk.close(by_nodes=True)
             else:
                 self._refused_by_nodes(walk, entry, group, now)

@@ -178,9 +178,9 @@ class RowKeys:
         if not self._static.scales:
             own[rows] = keys
             return
-        turned = np.bitwise_xor(own.take(rows), keys) < 0
+        flips = np.bitwise_xor(own.take(rows), keys) < 0
         own[rows] = keys
-        if np.count_nonzero(turned) and self._rescales(rows[turned]):
+        if np.count_nonzero(flips) and self._rescales(rows[flips]):
             self._normalise()
 
     def _update_row(self, row: int) -> None:
@@ -200,9 +200,9 @@ class RowKeys:
             scores = known[row] = self._scores_of(row)
             key = (sum(scores.values()) << TIE_BITS) + self._base_cells[row]
         own = self._own_cells
-        turned = self._static.scales and (own[row] < 0) != (key < 0)
+        flips = self._static.scales and (own[row] < 0) != (key < 0)
         own[row] = key
-        if turned and self._rescales(np.array([row])):
+        if flips and self._rescales(np.array([row])):
             self._normalise()
 
     def _scores_of(self, row: int) -> dict[int, int]:
@@ -277,13 +277,13 @@ class RowKeys:
         for keys in (self._keys, self._own) if self.spanning else (self._keys,):
             np.add(keys, moved, out=keys, where=keys >= 0)
 
-    def _rescales(self, turned: IntArray) -> bool:
+    def _rescales(self, flips: IntArray) -> bool:
         """Return whether the highest raw scores may have changed, as these rows became feasible or ceased to be. Scores of a
         row that is below the highest, or has none, do not matter."""
         if self.spanning:
             return False  # `_relate` finds them anyway
         raw = self._static.raw
-        tops = ((int(raw[k][turned].max()), most) for (*_, k), most in zip(self._static.normalised, self._highest, strict=True))
+        tops = ((int(raw[k][flips].max()), most) for (*_, k), most in zip(self._static.normalised, self._highest, strict=True))
         return any(top and top >= highest for top, highest in tops)
 
     def follow(self, row: int) -> None:

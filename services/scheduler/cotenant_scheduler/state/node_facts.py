@@ -90,7 +90,7 @@ def describe(facts: NodeFacts, args: LoadAwareArgs) -> NodeDescription | None:
     return NodeDescription(
         name=facts.name,
         allocatable=allocatable,
-        capacity_for_load={**allocatable, **sources.raw_allocatable()},
+        capacity_for_load=sources.capacity_for_load(allocatable),
         labels=sources.labels(),
         taints=sources.taints(),
         unschedulable=sources.unschedulable(),

@@ -83,7 +83,7 @@ class PodRecord:
         """Its requirements of reservations while it is queued; None without."""
         self.counted_as: Kind | None = None
         self.counted_held = False
-        """The kind as which the pod is counted in its quota (`state.quota_demands`), and whether as placed."""
+        """The kind as which the pod is counted in its quota (`state.quotas.quota_demands`), and whether as placed."""
         self.counted_facts: PodFacts | None = None
         """The facts that decided on it; None where more than facts and placements did."""
         self.queued_in: object | None = None

@@ -21,11 +21,11 @@ from cotenant.domain.quota.membership import Membership
 from cotenant.events.node.runs import RunStatus
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
 from cotenant_scheduler.state.assigned_pods import AssignedPods
-from cotenant_scheduler.state.charged_pods import ChargedPods
 from cotenant_scheduler.state.counting import PodKey, is_reserve
 from cotenant_scheduler.state.load.load_estimate import microseconds
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PlacementRecord, PodRecord
+from cotenant_scheduler.state.quotas.charged_pods import ChargedPods
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reading.priorities import PriorityValues
 from cotenant_scheduler.state.reading.shapes import PodFacts, Shape

@@ -13,7 +13,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.events.allocations import Allocation
-from cotenant.events.envelope import View, null_document
+from cotenant.events.envelope import PayloadView, null_document
 from cotenant.events.placements import Figure, Placement, PlacementPhase, UsedBy
 from cotenant.model.bounds import Amount, Count, Seconds
 from cotenant_scheduler.state.reading.shapes import PodFacts
@@ -23,7 +23,7 @@ _DECODE = msgspec.json.Decoder(tuple[Figure, ...]).decode
 _NO_FIGURES = msgspec.Raw(b"[]")
 
 
-class PlacementView(View, frozen=True, kw_only=True):
+class PlacementView(PayloadView, frozen=True, kw_only=True):
     """A placement whose figures stay encoded, as they are not used: that halves the cost of reading one."""
 
     OF = Placement

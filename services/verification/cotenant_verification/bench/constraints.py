@@ -91,7 +91,7 @@ KINDS = (
     "spread-host",
     "anti-affinity",
     "affinity",
-    "wishes",
+    "preferences",
     "host-port",
     "dedicated",
     "node-affinity",
@@ -117,7 +117,7 @@ def constraints(number: int) -> Constraints:
             found = _near(group, "podAntiAffinity", HOSTNAME)
         case "affinity":
             found = _near(group, "podAffinity", ZONE)
-        case "wishes":
+        case "preferences":
             found = _preferences(group)
         case "host-port":
             found = Constraints(host_port=20_000 + place)

@@ -89,7 +89,7 @@ async def _until_ready(
 ) -> None:
     waiting = list(ports)
     best = (0, 0)
-    moved = said = time.monotonic()
+    moved = reported = time.monotonic()
     while True:
         for name in waiting:
             if testbed.processes[name].poll() is not None:
@@ -112,8 +112,8 @@ async def _until_ready(
         if now - moved > STALLED_SECONDS:
             last = testbed.tail(waiting[0])
             raise BenchError(f"nothing moved for {STALLED_SECONDS:.0f} s: {state}. {waiting[0]} says: {last}")
-        if now - said > PROGRESS_SECONDS:
-            said = now
+        if now - reported > PROGRESS_SECONDS:
+            reported = now
             say(state)
         await asyncio.sleep(POLL_SECONDS)
 

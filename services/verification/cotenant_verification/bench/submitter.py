@@ -101,12 +101,12 @@ async def _request(orders: Orders, times: array.array[int]) -> None:
             times[i - orders.first] = time.monotonic_ns()
             for left in reversed(range(TRIES)):
                 async with session.post(url, data=body, headers=headers) as answer:
-                    said = await answer.read()
+                    reply = await answer.read()
                 # Whether an unanswered write was stored is not known: then the pod may be there already.
                 if answer.status == 201 or (answer.status == 409 and left < TRIES - 1):
                     break
                 if answer.status != 503 or not left:
-                    raise RuntimeError(f"the gateway refused a pod with {answer.status}: {said[:300].decode()}")
+                    raise RuntimeError(f"the gateway refused a pod with {answer.status}: {reply[:300].decode()}")
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def hand_out() -> None:

@@ -137,17 +137,17 @@ class Testbed:
         deadline = time.monotonic() + seconds
         while not await condition():
             if time.monotonic() > deadline:
-                raise BenchError(f"after {seconds:.0f} s it was not so that {what}")
+                raise BenchError(f"not within {seconds:.0f} s: {what}")
             await asyncio.sleep(0.05)
 
     async def scheduler_loaded(self, times: int = 1) -> None:
         """Wait until the scheduler has logged this many loads."""
 
-        async def said() -> bool:
+        async def loaded() -> bool:
             return self.loads() >= times
 
         try:
-            await self.until(said, "the scheduler has loaded its state", LOADED_SECONDS)
+            await self.until(loaded, "the scheduler has loaded its state", LOADED_SECONDS)
         except BenchError as error:
             raise BenchError(f"{error}: {self.tail('scheduler')}") from None
 

@@ -50,7 +50,7 @@ def verdict_lines(result: Result) -> list[str]:
         *_latency(result),
         *_memory(result),
         *_recomputed(result),
-        *_rest(result),
+        *_idle(result),
     ]
     return [*lines, "every promise was kept" if result.ok else "BROKEN"]
 
@@ -59,27 +59,27 @@ def _latency(result: Result) -> list[str]:
     worst, periods = result.checks.get("worst p99 permille", 0), result.checks.get("8 periods", 0)
     if not periods:
         return []
-    return [f"by the model a service's p99 was at most {worst / 1000:.2f} of what it is alone, in {periods} control periods"]
+    return [f"highest modelled p99 of a service: {worst / 1000:.2f} times its p99 alone, over {periods} control periods"]
 
 
 def _memory(result: Result) -> list[str]:
     counts = [f"{count} {name.removeprefix('ended ')}" for name, count in result.checks.items() if name.startswith("ended ")]
-    return ["pods that were ended for memory: " + ", ".join(counts)] if counts else []
+    return ["OOM kills: " + ", ".join(counts)] if counts else []
 
 
 def _recomputed(result: Result) -> list[str]:
     count = result.checks.get("decisions recomputed", 0)
-    return [f"commits that were decided again from the log, with the same events: {count}"] if count else []
+    return [f"commits recomputed from the log with the same events: {count}"] if count else []
 
 
-def _rest(result: Result) -> list[str]:
+def _idle(result: Result) -> list[str]:
     checks = result.checks.items()
     counts = [f"{count} {name.removeprefix('waiting ')}" for name, count in checks if name.startswith("waiting ")]
-    lines = ["waiting pods that were checked against every filter, and others:  " + ", ".join(counts)] if counts else []
+    lines = ["pods waiting at the end: " + ", ".join(counts)] if counts else []
     if not result.ok:
         return lines
-    # Checks are SLICE apart: at the one after the last that found something everything was done.
-    seconds = result.checks.get("seconds to rest", 0)
+    # Checks are SLICE apart: the one after the last with a finding found all work done.
+    seconds = result.checks.get("seconds to idle", 0)
     return [*lines, f"idle within {seconds + round(SLICE.total_seconds())} s of the last fault"]
 
 
@@ -125,7 +125,7 @@ def failure_lines(violation: Violation, view: LogView | None, command: str) -> l
     ]
     if view is not None:
         events = related_events(view, violation.subject)[-LAST_EVENTS:]
-        lines.append(f"the last {len(events)} events that touched it:" if events else "no event touched it")
+        lines.append(f"the last {len(events)} events about it:" if events else "no event is about it")
         for event in events:
             lines += event_lines(event)
     return [*lines, f"again:  {command}"]

@@ -21,7 +21,7 @@ from cotenant.log.contract import TOMBSTONE_TTL_SECONDS
 from cotenant.simulation import START, collecting_rarely
 from cotenant_console.definitions import definition
 from cotenant_verification.actions import ACTIONS
-from cotenant_verification.checks.checker import TOLD_WITHIN, Checker
+from cotenant_verification.checks.checker import EARLIER_BY, Checker
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.violations import BrokenInvariantError, Violation
 from cotenant_verification.harness.gateways import ChaosGateway
@@ -132,13 +132,13 @@ def _run(
         while passed < total:
             passed = min(passed + SLICE, total)
             if checked and passed > span:
-                harness.world.run_until(START + passed - TOLD_WITHIN)
-                checker.glance()
+                harness.world.run_until(START + passed - EARLIER_BY)
+                checker.look_early()
             harness.world.run_until(START + passed)
             if checked:
                 checker.look(idle=passed == total)
             if checked and passed > span:
-                checker.rest(passed - span, last=passed == total)
+                checker.check_idle(passed - span, last=passed == total)
             progress(
                 Progress(
                     passed.total_seconds(),

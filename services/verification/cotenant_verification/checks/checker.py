@@ -29,11 +29,11 @@ from cotenant_verification.harness.nodes import ChaosNode
 
 FoldCheck = Callable[[ServiceParticipant, World, ReferenceCores, int], Iterable[tuple[str, str]]]
 
-REST_WITHIN = timedelta(minutes=8)
+IDLE_WITHIN = timedelta(minutes=8)
 """After the faults: a lost node's pods are evicted after 5 minutes and the 30 s until it counts as lost; a refused eviction
 is requested again after at most 60 s, and a budget may allow only one pod at a time.
 """
-TOLD_WITHIN = timedelta(seconds=3)
+EARLIER_BY = timedelta(seconds=3)
 """When idle: services decide at once, and publish changes of requests alone once a second."""
 DecideCheck = Callable[[ServiceParticipant, World, int], Iterable[tuple[str, str]]]
 
@@ -88,7 +88,7 @@ class Checker:
         """Messages that comparisons have loaded."""
         self._chance = self._lot = self._decisions = Random(0)
         self._harness: Harness | None = None
-        self._glanced: Collection[tuple[str, str]] = ()
+        self._early: Collection[tuple[str, str]] = ()
         """Findings of the last early check: check and subject."""
         self._left: Collection[tuple[str, str]] = ()
         """Findings of the last idle check: check and subject."""
@@ -198,20 +198,20 @@ class Checker:
             harness, self.view, harness.world.now, self._chance, self.counts, self.suppressions, self.oom_kills, self.verifier
         )
 
-    def glance(self) -> None:
-        """Look for unfinished work, TOLD_WITHIN before `rest` does."""
-        self._glanced = self._left_to_do().keys()
+    def look_early(self) -> None:
+        """Look for unfinished work, EARLIER_BY before `check_idle` does."""
+        self._early = self._left_to_do().keys()
 
-    def rest(self, since: timedelta, *, last: bool = False) -> None:
+    def check_idle(self, since: timedelta, *, last: bool = False) -> None:
         """Look for unfinished work `since` the faults ended. A finding that the last early check did not have is too new to be
-        reported. A finding at two consecutive checks is real: it must be gone within REST_WITHIN, and at the `last` check
+        reported. A finding at two consecutive checks is real: it must be gone within IDLE_WITHIN, and at the `last` check
         nothing may be found."""
-        found = self._left_to_do() if self._glanced else {}
-        left = {key: what for key, what in found.items() if key in self._glanced}
+        found = self._left_to_do() if self._early else {}
+        left = {key: what for key, what in found.items() if key in self._early}
         lasting = sorted(left.keys() & self._left)
         if lasting:
-            self.counts["seconds to rest"] = round(since.total_seconds())
-        for name, subject in lasting if since > REST_WITHIN else sorted(left) if last else ():
+            self.counts["seconds to idle"] = round(since.total_seconds())
+        for name, subject in lasting if since > IDLE_WITHIN else sorted(left) if last else ():
             invariant, text = left[name, subject]
             self._break(invariant.number, name, subject, f"{text}, {since} after the faults")
         self._left = left.keys()

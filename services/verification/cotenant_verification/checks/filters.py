@@ -27,7 +27,7 @@ from cotenant.model.subjects import (
     tokens,
 )
 from cotenant_verification.bench.audit.neighbours import Neighbours
-from cotenant_verification.bench.audit.rooms import Facts, Need, Room
+from cotenant_verification.bench.audit.rooms import Facts, Need, NodeRoom
 from cotenant_verification.checks.log_view import LogView
 from cotenant_verification.checks.needs import Needs
 from cotenant_verification.checks.records import ObjectHead
@@ -82,7 +82,7 @@ class Filters:
         self.folded = folded
         self.facts = Nodes(view, folded)
         self._placed = placed
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, NodeRoom] = {}
         self._neighbours: Neighbours | None = None
 
     def _holding(self, node: str) -> Iterator[Placement]:
@@ -91,11 +91,11 @@ class Filters:
             if ended is None or ended > self.folded:
                 yield placement
 
-    def room(self, node: str) -> Room:
+    def room(self, node: str) -> NodeRoom:
         """The pods on one node."""
         known = self._rooms.get(node)
         if known is None:
-            known = self._rooms[node] = Room()
+            known = self._rooms[node] = NodeRoom()
             for placement in self._holding(node):
                 known.add(f"{placement.namespace}/{placement.name}", self._needs.placed(placement), placement)
         return known

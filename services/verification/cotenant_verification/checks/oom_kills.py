@@ -53,7 +53,7 @@ class OomKills:
     def _judge(self, node: ChaosNode, end: OutOfMemory, placements: dict[str, Placement]) -> None:
         own, held = placements[end.uid], end.held[end.uid]
         pod = decode_pod(own.pod)
-        what = f"{own.namespace}/{own.name} on {node.node_name}, which held {held // MIB} MiB, was ended"
+        what = f"{own.namespace}/{own.name} on {node.node_name}, which held {held // MIB} MiB, was killed"
         subject = execution_subject(node.node_name, "runtime")
         if not end.machine:
             limit = memory_limit(pod)
@@ -65,7 +65,7 @@ class OomKills:
         slack = node.machine.memory_gib * GIB * ROUNDING_PERMILLE // 1000
         for uid, other in end.held.items():
             if uid in placements and other > memory_request(decode_pod(placements[uid].pod)) + slack:
-                more = f"within its request, and {placements[uid].name} runs, which held {other // MIB} MiB and asked for less"
+                more = f"within its request, while {placements[uid].name} ran with {other // MIB} MiB, beyond its own"
                 self.wrong.append((subject, f"{what} {more}"))
                 return
 

@@ -111,7 +111,7 @@ class SuppressionWatch:
         steady.changes += bound != steady.bound and now - steady.since > SETTLING
         steady.bound = bound
         if steady.changes > FEW and len(self.unsettled) < KEPT:
-            text = f"{steady.changes} changes of the bound since {steady.since}, while the rule wants {low}m to {high}m"
+            text = f"{steady.changes} changes of the bound since {steady.since}, while the rule demands {low}m to {high}m"
             self.unsettled.append((name, text))
 
     def _judge_latency(self, name: str, control: Control, most: int, capacity_milli: int, now: datetime) -> None:

@@ -18,7 +18,7 @@ AGAIN_TRIES = 12
 
 
 class Controllers:
-    """Remembers what was last created under each name."""
+    """What was last created under each name."""
 
     def __init__(
         self,

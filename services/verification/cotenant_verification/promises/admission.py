@@ -68,13 +68,13 @@ def _in_force(view: LogView, subject: str, event: Event) -> Iterator[ClusterColo
 
 def _carries(pod: Pod, name: str, version: ClusterColocationProfileSpec | None) -> bool:
     labels, requests = pod.metadata.labels, pod_requests(pod)
-    said = pod.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES)
-    left_out = PROFILE_REVISION not in labels and said is None and labels.get(LABEL_QOS_CLASS) == "LS" and CPU in requests
+    recorded = pod.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES)
+    left_out = PROFILE_REVISION not in labels and recorded is None and labels.get(LABEL_QOS_CLASS) == "LS" and CPU in requests
     if version is None or version.probability == 0:
         return left_out
     if version.probability != ALL and left_out:
         return True
-    if said != name or labels.get(PROFILE_REVISION) != version.labels[PROFILE_REVISION]:
+    if recorded != name or labels.get(PROFILE_REVISION) != version.labels[PROFILE_REVISION]:
         return False
     if version.qos_class:
         return labels.get(LABEL_QOS_CLASS) == "BE" and pod.spec.priority == BATCH_PRIORITY and BATCH_CPU in requests

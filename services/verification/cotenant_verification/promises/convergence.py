@@ -35,7 +35,7 @@ def nothing_is_published_twice(view: LogView, seen: CommitSeen) -> Wrong:
     for event in seen.events:
         before = view.before(event)
         if before is not None and not before.tombstone and not event.tombstone and before.data == event.data:
-            yield event.subject, f"{event.ref} says again what {before.ref} says"
+            yield event.subject, f"{event.ref} repeats {before.ref} unchanged"
 
 
 def no_work_is_left(moment: Moment) -> Wrong:
@@ -52,9 +52,9 @@ def no_work_is_left(moment: Moment) -> Wrong:
             data = event.data
             assert isinstance(data, Placement)
             if run is None or not isinstance(run.data, RunStatus) or run.data.uid != data.uid:
-                yield event.subject, f"{namespace}/{name} is placed on {node} and its executor has no report of it"
+                yield event.subject, f"{namespace}/{name} is placed on {node}, whose executor has not reported it"
             elif data.phase is PlacementPhase.TERMINATING and _long_ago(data.terminating_at, moment):
-                yield event.subject, f"{namespace}/{name} is ending on {node} since {data.terminating_at}"
+                yield event.subject, f"{namespace}/{name} has been terminating on {node} since {data.terminating_at}"
     for subject, event in sorted(view.last.items()):
         if isinstance(event.data, Waiting):
             yield from _needless_waiting(view, subject, event.data)
@@ -67,7 +67,7 @@ def no_work_is_left(moment: Moment) -> Wrong:
     for (namespace, name), pod in sorted(view.pods.items()):
         since = pod.metadata.deletion_timestamp
         if since is not None and _long_ago(datetime.fromisoformat(since), moment) and not view.places[pod.metadata.uid]:
-            yield pod_subject(namespace, name), f"{namespace}/{name} is being deleted since {since}, and nothing holds it"
+            yield pod_subject(namespace, name), f"{namespace}/{name} has been terminating since {since} although no node has it"
     for subject, job in sorted(view.moves.items()):
         if job.phase == "Running" and not (job.answer or job.evicted_at) and _long_ago(job.ordered_at, moment):
             yield subject, f"the eviction that {job.job} ordered at {job.ordered_at} has no answer"
@@ -81,7 +81,7 @@ def nothing_outlives_its_namespace(moment: Moment) -> Wrong:
         if parts[0] != "objects":
             continue
         if parts[2] == "namespaces" and view.ends(event) and event.time is not None and _long_ago(event.time, moment):
-            yield subject, f"namespace {parts[4]} is being deleted since {event.time}"
+            yield subject, f"namespace {parts[4]} has been terminating since {event.time}"
         elif parts[3] != "_" and object_subject("", "namespaces", "", parts[3]) not in view.last:
             yield subject, f"{parts[2]} {parts[4]} is in namespace {parts[3]}, which is gone"
 
@@ -109,7 +109,10 @@ def _needless_answer(moment: Moment, event: Event, data: EvictionOutcome) -> Wro
     pod = moment.view.pods.get((data.namespace, data.name))
     gone = pod is None or pod.metadata.uid != data.uid
     if gone and event.time is not None and moment.now - event.time > KEPT + LEFT_ALONE:
-        yield event.subject, f"the answer to an eviction of {data.namespace}/{data.name} ({data.uid}) outlives it"
+        yield event.subject, (
+            f"the answer to an eviction of {data.namespace}/{data.name} ({data.uid}) is still stored after the "
+            "pod"
+        )
 
 
 def idle_phase_is_quiet(moment: Moment) -> Wrong:
@@ -141,16 +144,16 @@ def nobody_storms(view: LogView, event: Event) -> Wrong:
 
 def waiting_reasons_do_not_flap(view: LogView, event: Event) -> Wrong:
     """The reason why a pod waits is published at most once a second, however often it changes, except for its nomination
-    and the room that it is kept."""
+    and the room that is reserved for it."""
     data = event.data
     before = view.before(event)
     if not isinstance(data, Waiting) or event.tombstone or before is None or before.tombstone:
         return
-    said = before.data
-    if not isinstance(said, Waiting) or said.uid != data.uid:
+    previous = before.data
+    if not isinstance(previous, Waiting) or previous.uid != data.uid:
         return
-    if (said.nomination, said.hold) != (data.nomination, data.hold):
+    if (previous.nomination, previous.hold) != (data.nomination, data.hold):
         return
     after = event.time - before.time if event.time is not None and before.time is not None else TOLD_AGAIN
     if after < TOLD_AGAIN:
-        yield event.subject, f"{event.ref} says why {data.namespace}/{data.name} waits, {after} after {before.ref} did"
+        yield event.subject, f"{event.ref} states why {data.namespace}/{data.name} waits only {after} after {before.ref}"

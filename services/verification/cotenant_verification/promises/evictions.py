@@ -85,11 +85,11 @@ def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
     subject = seen.record.subject
     # A pod whose placement is gone has left its node, although its job is not over yet.
     per_node = Counter(job.node for job in moving if view.places[job.uid])
-    yield from _over(per_node, limits.moving_per_node, subject, "node", "are on the move at once")
+    yield from _over(per_node, limits.moving_per_node, subject, "node", "migrate at once")
     per_namespace = Counter(job.namespace for job in moving)
-    yield from _over(per_namespace, limits.moving_per_namespace, subject, "namespace", "are on the move at once")
+    yield from _over(per_namespace, limits.moving_per_namespace, subject, "namespace", "migrate at once")
     if limits.moving_globally is not None and len(moving) > limits.moving_globally:
-        yield subject, f"{len(moving)} pods are on the move at once, limit {limits.moving_globally}"
+        yield subject, f"{len(moving)} pods migrate at once, limit {limits.moving_globally}"
     per_workload = Counter(job.workload for job in moving if job.workload and _exists(view, job))
     for workload in sorted({job.workload for job in passed if job.workload and job.phase != "Running"}):
         most = _of_workload(view, workload, seen)
@@ -97,7 +97,7 @@ def moves_at_once_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
             jobs_of_it = [job for job in moving if job.workload == workload and _exists(view, job)]
             named = ", ".join(sorted(f"{job.job} ({job.pod}, {job.phase})" for job in jobs_of_it))
             newest = max(jobs_of_it, key=lambda job: (job in passed, job.job))
-            text = f"{per_workload[workload]} pods of workload {workload} are on the move at once, limit {most}: {named}"
+            text = f"{per_workload[workload]} pods of workload {workload} migrate at once, limit {most}: {named}"
             yield migration_subject(newest.job), text
 
 
@@ -132,7 +132,7 @@ def _of_workload(view: LogView, workload: str, seen: CommitSeen) -> int:
 
 def orders_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
     """Within five minutes no more evictions of a workload are ordered than its size allows, and one, beside those that
-    are exempt; within a second no more in total than evictQPS and its burst.
+    are exempt; within a second no more in total than evictQPS and evictBurst allow.
     """
     for job in _jobs_of(seen):
         if job.ordered_at != seen.commit.now:
@@ -146,7 +146,10 @@ def orders_stay_in_limits(view: LogView, seen: CommitSeen) -> Wrong:
         lately = sum(known.ordered_at is not None and known.ordered_at > second for known in orders.values())
         subject = migration_subject(job.job)
         if lately > EVICT_QPS + EVICT_BURST:
-            yield subject, f"{lately} evictions are ordered within a second, limit {EVICT_QPS} and {EVICT_BURST}"
+            yield subject, (
+                f"{lately} evictions are ordered within a second, limit {EVICT_QPS} a second and a burst of "
+                f"{EVICT_BURST}"
+            )
         if not job.workload or job.ignore_budgets or job.trigger in UNARBITRATED:
             continue
         same = sum(
@@ -176,13 +179,13 @@ def a_move_is_begun_once(view: LogView, event: Event) -> Wrong:
     before = view.before(event)
     if before is not None and not before.tombstone and isinstance(before.data, Migration):
         if before.data.uid == data.uid and not before.data.finished and before.data.created_at != data.created_at:
-            yield event.subject, f"{event.ref} starts {data.job} again, which {before.ref} left {before.data.phase}"
+            yield event.subject, f"{event.ref} restarts {data.job}, which was {before.data.phase} in {before.ref}"
         return
     if data.object_uid:
         return
     for subject, job in sorted(view.moves.items()):
         if data.uid and subject != event.subject and job.uid == data.uid and not job.finished:
-            yield event.subject, f"{event.ref} begins {data.job} while {job.job} of the same pod is {job.phase}"
+            yield event.subject, f"{event.ref} starts {data.job} while {job.job} of the same pod is {job.phase}"
 
 
 def moves_with_a_time_to_live_end(moment: Moment) -> Wrong:
@@ -193,7 +196,10 @@ def moves_with_a_time_to_live_end(moment: Moment) -> Wrong:
         if not isinstance(job, Migration) or job.finished or job.paused or not job.ttl_seconds or job.created_at is None:
             continue
         if moment.now > job.created_at + timedelta(seconds=job.ttl_seconds) + PATIENCE:
-            yield subject, f"job {job.job} of {job.created_at} is {job.phase} after its {job.ttl_seconds} s"
+            yield subject, (
+                f"job {job.job}, created at {job.created_at}, is still {job.phase} after its ttl of "
+                f"{job.ttl_seconds} s"
+            )
 
 
 def every_move_has_ended(moment: Moment) -> Wrong:
@@ -204,4 +210,4 @@ def every_move_has_ended(moment: Moment) -> Wrong:
             continue
         pod = moment.view.pods.get((job.namespace, job.pod))
         if pod is None or pod.metadata.uid != job.uid:
-            yield subject, f"job {job.job} is {job.phase}, its pod {job.namespace}/{job.pod} is gone"
+            yield subject, f"job {job.job} is still {job.phase} although its pod {job.namespace}/{job.pod} is gone"

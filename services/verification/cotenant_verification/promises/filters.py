@@ -54,11 +54,11 @@ def placements_pass_every_filter(view: LogView, seen: CommitSeen) -> Wrong:
         assert isinstance(placement, Placement)
         name = f"{placement.namespace}/{placement.name}"
         if gates_of(placement.pod):
-            yield event.subject, f"{event.ref} places {name}, which is gated"
+            yield event.subject, f"{event.ref} places {name}, which has scheduling gates"
         need = view.needs.placed(placement)
         refusal = filters.judge(need, seen.commit.now, placement)(placement.node)
         if refusal:
-            yield event.subject, f"{event.ref} places {name} on node {placement.node}, which does not take it: {refusal}"
+            yield event.subject, f"{event.ref} places {name} on node {placement.node}, which refuses it: {refusal}"
         filters.add(need, placement)
 
 
@@ -106,7 +106,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
         assert isinstance(stored, ObjectStored)
         gated = bool(gates_of(stored.object))
         if gated != ("gated" in codes) and moment.now - (view.last[subject].time or moment.now) > JUST_NOW:
-            yield subject, f"{namespace}/{name} has {'a' if gated else 'no'} gate, and waits for {sorted(codes)}"
+            yield subject, f"{namespace}/{name} has {'a' if gated else 'no'} scheduling gate, but waits for {sorted(codes)}"
         pod = view.pod(namespace, name)
         if gated:
             moment.counts["waiting for a gate"] += 1
@@ -115,7 +115,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
             moment.counts["waiting for a node by name"] += 1
             declared = view.last.get(node_subject(pod.spec.node_name))
             if declared is not None and moment.now - (declared.time or moment.now) > JUST_NOW and "predecessor" not in codes:
-                yield subject, f"{namespace}/{name} names node {pod.spec.node_name}, which is there, and waits"
+                yield subject, f"{namespace}/{name} names node {pod.spec.node_name}, which exists, and is not placed"
             continue
         if "predecessor" in codes:
             moment.counts["waiting for its predecessor"] += 1
@@ -138,10 +138,10 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
         if related and changed:
             moment.counts["waiting while others move"] += 1
             continue
-        moment.counts["waiting and refused by every filter"] += 1
+        moment.counts["waiting refused by every node"] += 1
         for node in sorted(present.facts.keys() - promised - changed):
             if not now(node) and not before(node):
-                yield subject, f"{namespace}/{name} waits ({event.data.message}), and no filter of node {node} refuses it"
+                yield subject, f"{namespace}/{name} waits ({event.data.message}) although no filter of node {node} refuses it"
 
 
 def now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:

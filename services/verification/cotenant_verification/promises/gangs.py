@@ -68,7 +68,7 @@ def no_half_gang_is_placed(view: LogView, seen: CommitSeen) -> Wrong:
         if short and not satisfied & group:
             found = ", ".join(f"{gang}: {placed[gang]} of {least.get(gang, 'more')}" for gang in short)
             subject = placement_subject(one.node, one.namespace, one.name)
-            yield subject, f"{seen.record.ref} places half a gang: {found}"
+            yield subject, f"{seen.record.ref} places a gang in part: {found}"
 
 
 def _with_a_place(view: LogView, fresh: set[str]) -> set[str]:

@@ -49,7 +49,7 @@ def batch_follows_from_its_samples(view: LogView, event: Event) -> Wrong:
     strategy = msgspec.json.decode(data.strategy, type=_Strategy)
     allowed = timedelta(minutes=strategy.degrade_time_minutes or DEGRADE_MINUTES)
     if metric.update_time is not None and event.time is not None and event.time - metric.update_time > allowed:
-        yield event.subject, f"{event.ref} rests on a metric of {metric.update_time}, at {event.time}"
+        yield event.subject, f"{event.ref} uses a metric of {metric.update_time} at {event.time}"
     if data.cpu_policy != "usage" or "capacity" not in terms:
         return
     services = sum(pod.usage.cpu_milli for pod in metric.pods if pod.priority not in LENT)
@@ -90,12 +90,12 @@ def mid_leaves_services_their_requests(view: LogView, event: Event) -> Wrong:
         ("mid-memory", data.mid_memory_bytes, predicted and predicted.memory_bytes, capacity.memory_bytes - used.memory_bytes,
          unallocated.memory_bytes),
     )
-    for name, offered, reclaimable, unused, nobodys in figures:
-        most = max(0, min(reclaimable or 0, unused)) + max(0, nobodys) * share // 100
+    for name, offered, reclaimable, unused, unrequested in figures:
+        most = max(0, min(reclaimable or 0, unused)) + max(0, unrequested) * share // 100
         if offered > most:
             yield event.subject, (
                 f"{event.ref} offers {name} {offered} of {data.node}: services are predicted not to need {reclaimable or 0}, "
-                f"{unused} is unused, and {share} % of {nobodys} is nobody's"
+                f"{unused} is unused, and {share} % of {unrequested} may be offered"
             )
 
 
@@ -105,7 +105,7 @@ def metrics_follow_the_time_of_the_log(_: LogView, event: Event) -> Wrong:
     if not isinstance(data, NodeMetricComputed) or data.update_time is None or event.time is None:
         return
     if data.update_time > event.time + timedelta(seconds=1):
-        yield event.subject, f"{event.ref} of {event.time} says that {data.node} was heard at {data.update_time}"
+        yield event.subject, f"{event.ref} of {event.time} dates the last sample of {data.node} to {data.update_time}"
 
 
 def _metric_of(view: LogView, event: Event, source: str) -> NodeMetricComputed | None:
@@ -142,14 +142,17 @@ def stale_metrics_take_no_pods(view: LogView, seen: CommitSeen) -> Wrong:
         if metric is None or not isinstance(metric.data, NodeMetricComputed) or metric.data.update_time is None:
             continue
         if event.time is not None and event.time - metric.data.update_time >= EXPIRATION:
-            yield event.subject, f"{event.ref} is placed on {event.data.node} by a metric of {metric.data.update_time}"
+            yield event.subject, (
+                f"{event.ref} is a placement on {event.data.node}, whose metric dates from "
+                f"{metric.data.update_time}"
+            )
 
 
 def _stale(metric: Event | None, event: Event) -> str:
     if metric is None or not isinstance(metric.data, NodeMetricComputed):
         return "is not there"
     if metric.data.unknown_since is not None:
-        return f"is unknown since {metric.data.unknown_since}"
+        return f"has been unknown since {metric.data.unknown_since}"
     if metric.data.update_time is not None and event.time is not None and event.time - metric.data.update_time > EXPIRATION:
-        return f"is of {metric.data.update_time}"
+        return f"dates from {metric.data.update_time}"
     return ""

@@ -37,14 +37,17 @@ def a_place_is_held_first(view: LogView, event: Event) -> Wrong:
     held = next((cause for cause in causes if cause is not None and isinstance(cause.data, ReservationShare)), None)
     pod = f"{data.namespace}/{data.name}"
     if held is None or not isinstance(held.data, ReservationShare):
-        yield event.subject, f"{pod} leaves node {job.node} by job {job.job}, and no share of another node is held for it"
+        yield event.subject, f"job {job.job} evicts {pod} from node {job.node}, and no share of another node is held for it"
         return
     share = held.data
     if share.name != job.reservation or share.node == job.node:
-        yield event.subject, f"{pod} leaves node {job.node} for {share.name} on {share.node}, its job has {job.reservation}"
+        yield event.subject, (
+            f"{pod} is evicted from node {job.node} for {share.name} on {share.node}, but its job's reservation is "
+            f"{job.reservation}"
+        )
     ended = _end_of(view, held, event)
     if ended is not None and ended.time is not None and event.time is not None and event.time - ended.time > KNOWN_LATE:
-        yield event.subject, f"{pod} leaves node {job.node} although {share.name} ended at {ended.ref}"
+        yield event.subject, f"{pod} is evicted from node {job.node} although {share.name} ended at {ended.ref}"
 
 
 def _end_of(view: LogView, held: Event, until: Event) -> Event | None:
@@ -63,7 +66,7 @@ def places_are_given_back(moment: Moment) -> Wrong:
         name = job_of(decode_reservation(event.data.object).metadata.annotations)
         job = moment.view.moves.get(migration_subject(name)) if name else None
         if job is not None and job.finished and job.phase != "Succeeded" and not _used(moment.view, parts[4]):
-            yield subject, f"job {name} is {job.phase} and its reservation stands"
+            yield subject, f"job {name} is {job.phase} and its reservation still exists"
 
 
 def _used(view: LogView, name: str) -> bool:

@@ -54,7 +54,10 @@ def lost_nodes_are_tainted_by_rate(view: LogView, seen: CommitSeen) -> Wrong:
         view.tainted[zone] = now
         if rate == 0:
             total, lost = counted
-            yield event.subject, f"{condition.node} is tainted, {lost[zone]} of {total[zone]} nodes of zone {zone!r} are lost"
+            yield event.subject, (
+                f"{condition.node} is tainted at rate 0: {lost[zone]} of {total[zone]} nodes of zone {zone!r} are "
+                "lost"
+            )
         elif last is not None and now - last < timedelta(seconds=1 / rate):
             yield event.subject, f"{condition.node} is tainted {now - last} after another node of zone {zone!r}, rate {rate}/s"
 
@@ -129,8 +132,11 @@ def taints_evict_whom_they_should(view: LogView, seen: CommitSeen) -> Wrong:
             continue
         over = min(_ends(view, view.pod(job.namespace, job.pod), job, seen), default=None)
         if over is None or over > seen.commit.now:
-            what = "begun" if job.created_at == seen.commit.now else "ordered"
-            yield event.subject, f"the eviction of {job.namespace}/{job.pod} is {what}, which {job.node} may keep until {over}"
+            what = "requested" if job.created_at == seen.commit.now else "ordered"
+            yield event.subject, (
+                f"the eviction of {job.namespace}/{job.pod} is {what}, whose tolerations on {job.node} end at "
+                f"{over}"
+            )
 
 
 def _ends(view: LogView, pod: Pod, job: Migration, seen: CommitSeen) -> Iterator[datetime]:
@@ -185,7 +191,10 @@ def ready_nodes_keep_their_pods(view: LogView, event: Event) -> Wrong:
     if not isinstance(condition, NodeCondition) or condition.status != "True" or condition.since is None:
         return
     if event.time - condition.since > READY_FOR:
-        text = f"{data.namespace}/{data.name} is evicted from the lost node {job.node}, which is ready since {condition.since}"
+        text = (
+            f"{data.namespace}/{data.name} is evicted from the lost node {job.node}, which has been ready since "
+            f"{condition.since}"
+        )
         yield event.subject, text
 
 

@@ -76,6 +76,6 @@ def places_of_ended_pods_are_released(moment: Moment) -> Wrong:
             assert isinstance(event.data, Placement)
             pod = moment.view.pods.get((namespace, name))
             if pod is None or pod.metadata.uid != event.data.uid:
-                yield event.subject, f"node {node} holds a place for {namespace}/{name}, which has ended"
+                yield event.subject, f"node {node} still has a placement of {namespace}/{name}, which has ended"
             elif pod.metadata.deletion_timestamp is not None:
                 yield event.subject, f"{namespace}/{name} is being deleted and still placed on {node}"

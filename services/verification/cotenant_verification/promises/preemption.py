@@ -23,7 +23,7 @@ def victims_are_of_lower_priority(view: LogView, seen: CommitSeen) -> Wrong:
         subject, name = pod_subject(waiting.namespace, waiting.name), f"{waiting.namespace}/{waiting.name}"
         policy = pod.metadata.labels.get(LABEL_PREEMPTION_POLICY, pod.spec.preemption_policy)
         if policy == "Never" and nomination.victims:
-            yield subject, f"{seen.record.ref} has pods end for {name}, whose preemption policy is Never"
+            yield subject, f"{seen.record.ref} nominates victims for {name}, whose preemption policy is Never"
         for victim in nomination.victims:
             stored = view.last.get(pod_subject(victim.namespace, victim.name))
             other = decode_pod(stored.data.object) if stored is not None and isinstance(stored.data, ObjectStored) else None
@@ -31,7 +31,8 @@ def victims_are_of_lower_priority(view: LogView, seen: CommitSeen) -> Wrong:
                 continue
             if (other.spec.priority or 0) >= (pod.spec.priority or 0):
                 yield subject, (
-                    f"{seen.record.ref} has {victim.namespace}/{victim.name} of priority {other.spec.priority} end for {name}, "
+                    f"{seen.record.ref} nominates the victim {victim.namespace}/{victim.name} of priority "
+                    f"{other.spec.priority} for {name}, "
                     f"whose priority is {pod.spec.priority}"
                 )
 
@@ -57,7 +58,8 @@ def victims_make_room(view: LogView, seen: CommitSeen) -> Wrong:
         if refusal:
             name = f"{waiting.namespace}/{waiting.name}"
             yield pod_subject(waiting.namespace, waiting.name), (
-                f"{seen.record.ref} has pods of node {nomination.node} end for {name}, which does not fit even then: {refusal}"
+                f"{seen.record.ref} nominates victims on node {nomination.node} for {name}, which does not fit "
+                f"without them either: {refusal}"
             )
 
 

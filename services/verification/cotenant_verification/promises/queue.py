@@ -25,10 +25,10 @@ from cotenant_verification.promises.filters import JUST_NOW, now_and_before
 from cotenant_verification.promises.gangs import gang_of
 from cotenant_verification.promises.placements import new_placements
 
-Turn = tuple[int, str, str, str]
+Position = tuple[int, str, str, str]
 
 
-def turn_of(pod: Pod) -> Turn:
+def position_of(pod: Pod) -> Position:
     """The order of the queue: priority, creation, name."""
     metadata = pod.metadata
     return -(pod.spec.priority or 0), metadata.creation_timestamp or "", metadata.namespace, metadata.name
@@ -49,8 +49,8 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
         heads = rooms.get(data.node, [])
         if not heads or gang_of(data.pod)[0]:
             continue
-        turn = turn_of(view.needs.placed(data).pod)
-        if any(turn < turn_of(head) for head in heads):
+        position = position_of(view.needs.placed(data).pod)
+        if any(position < position_of(head) for head in heads):
             continue
         taken: Counter[str] = Counter()
         for placed in view.held(data.node, seen.commit.folded):
@@ -63,7 +63,8 @@ def no_room_of_the_head_is_taken(view: LogView, seen: CommitSeen) -> Wrong:
                 names = ", ".join(f"{head.metadata.namespace}/{head.metadata.name}" for head in heads)
                 yield (
                     executor_subject(data.node),
-                    f"{seen.record.ref} places {data.namespace}/{data.name} in the room that {data.node} keeps for {names}: "
+                    f"{seen.record.ref} places {data.namespace}/{data.name} in the room that is reserved on "
+                    f"{data.node} for {names}: "
                     f"{taken[resource]} {resource} of {offered.get(resource, 0)}",
                 )
 
@@ -101,7 +102,7 @@ def the_head_starts_once_it_fits(moment: Moment) -> Wrong:
                 continue
             need = need_of(head, "")
             if not present.judge(need, moment.now)(node) and not earlier.judge(need, moment.now - JUST_NOW)(node):
-                yield event.subject, f"{name[0]}/{name[1]} is kept room on {node}, fits there, and waits"
+                yield event.subject, f"{name[0]}/{name[1]} has room reserved on {node}, fits there, and is not placed"
 
 
 def _is_fresh(time: datetime | None, now: datetime) -> bool:

@@ -160,7 +160,7 @@ def _children_fit(tree: str, parent: QuotaRuntime, children: list[QuotaRuntime],
         most = max(has.get(resource, 0), 0)
         shared = sum(child.runtime.get(resource, 0) for child in children)
         if shared > most:
-            text = f"the quotas below {parent.quota} may use {shared} {resource}, there is {most}"
+            text = f"the quotas below {parent.quota} may use {shared} {resource}, of {most}"
             yield quota_subject(tree, parent.quota), text
 
 
@@ -169,9 +169,9 @@ def _scaled_as_needed(tree: str, parent: QuotaRuntime, children: list[QuotaRunti
     mins = {child.quota: _min(child, resource) for child in children}
     scaled = {child.quota: child.scaled_min.get(resource, 0) for child in children}
     if sum(mins.values()) > has and sum(scaled.values()) > has:
-        yield quota_subject(tree, parent.quota), f"the scaled mins below {parent.quota} are {scaled} {resource}, there is {has}"
+        yield quota_subject(tree, parent.quota), f"the scaled mins below {parent.quota} are {scaled} {resource}, of {has}"
     elif sum(mins.values()) <= has and scaled != mins:
-        yield quota_subject(tree, parent.quota), f"the mins below {parent.quota} fit, they are {mins} and said to be {scaled}"
+        yield quota_subject(tree, parent.quota), f"the mins below {parent.quota} fit: they are {mins}, scaled to {scaled}"
 
 
 def _min(quota: QuotaRuntime, resource: str) -> int:
@@ -192,7 +192,7 @@ def _within_bounds(quota: QuotaRuntime) -> Wrong:
             yield subject, f"runtime of {quota.quota} is {amount} {resource}, max {most}"
         least, wanted = quota.scaled_min.get(resource, 0), _wanted(quota, resource)
         if wanted >= least > amount:
-            yield subject, f"{quota.quota} requests {wanted} {resource}, scaled min {least}, and has {amount}"
+            yield subject, f"{quota.quota} requests {wanted} {resource} with scaled min {least}, and its runtime is {amount}"
 
 
 def shares_are_fair(moment: Moment) -> Wrong:
@@ -218,10 +218,13 @@ def shares_are_fair(moment: Moment) -> Wrong:
                         yield subject, f"runtime of {name} is {runtime} {resource}, fair is {fair}"
                     if name in parents or child.namespaces:
                         continue
-                    if (said := child.child_request.get(resource, 0)) != asked[name][resource]:
-                        yield subject, f"{name} requests {said} {resource}, its pods ask for {asked[name][resource]}"
-                    if (said := child.used.get(resource, 0)) != (meant := used[name][resource] + claimed[name][resource]):
-                        yield subject, f"{name} uses {said} {resource}, its pods hold {meant}"
+                    if (shown := child.child_request.get(resource, 0)) != asked[name][resource]:
+                        yield subject, (
+                            f"{name} is published as requesting {shown} {resource}, its pods request "
+                            f"{asked[name][resource]}"
+                        )
+                    if (shown := child.used.get(resource, 0)) != (meant := used[name][resource] + claimed[name][resource]):
+                        yield subject, f"{name} is published as using {shown} {resource}, its pods use {meant}"
 
 
 def _asked_by_pods(moment: Moment) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]]]:

@@ -103,11 +103,11 @@ def no_reservation_is_over_allocated(view: LogView, seen: CommitSeen) -> Wrong:
             yield event.subject, f"{event.ref} uses reservation {used.name}, which holds nothing on {data.node}"
         document = stated(view, used.name)
         if document is not None and document.metadata.uid == used.uid and not _means(document, data):
-            yield event.subject, f"{event.ref} uses reservation {used.name}, which is for others"
+            yield event.subject, f"{event.ref} uses reservation {used.name}, whose owners do not match"
         if document is not None and document.metadata.uid == used.uid and document.spec.allocate_once:
             owners = sum(_uses(placed, used.uid) for placed in _placed(view, data.node))
             if owners > 1 or not any(status.uid == used.uid for status in ended):
-                yield event.subject, f"{event.ref}: reservation {used.name} is allocated once, and has {owners} owners"
+                yield event.subject, f"{event.ref}: reservation {used.name} has allocateOnce and {owners} owners"
     for node in sorted(touched):
         yield from _on_node(view, seen, node)
 
@@ -170,7 +170,7 @@ def _on_node(view: LogView, seen: CommitSeen, node: str) -> Wrong:
             restricted = document is not None and document.spec.allocate_policy == RESTRICTED
             if restricted and owned[resource] > held:
                 subject = reservation_subject(node, share.name)
-                yield subject, f"{seen.record.ref}: owners take {owned[resource]} {resource} of the {held} that it holds"
+                yield subject, f"{seen.record.ref}: owners are allocated {owned[resource]} {resource} of {held}"
     offered = view.offer(node, seen.commit.folded)
     for resource in TRACKED:
         asked = any(resource in share.allocatable for share in shares)
@@ -192,11 +192,11 @@ def no_reservation_leaks(moment: Moment) -> Wrong:
             moment.counts["shares of nodes"] += 1
             document = stated(view, name)
             if document is None or document.metadata.uid != share.uid:
-                yield event.subject, f"reservation {name} ({share.uid}) holds room on {node}, and was deleted"
+                yield event.subject, f"reservation {name} ({share.uid}) still holds room on {node} after its deletion"
             elif _over(document, moment.now):
-                yield event.subject, f"reservation {name} holds room on {node}, and has expired"
+                yield event.subject, f"reservation {name} still holds room on {node} after its expiry"
             if node_subject(node) not in view.last:
-                yield event.subject, f"reservation {name} holds room on {node}, which was deleted"
+                yield event.subject, f"reservation {name} still holds room on {node}, which was deleted"
     for subject, event in sorted(view.last.items()):
         if not subject.startswith(f"objects.{GROUP.replace('.', '%2E')}.reservations.") or not isinstance(
             event.data, ObjectStored
@@ -205,19 +205,19 @@ def no_reservation_leaks(moment: Moment) -> Wrong:
         document = _STATED.decode(event.data.object)
         name, uid = document.metadata.name, document.metadata.uid
         status = view.last.get(reservation_status_subject(name))
-        said = status is not None and isinstance(status.data, ReservationStatus) and status.data.uid == uid
+        published = status is not None and isinstance(status.data, ReservationStatus) and status.data.uid == uid
         held = any(
             isinstance(share.data, ReservationShare) and share.data.uid == uid
             for shares in view.shares.values()
             for share in shares.values()
         )
         fresh = event.time is not None and moment.now - event.time < LATE
-        if said == held and not fresh:
-            yield subject, f"reservation {name} has {'a share and a status' if said else 'neither share nor status'}"
-        if said and status is not None and isinstance(status.data, ReservationStatus):
+        if published == held and not fresh:
+            yield subject, f"reservation {name} has {'a share and a status' if published else 'neither share nor status'}"
+        if published and status is not None and isinstance(status.data, ReservationStatus):
             moment.counts[f"reservations {status.data.phase.value}"] += 1
             if status.data.phase is ReservationPhase.PENDING and _over(document, moment.now):
-                yield subject, f"reservation {name} waits, and has expired"
+                yield subject, f"reservation {name} still waits after its expiry"
 
 
 def _over(document: Stated, now: datetime) -> bool:

@@ -74,7 +74,7 @@ def suppression_settles(moment: Moment) -> Wrong:
     for name, text in moment.suppressions.unsettled:
         yield execution_subject(name, "suppress"), text
     for name, changes in sorted(moment.suppressions.flutter(moment.now).items()):
-        text = f"node {name} turned its best-effort bound {changes} times more than its load did"
+        text = f"node {name} reversed its best-effort bound {changes} times more often than its load"
         yield execution_subject(name, "suppress"), text
 
 

@@ -25,13 +25,15 @@ def yarn_has_what_nodes_offer(moment: Moment) -> Wrong:
     if copilot is None:
         return
     for name, manager in sorted(copilot.cluster.managers.items()):
-        said = moment.view.last.get(resources_subject(manager.host))
-        if manager.lost or manager.host not in moment.harness.nodes or said is None or not isinstance(said.data, NodeResources):
+        offer = moment.view.last.get(resources_subject(manager.host))
+        if manager.lost or manager.host not in moment.harness.nodes:
             continue
-        changed = [event.time for event in (said, *moment.view.placed[manager.host].values())]
+        if offer is None or not isinstance(offer.data, NodeResources):
+            continue
+        changed = [event.time for event in (offer, *moment.view.placed[manager.host].values())]
         if any(at is None or moment.now - at < SETTLED for at in changed):
             continue
-        cpu, memory = _offered(moment.view, manager.host, said.data)
+        cpu, memory = _offered(moment.view, manager.host, offer.data)
         present = (manager.total.vcores, manager.total.memory_mb)
         if present != (cpu // 1000, memory // MIB):
             text = f"NodeManager {name} has {present[0]} vcores and {present[1]} MB; its node offers {cpu}m and {memory} bytes"

@@ -1,7 +1,7 @@
 """The cluster that `cotenant simulate -f` reads.
 
 In: a YAML file of kind Cluster (simulation.cotenant.io/v1alpha1): nodes by shape and count, objects as manifests,
-and workloads. A workload is a set of replicas that live as long as the simulation, with a daily load, or jobs that
+and workloads. A workload is a set of replicas that run as long as the simulation, with a daily load, or jobs that
 arrive at random (exponential gaps from the seed) and last for a while. Out: typed structs. Errors name the file and
 the field.
 """

@@ -1,4 +1,4 @@
-"""No pod is on two nodes, or runs on a node that it is not placed on; evictions leave as many pods as their budget says.
+"""No pod is on two nodes, or runs on a node that it is not placed on; evictions leave as many pods as their budget requires.
 
 In: all events of LOG in order; how many pods of which group must stay. Out: violations.
 """

@@ -44,8 +44,8 @@ def _check(watch: Watch, changes: Sequence[WatchedChange], missing: Collection[i
         elif watch.expired and _ends_after(should, changes):
             continue
         else:
-            said = "it ends before" if change is None else f"event {place + 1} is {_words(change)}; the log has"
-            yield Violation(WHOLE, f"{watch}: {said} {_words(should)}")
+            received = "it ends before" if change is None else f"event {place + 1} is {_words(change)}; the log has"
+            yield Violation(WHOLE, f"{watch}: {received} {_words(should)}")
             return
     if place < len(watch.changes):
         yield Violation(WHOLE, f"{watch}: event {place + 1} is {_words(watch.changes[place])}; the log has nothing more")

@@ -157,7 +157,7 @@ class _Client:
                 body = await answer.json()
                 self._record_answer(write, answer.status, body)
         except NO_ANSWER as error:
-            write.said = f"{type(error).__name__}"
+            write.answer = f"{type(error).__name__}"
         write.ended = self._run.now()
         if write.outcome is Outcome.OK:
             self._run.progress.append(write.ended)
@@ -179,7 +179,7 @@ class _Client:
                 write.version = int(body["metadata"]["resourceVersion"])
             return
         write.outcome = Outcome.REFUSED if 400 <= status < 500 else Outcome.UNKNOWN
-        write.said = f"{status} {body.get('message', '')}"
+        write.answer = f"{status} {body.get('message', '')}"
 
 
 def _seen(item: dict[str, Any]) -> Seen:

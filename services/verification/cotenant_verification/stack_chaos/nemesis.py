@@ -28,9 +28,9 @@ KILL_AGAIN_SECONDS = 0.2
 class Nemesis:
     """One run's faults."""
 
-    def __init__(self, cluster: Cluster, onlooker: NatsLog, began: float, say: Callable[[str], None]) -> None:
+    def __init__(self, cluster: Cluster, observer: NatsLog, began: float, say: Callable[[str], None]) -> None:
         self._cluster = cluster
-        self._onlooker = onlooker
+        self._observer = observer
         self._began = began
         self._say = say
         self.done: list[Fault] = []
@@ -72,7 +72,7 @@ class Nemesis:
     async def leader(self) -> str:
         """The server that leads LOG; the first one if unknown."""
         with contextlib.suppress(BusError, *API_ERRORS):
-            found = (await self._onlooker._api.info(LOG, 1.0)).cluster.leader
+            found = (await self._observer._api.info(LOG, 1.0)).cluster.leader
             if found in SERVERS:
                 return found
         return SERVERS[0]

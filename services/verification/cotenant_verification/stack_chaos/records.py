@@ -48,14 +48,15 @@ class Write(msgspec.Struct, kw_only=True):
     """As acknowledged; 0 for a deletion, whose answer has none."""
     uid: str = ""
     """Of the object that a deletion ended, as acknowledged."""
-    said: str = ""
+    answer: str = ""
+    """The answer's status and message, or the error, of a write that was not acknowledged."""
 
     def __str__(self) -> str:
         of = f" on version {self.expected}" if self.expected else ""
         as_version = f" as version {self.version}" if self.version else ""
         return (
             f"{self.client} {self.action} {self.name}={self.value or '-'}{of} at {self.gateway}, "
-            f"{self.started:.2f}-{self.ended:.2f} s, {self.outcome}{as_version}{': ' + self.said if self.said else ''}"
+            f"{self.started:.2f}-{self.ended:.2f} s, {self.outcome}{as_version}{': ' + self.answer if self.answer else ''}"
         )
 
 
@@ -140,10 +141,10 @@ class Violation(msgspec.Struct, frozen=True):
     """A promise that was broken: which, and by what."""
 
     promise: str
-    said: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.promise}: {self.said}"
+        return f"{self.promise}: {self.text}"
 
 
 Operation = TypeVar("Operation", Write, Listing)

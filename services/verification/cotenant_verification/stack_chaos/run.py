@@ -31,7 +31,7 @@ from cotenant_verification.stack_chaos.nemesis import Nemesis
 from cotenant_verification.stack_chaos.pods import BUDGETS, LABEL, Pods
 from cotenant_verification.stack_chaos.records import Fault, Violation
 from cotenant_verification.stack_chaos.run_report import RunReport, longest_gaps
-from cotenant_verification.stack_chaos.truth import Onlooker, Truth, find_truth
+from cotenant_verification.stack_chaos.truth import Observer, Truth, find_truth
 from cotenant_verification.stack_chaos.watchers import Watcher
 
 SETTLE_SECONDS = 5.0
@@ -62,13 +62,13 @@ async def _under_faults(
     began = time.monotonic()
     log = await connect(cluster.nats_url, "chaos", cluster.access)
     urls = [nats_urls([member.port]) for member in cluster.members]
-    onlookers = [await connect(url, "chaos", cluster.access) for url in urls]
-    onlooker = Onlooker(onlookers)
+    observers = [await connect(url, "chaos", cluster.access) for url in urls]
+    observer = Observer(observers)
     gateways, credentials = cluster.gateway_urls, cluster.credentials
     registers, pods = Registers(gateways, credentials, seed, began), Pods(gateways, credentials, seed)
     nemesis = Nemesis(cluster, log, began, say)
     stop = asyncio.Event()
-    looking = asyncio.ensure_future(onlooker.run())
+    looking = asyncio.ensure_future(observer.run())
     try:
         await pods.declare()
         async with _running(
@@ -83,11 +83,11 @@ async def _under_faults(
         await cluster.until_ready()
         await asyncio.sleep(SETTLE_SECONDS)
         await registers.list_finally(await log.last_sequence(LOG))
-        truth = await find_truth(onlooker, log, urls)
+        truth = await find_truth(observer, log, urls)
     finally:
         looking.cancel()
         await asyncio.gather(looking, return_exceptions=True)
-        for connection in (log, *onlookers):
+        for connection in (log, *observers):
             await connection.close()
     history = registers.history
     violations = [
@@ -137,5 +137,5 @@ def _recomputed(truth: Truth) -> tuple[int, list[Violation]]:
     if not report.differing:
         return report.verified, []
     first = report.first_difference
-    said = f"{report.differing} of {report.verified} commits differ; the first: {first}"
-    return report.verified, [Violation(RECOMPUTED_RIGHT, said[:2000])]
+    text = f"{report.differing} of {report.verified} commits differ; the first: {first}"
+    return report.verified, [Violation(RECOMPUTED_RIGHT, text[:2000])]

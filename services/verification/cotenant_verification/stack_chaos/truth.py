@@ -22,7 +22,7 @@ from cotenant_console.recorded import history
 from cotenant_verification.stack_chaos.clients import NAMESPACE
 from cotenant_verification.stack_chaos.records import Version, Violation
 
-ONE_LOG = "the log tells one story"
+ONE_LOG = "all readers and replicas have the same log"
 SUBJECTS = f"objects.core.configmaps.{NAMESPACE}."
 CAUGHT_UP_SECONDS = 60.0
 ANSWERED_SECONDS = 60.0
@@ -52,7 +52,7 @@ class Truth(msgspec.Struct):
     violations: list[Violation]
 
 
-class Onlooker:
+class Observer:
     """Reads LOG during the run, so that quickly replaced messages are seen. `logs`: one connection to each server, so that
     not all of its consumers are lost together."""
 
@@ -88,29 +88,29 @@ class Onlooker:
     def _add(self, event: Event) -> None:
         before = self.events.setdefault(event.sequence, event)
         if before.id != event.id:
-            self.violations.append(_two_stories(before, event, "an onlooker was told both"))
+            self.violations.append(_contradiction(before, event, "one observer read both"))
 
 
-def _two_stories(one: Event, other: Event, how: str) -> Violation:
+def _contradiction(one: Event, other: Event, how: str) -> Violation:
     return Violation(ONE_LOG, f"{one.ref} is {one.id} on {one.subject} and {other.id} on {other.subject}: {how}")
 
 
-async def find_truth(onlooker: Onlooker, log: NatsLog, urls: Sequence[str]) -> Truth:
+async def find_truth(observer: Observer, log: NatsLog, urls: Sequence[str]) -> Truth:
     """Read everything, once all is idle. `urls`: each server's own."""
     end = await log.last_sequence(LOG)
     async with asyncio.timeout(CAUGHT_UP_SECONDS):
-        while max(onlooker.events, default=0) < end:  # noqa: ASYNC110 - bounded
+        while max(observer.events, default=0) < end:  # noqa: ASYNC110 - bounded
             await asyncio.sleep(0.1)
-    violations = list(onlooker.violations)
-    found = dict(onlooker.events)
+    violations = list(observer.violations)
+    found = dict(observer.events)
     await _copied(log, end)
-    for told, how in ((await history(log), HISTORY), (await read_all(log, LOG, (">",)), LOG)):
-        for event in told:
+    for events_read, how in ((await history(log), HISTORY), (await read_all(log, LOG, (">",)), LOG)):
+        for event in events_read:
             if event.sequence > end:
                 continue
             before = found.setdefault(event.sequence, event)
             if before.id != event.id:
-                violations.append(_two_stories(before, event, f"an onlooker was told the first, {how} has the second"))
+                violations.append(_contradiction(before, event, f"the observer read the first, {how} has the second"))
     events = [found[sequence] for sequence in sorted(found) if sequence <= end]
     violations += await _replicas(log, urls, events, end)
     missing = {sequence for sequence in range(1, end + 1) if sequence not in found}
@@ -127,7 +127,7 @@ async def _copied(log: NatsLog, end: int) -> None:
         await asyncio.sleep(0.1)
 
 
-async def _replicas(onlooking: NatsLog, urls: Sequence[str], events: Sequence[Event], end: int) -> list[Violation]:
+async def _replicas(observing: NatsLog, urls: Sequence[str], events: Sequence[Event], end: int) -> list[Violation]:
     """Each server shows the last message of each subject as it is: a direct get is answered by the replica of the server that
     is asked."""
     last: dict[str, Event] = {}
@@ -135,7 +135,7 @@ async def _replicas(onlooking: NatsLog, urls: Sequence[str], events: Sequence[Ev
         last[event.subject] = event
     violations = []
     for url in urls:
-        log = await connect(url, "chaos", onlooking.access)
+        log = await connect(url, "chaos", observing.access)
         shown: dict[str, int] = {}
         try:
             async with asyncio.timeout(ANSWERED_SECONDS):
@@ -148,13 +148,13 @@ async def _replicas(onlooking: NatsLog, urls: Sequence[str], events: Sequence[Ev
         for subject, sequence in shown.items():
             expected = last.get(subject)
             if sequence <= end and (expected is None or expected.sequence != sequence):
-                said = "nothing" if expected is None else expected.ref
-                violations.append(Violation(ONE_LOG, f"the replica at {url} ends {subject} with LOG:{sequence}, not {said}"))
+                should = "nothing" if expected is None else expected.ref
+                violations.append(Violation(ONE_LOG, f"the replica at {url} ends {subject} with LOG:{sequence}, not {should}"))
         for subject, event in last.items():
             # A message with a time to live may have expired, and one replaced during the load comes after it.
             if subject in shown or event.tombstone or event.ttl_seconds:
                 continue
-            head = await onlooking.head(subject)
+            head = await observing.head(subject)
             if head is not None and head.sequence == event.sequence:
                 violations.append(Violation(ONE_LOG, f"the replica at {url} lacks {subject}, {event.ref} {event.id}"))
     return violations

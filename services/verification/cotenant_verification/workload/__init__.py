@@ -12,7 +12,7 @@ others' seeds as they are.
 | `reservations` | room kept for pods with a label, that expires, is deleted, is used once or often |
 | `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |
 | `administration` | the node configuration, invalid ones among them; a budget; users' migration jobs |
-| `memory` | in every second run: pods that leak, outgrow what they borrowed, or take what their machine has |
+| `memory` | in every second run: pods that leak, outgrow their request, or take what their machine has |
 | `profiles` | colocation profiles, invalid ones among them, and pods that they change |
 | `trace` | in place of machines and pods: a piece of the openb trace |
 | `yarn` | in every second run: NodeManagers beside the executors, applications that take and return capacity |

@@ -1,4 +1,4 @@
-"""Pods that hold more memory than they should: leaks, jobs that outgrow their request, services without a limit.
+"""Pods that use more memory than they should: leaks, jobs that outgrow their request, services without a limit.
 
 In: a header. Out: entries, in every second run. A leaking pod holds little after each start; a bloated one has no limit and
 repeatedly takes more than it requested, until the machine lacks memory.

@@ -1,7 +1,7 @@
 """Pods: services that stay, jobs that end, and what users do to them.
 
 In: a header, the machines' CPUs. Out: entries. Some services are greedy: they use far more than they ask for, so that their
-nodes become hot. Jobs run on borrowed or on the machines' own resources, in quotas or not; some name their node, or select
+nodes become hot. Jobs run on overcommitted or on the machines' own resources, in quotas or not; some name their node, or select
 it by its label, and that node may not be there.
 """
 

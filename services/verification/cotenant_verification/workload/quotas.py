@@ -24,7 +24,7 @@ WRONG = 0.1
 PERMILLE = 1000
 
 
-class Shape(msgspec.Struct, frozen=True):
+class QuotaShape(msgspec.Struct, frozen=True):
     """The position of a quota. `least` and `room`: ranges in permille of the parent's min, and of the machines beyond min."""
 
     name: str
@@ -36,15 +36,15 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 SHAPES = (
-    Shape("org", "", True, "", (200, 750), (50, 300)),
-    Shape("org-web", "org", True, "", (300, 600), (20, 200)),
-    Shape("web-a", "org-web", False, "", (100, 500), (10, 100)),
-    Shape("web-b", "org-web", False, "", (100, 500), (10, 100)),
-    Shape("ml", "org", False, "", (100, 400), (10, 150)),
-    Shape("lone", "", False, "", (20, 500), (10, 100)),
-    Shape(POOL, "", True, POOL, (100, 200), (10, 50)),
-    Shape("pool-x", POOL, False, POOL, (100, 500), (10, 100)),
-    Shape("pool-y", POOL, False, POOL, (100, 500), (10, 100)),
+    QuotaShape("org", "", True, "", (200, 750), (50, 300)),
+    QuotaShape("org-web", "org", True, "", (300, 600), (20, 200)),
+    QuotaShape("web-a", "org-web", False, "", (100, 500), (10, 100)),
+    QuotaShape("web-b", "org-web", False, "", (100, 500), (10, 100)),
+    QuotaShape("ml", "org", False, "", (100, 400), (10, 150)),
+    QuotaShape("lone", "", False, "", (20, 500), (10, 100)),
+    QuotaShape(POOL, "", True, POOL, (100, 200), (10, 50)),
+    QuotaShape("pool-x", POOL, False, POOL, (100, 500), (10, 100)),
+    QuotaShape("pool-y", POOL, False, POOL, (100, 500), (10, 100)),
 )
 """Parents come before their children; the children's upper bounds take no more than all of a parent's min."""
 
@@ -70,7 +70,7 @@ def quotas(header: Header, capacity: int) -> list[Entry]:
     return entries
 
 
-def _bounds(chance: Random, shape: Shape, least: dict[str, int], capacity: int) -> dict[str, int | str]:
+def _bounds(chance: Random, shape: QuotaShape, least: dict[str, int], capacity: int) -> dict[str, int | str]:
     above = least[shape.parent] if shape.parent else capacity
     low = above * chance.randrange(*shape.least) // PERMILLE
     args: dict[str, int | str] = {"min": low, "max": low + capacity * chance.randrange(*shape.room) // PERMILLE}

@@ -11,7 +11,7 @@ what would be needed in that dimension and its limit. The rule:
 3. with `check_ancestors`: used + request must fit each ancestor's limit in the dimensions of the request, nearest
    first.
 
-The request is first reduced to the dimensions of the quota's max: a quota says nothing about a resource that it does
+The request is first reduced to the dimensions of the quota's max: a quota does not limit a resource that it does
 not list. Source: Koordinator ElasticQuota PreFilter, with its texts. A dimension missing in a limit is not limited;
 the runtime that the quota-tree service publishes always has every dimension of max.
 """

@@ -73,7 +73,7 @@ def reservation_of(metadata: ObjectMeta) -> Reservation:
 
 
 def with_itself(allocation: Allocation | None, key: tuple[str, str], uid: str, *, acts: bool) -> Allocation | None:
-    """Return what the placement of a pod (`key`: namespace and name) says of its allocation: one that acts as a reservation
+    """Return the allocation for the placement of a pod (`key`: namespace and name): one that acts as a reservation
     names itself as the one that it belongs to, unless it uses another; one that no longer acts as such does not."""
     used = allocation.reservation if allocation is not None else None
     own = ReservationUsed(name=acting_name(*key), uid=uid)

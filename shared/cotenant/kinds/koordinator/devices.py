@@ -48,8 +48,8 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     for found in shown.spec.devices:
         counts[found.type] += 1
         healthy[found.type] += found.health
-    said = ",".join(f"{kind} {healthy[kind]}/{count}" for kind, count in sorted(counts.items()))
-    return snapshot.address.name, said or "<none>", age(shown.metadata.creation_timestamp, now)
+    counted = ",".join(f"{kind} {healthy[kind]}/{count}" for kind, count in sorted(counts.items()))
+    return snapshot.address.name, counted or "<none>", age(shown.metadata.creation_timestamp, now)
 
 
 DEFINITION = Definition(

@@ -1,7 +1,7 @@
 """slo.koordinator.sh/v1alpha1 NodeMetric = metrics: an object without a document, composed of one event.
 
 In: the `metrics.<node>` event. Out: the object as Koordinator's custom resource spells it, and its columns. Labels and
-annotations may be declared; what the event says wins.
+annotations may be declared; those of the event take precedence.
 """
 
 from __future__ import annotations

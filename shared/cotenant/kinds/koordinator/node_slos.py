@@ -32,7 +32,7 @@ def compose_node_slo(snapshot: Snapshot) -> Overlay:
                 "cpuSuppressPolicy": slo.cpu_suppress_policy,
             }
             uid = derived_uid("NodeSLO", snapshot.address.name)
-            # An event of a calculator that renders the whole spec carries it; the threshold section alone says the rest.
+            # A calculator that renders the whole spec puts it into the event; an older one, the threshold section alone.
             rendered = is_object(slo.spec) and bool(members(slo.spec))
             return Overlay(
                 head=head_of(

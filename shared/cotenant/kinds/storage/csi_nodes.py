@@ -18,7 +18,7 @@ CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False)
 
 
 def csi_node_errors(csi_node: CsiNode, old: CsiNode | None = None) -> list[FieldError]:
-    """Each driver once, with its id of the node; what a known driver says of itself stays."""
+    """Each driver once, with its id of the node; the other fields of a known driver stay."""
     found: list[FieldError] = []
     names: set[str] = set()
     for index, driver in enumerate(csi_node.spec.drivers):

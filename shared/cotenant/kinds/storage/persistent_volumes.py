@@ -28,7 +28,7 @@ VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", False, ("pv",)
 
 
 def volume_errors(volume: PersistentVolume, old: PersistentVolume | None = None) -> list[FieldError]:
-    """A volume says how large it is, how it is mounted, and where; the node affinity is set once."""
+    """A volume needs a capacity, access modes and a source; its node affinity is set once."""
     spec = volume.spec
     found = mode_errors("spec", spec.access_modes, spec.volume_mode)
     found += storage_errors("spec.capacity", spec.capacity)

@@ -113,8 +113,8 @@ async def last_message(client: BusClient, selected: str) -> Message | None:
     if status == "404":
         return None
     if status:
-        said = block.split(b"\r\n", 1)[0].decode(errors="replace")
-        raise BusError(f"the last message of {selected} cannot be read: {said}")
+        line = block.split(b"\r\n", 1)[0].decode(errors="replace")
+        raise BusError(f"the last message of {selected} cannot be read: {line}")
     return server_header(block, b"Nats-Subject"), int(server_header(block, b"Nats-Sequence")), block, data
 
 

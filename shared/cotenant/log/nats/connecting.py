@@ -32,14 +32,14 @@ async def connected(url: str, service: str, access: Access) -> BusClient:
     or several with commas between. Raises AccessError for credentials that cannot be used."""
     urls = [access.url(word.strip()) for word in url.split(",")]
     options, api = access.options(), access.api
-    said: set[str] = set()
+    reported: set[str] = set()
 
     async def note(error: BaseException) -> None:
         text = f"{type(error).__name__}: {error}"
         if "violation" not in text.lower():
             logger.debug("nats: %s", text)
-        elif text not in said and len(said) < MAX_VIOLATIONS:
-            said.add(text)
+        elif text not in reported and len(reported) < MAX_VIOLATIONS:
+            reported.add(text)
             logger.error("nats-server refuses what these credentials (%s) do not allow: %s", access.credentials or "none", text)
 
     async def refused(state: RetryCallState) -> None:

@@ -92,9 +92,9 @@ class MessageDecoder:
         """Add the event of a message to `events`; what is no event becomes a dead letter, and one of a type that is unknown
         here is counted and left out."""
         # Most messages carry headers of their batch only, which do not matter here.
-        telling = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
+        reads_headers = self._stream == HISTORY or b"Nats-Rollup" in block or b"Nats-TTL" in block
         try:
-            if telling:
+            if reads_headers:
                 event = event_of(self._stream, subject, sequence, data, parse_headers(block), self.decoders)
             else:
                 event = decode_event(data, subject=subject, stream=self._stream, sequence=sequence, decoders=self.decoders)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import logging
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -19,8 +18,6 @@ import msgspec
 import nats
 
 from cotenant.log.nats.wire import BusClient, parse_headers
-
-logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 5.0
 CATCH_UP_SECONDS = 10.0

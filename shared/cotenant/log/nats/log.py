@@ -81,7 +81,7 @@ class NatsLog(Lookups):
         self.refused = dict.fromkeys(REFUSALS, 0)
         """Writes that were not stored, or whose outcome is unknown, by reason."""
         self.longest_ttl_seconds = 0
-        """For tests and benchmarks: no tombstone stays longer, whatever its TTL says; 0: as it says. Start markers are left
+        """For tests and benchmarks: no tombstone stays longer, whatever its TTL; 0: no limit. Start markers are left
         alone: a process whose marker expires before it is delivered never ends its load."""
         self.on_dead_letter: Callable[[], None] = lambda: None
 
@@ -134,8 +134,8 @@ class NatsLog(Lookups):
             event = write.event
             body = encode_event(event)
             if len(body) > MAX_MESSAGE_BYTES:
-                said = f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}"
-                return Refused(said, wrong_sequence=False, too_large=True)
+                text = f"{event.subject} is {len(body)} bytes; at most {MAX_MESSAGE_BYTES}"
+                return Refused(text, wrong_sequence=False, too_large=True)
             lines = header_lines(event, write.expected, write.message_id, self.longest_ttl_seconds)
             messages.append((event.subject, lines, body))
         try:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from nats.aio.subscription import Subscription
 from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential_jitter
 
-from cotenant.events.envelope import Event, MessageDecoders, View
+from cotenant.events.envelope import Event, MessageDecoders, PayloadView
 from cotenant.log.contract import LOG, MAX_BEHIND, TOMBSTONE_TTL_SECONDS, USAGE, Behind
 from cotenant.log.nats.consumer import Gap, PullConsumer
 from cotenant.log.nats.decoding import DeadLetters, MessageDecoder, text_of
@@ -265,7 +265,7 @@ class NatsReader:
         """See `cotenant.log.contract.Skipping`."""
         self._known = known
 
-    def view(self, views: Sequence[type[View]]) -> None:
+    def view(self, views: Sequence[type[PayloadView]]) -> None:
         """See `cotenant.log.contract.Viewing`."""
         self._decoder.decoders = MessageDecoders(views)
 

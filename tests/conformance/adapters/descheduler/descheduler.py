@@ -190,9 +190,9 @@ def low_node_load_reason(given: Json, *, name: str) -> object:
     return {
         "reason": over_utilized_reason(
             _amounts(given["prodUsage"] if prod else given["usage"]),
-            band_amounts(band, node.real_allocatable).high,
+            band_amounts(band, node.capacity_for_load).high,
             band.high,
-            node.real_allocatable,
+            node.capacity_for_load,
             prod=prod,
         )
     }

@@ -6,10 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from cotenant.api.objects.metadata import OwnerReference
 from cotenant.api.objects.node import Taint
+from cotenant_descheduler_arbiter.config.policy import CycleLimits
+from cotenant_descheduler_arbiter.eviction.cycle_limits import CycleCounts
+from cotenant_descheduler_arbiter.plugins.cycle_evictor import CycleEvictor
 from cotenant_descheduler_arbiter.plugins.priority_order import low_priority_first
-from cotenant_descheduler_arbiter.state.facts import ContainerFacts, NodeFacts
+from cotenant_descheduler_arbiter.state.facts import ContainerFacts, NodeFacts, PodFacts
 from tests.unit.descheduler_arbiter.plugins.builders_plugins import node, pod, run
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -94,3 +99,43 @@ def test_duplicates_have_owners_and_the_share_of_a_node_is_rounded_up() -> None:
 def test_a_priority_below_zero_comes_behind_no_priority() -> None:
     pods = [pod("zero", "n1", priority=0), pod("none", "n1"), pod("below", "n1", priority=-5), pod("a-none", "n1")]
     assert [each.name for each in low_priority_first(pods)] == ["a-none", "none", "below", "zero"]
+
+
+def test_a_pod_with_an_owner_of_an_excluded_kind_is_no_duplicate() -> None:
+    def owned(name: str, *kinds: str) -> PodFacts:
+        facts = pod(name, "n1")
+        owners = tuple(OwnerReference(kind=kind, name=kind) for kind in kinds)
+        metadata = replace(facts.pod.metadata, owner_references=owners)
+        return replace(facts, pod=replace(facts.pod, metadata=metadata))
+
+    pods = [owned(name, "ReplicaSet", "Job") for name in "abc"]
+    nodes = [node("n1"), node("n2")]
+    assert run("RemoveDuplicates", {}, nodes, pods) == ["c"]
+    for kinds in (["Job"], ["ReplicaSet"], ["Job", "ReplicaSet"]):
+        assert run("RemoveDuplicates", {"excludeOwnerKinds": kinds}, nodes, pods) == []
+    assert run("RemoveDuplicates", {"excludeOwnerKinds": ["Other"]}, nodes, pods) == ["c"]
+
+
+@pytest.mark.parametrize(("most", "why_not", "evicted"), [(1, None, True), (0, None, False), (1, "it stays", False)])
+def test_who_asks_learns_whether_a_pod_goes(most: int, why_not: str | None, evicted: bool) -> None:
+    evictor = CycleEvictor(lambda _: why_not, CycleCounts(CycleLimits()), [node("n1")], node_fit=False, most=most)
+    assert evictor.evict(pod("a", "n1"), "too many") is evicted
+    assert not evictor.evict(pod("a", "n1"), "again")
+    assert [each.pod.name for each in evictor.evicted] == ["a"] * evicted
+
+
+def test_a_pod_takes_no_room_of_what_it_does_not_request() -> None:
+    """Of memory, one byte is left on the other node."""
+    capacity = {"cpu": 1000, "memory": 1, "pods": 110}
+    nodes = [node(name, allocatable=capacity) for name in ("n1", "n2")]
+    pods = [pod(f"p{number}", "n1", cpu="200m", owner=f"o{number}") for number in range(4)]
+    args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 40}}
+    assert run("LowNodeUtilization", args, nodes, pods) == ["p0", "p1"]
+
+
+def test_a_pod_takes_the_room_of_one_pod() -> None:
+    """Eight of ten pods, where five are the target: three go, though five would find room."""
+    nodes = [node(name, allocatable={"cpu": 100_000, "memory": 100, "pods": 10}) for name in ("n1", "n2")]
+    pods = [pod(f"p{number}", "n1", cpu="1m", owner=f"o{number}") for number in range(8)]
+    args = {"thresholds": {"pods": 20}, "targetThresholds": {"pods": 50}}
+    assert run("LowNodeUtilization", args, nodes, pods) == ["p0", "p1", "p2"]

@@ -23,7 +23,7 @@ from tests.unit.descheduler_arbiter.plugins.builders_profiles import Profile, co
         ([profile("one", deschedule={"RemovePodsHavingTooManyRestarts": {}})], "podRestartThreshold: 0 is below 1"),
         ([profile("one", deschedule={"RemoveFailedPods": {"minPodLifetimeSeconds": -5}})], "minPodLifetimeSeconds: -5"),
         ([profile("one", deschedule={"RemovePodsViolatingNodeAffinity": {}})], "nodeAffinityType: must be"),
-        ([profile("one", deschedule={"RemoveDuplicates": {}})], "RemoveDuplicates is no plugin of this extension point"),
+        ([profile("one", deschedule={"RemoveDuplicates": {}})], "RemoveDuplicates is not a plugin of this extension point"),
         ([profile("one", balance={"LowNodeUtilization": {}})], "thresholds: must name a resource"),
         (
             [profile("one", balance={"LowNodeUtilization": {"thresholds": {"cpu": 50}, "targetThresholds": {"cpu": 20}}})],
@@ -46,8 +46,8 @@ from tests.unit.descheduler_arbiter.plugins.builders_profiles import Profile, co
             "LowNodeLoad is enabled in several profiles: one, two",
         ),
         ([profile("one", plugins={"evict": {"disabled": [{"name": "*"}]}})], "MigrationController has to be enabled here"),
-        ([profile("one", jobs={"nodeSelector": "a=b c"})], "MigrationController.nodeSelector: 'a=b c' is no label selector"),
-        ([profile("one", pluginConfig=[{"name": "Guess"}])], "pluginConfig[Guess]: is no known plugin"),
+        ([profile("one", jobs={"nodeSelector": "a=b c"})], "MigrationController.nodeSelector: 'a=b c' is not a label selector"),
+        ([profile("one", pluginConfig=[{"name": "Guess"}])], "pluginConfig[Guess]: is not a known plugin"),
     ],
 )
 def test_profiles_that_cannot_be_meant(profiles: Sequence[Profile], message: str) -> None:

@@ -96,7 +96,7 @@ def test_selectors_as_text(text: str, labels: dict[str, str], expected: bool) ->
 
 @pytest.mark.parametrize("text", ["a=b c", "=", "a in b", "a,,b", "a in (b", "!"])
 def test_text_that_is_no_selector_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no label selector"):
+    with pytest.raises(ValueError, match="is not a label selector"):
         parse_selector(text)
 
 

@@ -37,8 +37,8 @@ def world_of(pods: int, **budget: object) -> World:
     return world
 
 
-def evict(world: World, name: str, **wish: Any) -> EvictionOutcome:
-    request = EvictionRequest(namespace="default", name=name, uid=world.uid_of(name), job="job-1", **wish)
+def evict(world: World, name: str, **fields: Any) -> EvictionOutcome:
+    request = EvictionRequest(namespace="default", name=name, uid=world.uid_of(name), job="job-1", **fields)
     planned = plan_eviction(world.core, request, world.now)
     world.store(planned.plan)
     return planned.outcome
@@ -155,8 +155,8 @@ def test_a_budget_counts_the_pods_that_it_selects_now(touched: int, monkeypatch:
 
 def test_two_gateways_cannot_overshoot_because_both_write_the_budget() -> None:
     world = world_of(3, minAvailable=2)
-    wishes = [EvictionRequest(namespace="default", name=name, uid=world.uid_of(name)) for name in ("a0", "a1")]
-    first, second = (plan_eviction(world.core, wish, world.now).plan for wish in wishes)
+    requests = [EvictionRequest(namespace="default", name=name, uid=world.uid_of(name)) for name in ("a0", "a1")]
+    first, second = (plan_eviction(world.core, request, world.now).plan for request in requests)
     assert first is not None
     assert second is not None
 

@@ -35,7 +35,7 @@ def world_with_pod(*, owner: bool = True, placed: bool = True) -> World:
     return world
 
 
-def reserve(world: World, **wish: Any) -> EvictionOutcome | None:
+def reserve(world: World, **fields: Any) -> EvictionOutcome | None:
     """Carry out a ReservationRequest as the gateway's driver does."""
     wanted = ReservationRequest(
         **{
@@ -46,7 +46,7 @@ def reserve(world: World, **wish: Any) -> EvictionOutcome | None:
             "uid": world.uid_of("web"),
             "ttl_seconds": 300,
             "order_ms": 1_767_225_600_000,
-            **wish,
+            **fields,
         }
     )
     requests = Requests(lambda: world.core, lambda: world.now, lambda: f"uid-{world.sequence}", lambda: "abcde", 3)

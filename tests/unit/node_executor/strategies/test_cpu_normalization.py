@@ -19,6 +19,7 @@ from cotenant_node_executor.strategies.cpu.normalization import (
     stated_ratio,
 )
 from cotenant_node_executor.strategies.strategy import Decision
+from tests.builders import container
 from tests.unit.node_executor.builders_node_executor import NODE, batch, pod, situation, slo
 
 
@@ -54,6 +55,16 @@ def test_shared_pods_and_batch_pods_get_their_limits_divided_by_the_ratio() -> N
     }
     by_quota = replace(there, slo=slo(cpu_suppress_policy="cfsQuota"))
     assert not [group for group in quotas(decide(by_quota, None)) if "job" in group]
+
+
+def test_of_a_batch_pod_the_containers_with_batch_amounts_are_divided() -> None:
+    amounts = {"kubernetes.io/batch-cpu": "3000", "kubernetes.io/batch-memory": "1Gi"}
+    containers = [container("a", requests=amounts, limits=amounts), container("b")]
+    there = situation([pod("job", "BE", containers=containers)], node_slo=slo(cpu_suppress_policy="cpuset"))
+    found = quotas(decide(replace(there, resources=resources(1.5)), None))
+    assert found == {"besteffort/poduid-job/a": "200000"}
+    only_b = situation([pod("job", "BE", containers=containers[1:])], node_slo=slo(cpu_suppress_policy="cpuset"))
+    assert quotas(decide(replace(only_b, resources=resources(1.5)), None)) == {}
 
 
 def test_without_a_ratio_above_one_no_quota_is_stated() -> None:

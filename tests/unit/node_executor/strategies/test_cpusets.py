@@ -28,9 +28,7 @@ PROCESSORS = tuple(Processor(cpu=cpu, core=cpu // 2, socket=cpu // 4, node=cpu /
 
 
 def bound(name: str, cpus: str, qos: str = "LSR") -> Pod:
-    return pod(
-        name, qos, requests={"cpu": "2"}, limits={"cpu": "2", "memory": "1Gi"}, annotations=status({"cpuset": cpus})
-    )
+    return pod(name, qos, requests={"cpu": "2"}, limits={"cpu": "2", "memory": "1Gi"}, annotations=status({"cpuset": cpus}))
 
 
 def status(allocation: dict[str, Any]) -> dict[str, str]:
@@ -48,9 +46,7 @@ def two_sockets(pods: list[Pod], **more: Any) -> Situation:
 
 def sets(there: Situation) -> dict[str, str]:
     found = decide(there, Decided()).values
-    return {
-        str(group): each.value for group, own in found.items() for each in own if each.attribute is Knob.CPUSET_CPUS
-    }
+    return {str(group): each.value for group, own in found.items() for each in own if each.attribute is Knob.CPUSET_CPUS}
 
 
 def test_a_bound_pod_gets_its_cpus_and_no_quota_and_the_others_the_rest() -> None:
@@ -69,10 +65,19 @@ def test_a_bound_pod_gets_its_cpus_and_no_quota_and_the_others_the_rest() -> Non
     assert quotas == {"poduid-db": "-1", "poduid-db/main": "-1"}
 
 
+def test_the_reason_says_whose_cpus_they_are() -> None:
+    on_one = pod("web", "LS", requests={"cpu": "1"}, annotations=on_node(1))
+    found = decide(two_sockets([bound("db", "4-5"), on_one, service("api")]), Decided()).values
+    assert {group: {each.why for each in own} for group, own in found.items()} == {
+        "poduid-db": {"its own CPUs"},
+        "poduid-db/main": {"its own CPUs"},
+        "burstable/poduid-web/main": {"CPUs of its NUMA nodes"},
+        "burstable/poduid-api/main": {"share pools"},
+    }
+
+
 def test_pools_leave_out_reserved_cpus_and_batch_pools_share_with_lsr() -> None:
-    pools = cpu_pools(
-        two_sockets([bound("lsr", "0-1"), bound("lse", "2-3", "LSE")], node_slo=slo(reserved_cpus="7"))
-    )
+    pools = cpu_pools(two_sockets([bound("lsr", "0-1"), bound("lse", "2-3", "LSE")], node_slo=slo(reserved_cpus="7")))
     assert [(each.node, each.cpuset) for each in pools.share] == [(1, "4-6")]
     assert [(each.node, each.cpuset) for each in pools.batch] == [(0, "0-1"), (1, "4-6")]
 
@@ -135,6 +140,8 @@ def test_a_latency_sensitive_application_below_the_root_gets_the_share_pools() -
     assert sets(there) == {"poduid-db/main": "0-1"}
     there = replace(there, groups=there.groups | {"burstable/proxy", "besteffort/hadoop-yarn"})
     assert sets(there) == {"poduid-db/main": "0-1", "burstable/proxy": "2-7"}
+    yarn_first = replace(there, slo=applications(YARN, {"name": "no group", "qos": "LS"}, PROXY))
+    assert sets(yarn_first) == sets(there)
 
 
 def test_applications_are_known_by_name_and_have_groups_only_below_the_root() -> None:

@@ -252,7 +252,8 @@ def test_a_node_on_which_no_feature_is_configured_has_nothing_to_do_with_a_sampl
 def test_gates_are_named_and_checked() -> None:
     assert BE_MEMORY_EVICT in parse_gates("BEMemoryEvict=true, MemoryEvict=false")
     assert MEMORY_EVICT not in parse_gates("MemoryEvict=False")
-    assert parse_gates("") == {name for name, on in GATES.items() if on}
+    assert parse_gates("") == {"MemoryEvict", "MemoryAllocatableEvict"}
+    assert GATES.keys() == {"MemoryEvict", "MemoryAllocatableEvict", "BEMemoryEvict", "TCNetworkQoS", "TerwayQoS"}
     for wrong in ("Nothing=true", "BEMemoryEvict", "BEMemoryEvict=yes"):
         with pytest.raises(ValueError, match="feature gate"):
             parse_gates(wrong)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from cotenant_node_executor.sampling.snapshot import Snapshot
 from cotenant_node_executor.sampling.spikes import with_services
-from cotenant_node_executor.strategies.cpu.suppression.strategy import STRATEGY, decide
+from cotenant_node_executor.strategies.cpu.suppression.strategy import NOTHING_HELD, STRATEGY, decide, suppress
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.strategy import Decision, Input, Policy
 from cotenant_node_executor.targets.interface import Knob
@@ -104,4 +104,11 @@ def test_a_set_of_cpus_does_not_grow_either() -> None:
 
 def test_only_where_suppression_is_on_does_a_spike_make_it_decide() -> None:
     assert Input.SPIKE in STRATEGY.inputs(Policy(capabilities(), BY_QUOTA))
-    assert Input.SPIKE not in STRATEGY.inputs(Policy(capabilities(), slo(enable=False)))
+    for off in (slo(enable=False), None):
+        assert STRATEGY.inputs(Policy(capabilities(), off)) == {Input.TREE}
+
+
+def test_a_spike_before_the_first_sample_counts_as_no_sample_of_a_late_service() -> None:
+    found = suppress(replace(situation([service("web")], node_slo=BY_QUOTA), spike=sample(1, 4000)))
+    assert found is not None
+    assert found.held == NOTHING_HELD

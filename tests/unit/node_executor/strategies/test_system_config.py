@@ -12,8 +12,26 @@ from hypothesis import strategies as st
 
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.strategy import Decision
-from cotenant_node_executor.strategies.system_config import FEATURES, MIN_FREE, WATERMARK, SystemStrategy, decide, system_values
-from cotenant_node_executor.targets.address import OomScore, OomScoreAttribute, Place, Sysctl, SysFile
+from cotenant_node_executor.strategies.system_config import (
+    FEATURES,
+    GROUP_IDENTITY,
+    IDLE_SAVER,
+    MIN_FREE,
+    REAPER,
+    WATERMARK,
+    SystemStrategy,
+    decide,
+    system_values,
+)
+from cotenant_node_executor.targets.address import (
+    OomScore,
+    OomScoreAttribute,
+    Place,
+    Sysctl,
+    SysctlAttribute,
+    SysFile,
+    SysFileAttribute,
+)
 from cotenant_node_executor.targets.other.accessors import SysctlAccessor, SysFileAccessor
 from cotenant_node_executor.targets.other.held import HeldValues
 from cotenant_node_executor.targets.other.oom_scores import OomScoreAccessor
@@ -39,6 +57,32 @@ def test_a_value_out_of_range_leaves_the_file_alone(factor: int, memory: int) ->
 def test_nothing_stated_sets_nothing() -> None:
     assert decided().values == {}
     assert decided(totalNetworkBandwidth="0").values == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "place", "low", "high"),
+    [
+        ("watermark_scale_factor", WATERMARK, 10, 400),
+        ("memcg_reap_back_ground", REAPER, 0, 1),
+        ("sched_idle_saver_wmark", IDLE_SAVER, 0, 2**31 - 1),
+        ("sched_group_identity_enabled", GROUP_IDENTITY, 0, 1),
+    ],
+)
+def test_each_number_may_have_its_bounds(field: str, place: Place, low: int, high: int) -> None:
+    for value, taken in ((low - 1, False), (low, True), (high, True), (high + 1, False)):
+        stated: dict[str, Any] = {field: value}
+        config = SystemStrategy(**stated)
+        assert system_values(config, 1 << 34) == ({place: str(value)} if taken else {})
+        assert system_values(config, 0) == {}
+
+
+def test_features_are_words_and_all_else_is_a_value() -> None:
+    found = decided(schedFeatures={"core_sched": True}, memcgReapBackGround=1, watermarkScaleFactor=10).values
+    assert {place: each.attribute for place, (each,) in found.items()} == {
+        FEATURES: SysFileAttribute.WORDS,
+        REAPER: SysFileAttribute.VALUE,
+        WATERMARK: SysctlAttribute.VALUE,
+    }
 
 
 @pytest.mark.parametrize("value", [9, 401])
@@ -94,9 +138,7 @@ def texts(tree: Path) -> dict[str, str]:
 
 def test_what_is_no_longer_stated_gets_back_what_it_held_also_after_a_kill(tree: Path) -> None:
     before = texts(tree)
-    asked = wanted(
-        minFreeKbytesFactor=100, watermarkScaleFactor=150, memcgReapBackGround=1, schedFeatures={"CORE_SCHED": True}
-    )
+    asked = wanted(minFreeKbytesFactor=100, watermarkScaleFactor=150, memcgReapBackGround=1, schedFeatures={"CORE_SCHED": True})
     assert len(asked) == 4
     first = writer(tree)
     first.apply(asked)

@@ -59,6 +59,18 @@ def test_shares_and_weight_out_of_range_are_refused() -> None:
             convert.weight_to_shares(weight)
 
 
+@pytest.mark.parametrize(
+    "text", ["", "-", "1_0", "1 0", " 1", "1\t", "--1", "1.5", "1e3", "0x1", "\N{ARABIC-INDIC DIGIT ONE}", "\u00b2"]
+)
+def test_what_the_kernel_would_not_write_is_no_integer(text: str) -> None:
+    with pytest.raises(ValueError, match=r"cpu\.shares: .* is not an integer"):
+        convert.parse_int(text, "cpu.shares")
+
+
+def test_an_integer_may_have_a_sign_and_the_end_of_its_line() -> None:
+    assert [convert.parse_int(text, "cpu.shares") for text in ("7\n", "-12", "007")] == [7, -12, 7]
+
+
 @given(st.sets(st.integers(0, 300)))
 def test_a_cpu_list_survives_writing_and_reading(cpus: set[int]) -> None:
     assert parse_cpu_list(format_cpu_list(cpus)) == tuple(sorted(cpus))

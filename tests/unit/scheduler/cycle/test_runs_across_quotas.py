@@ -23,7 +23,7 @@ from tests.unit.scheduler.builders_scheduler import GIB, Story, node, pod
 
 WORTHWHILE = "cotenant_scheduler.cycle.placing.WORTHWHILE"
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
-NEVER = 1 << 30
+NO_RUN = 1 << 30
 QUOTAS = ("a", "b", "a1", "a2", "b1", "b2", "b3")
 
 
@@ -74,7 +74,7 @@ def test_runs_are_decided_as_one_by_one(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WORTHWHILE, 2)
         at_once = told(seed)
-        patch.setattr(WORTHWHILE, NEVER)
+        patch.setattr(WORTHWHILE, NO_RUN)
         one_by_one = told(seed)
     assert sum(isinstance(event.data, Placement) for event in at_once) > 20
     assert at_once == one_by_one

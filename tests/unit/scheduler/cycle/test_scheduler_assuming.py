@@ -89,11 +89,11 @@ def test_what_is_decided_ahead_names_what_is_being_stored_as_its_cause() -> None
     [ending] = ahead
     number = [event.subject for event in batch].index(ending.subject) + 1
     assert f"LOG:-{number}" in ending.causes
-    sealed = commit_batch(Decision(events=ahead, folded=9, now=NOW, took_us=0), IDENTITY, "", 100)
-    assert f"LOG:{100 + number}" in sealed.events[1].causes
+    committed = commit_batch(Decision(events=ahead, folded=9, now=NOW, took_us=0), IDENTITY, "", 100)
+    assert f"LOG:{100 + number}" in committed.events[1].causes
     story.core.confirm(101)
     [again] = story.core.decide(NOW)
-    assert (again.subject, again.data, again.causes) == (ending.subject, ending.data, sealed.events[1].causes)
+    assert (again.subject, again.data, again.causes) == (ending.subject, ending.data, committed.events[1].causes)
 
 
 def test_one_batch_is_assumed_at_a_time() -> None:

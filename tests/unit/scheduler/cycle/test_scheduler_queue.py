@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import pytest
 
 from cotenant.events.placements import Nomination, Waiting
-from cotenant_scheduler.cycle.cursor import Cursor
+from cotenant_scheduler.cycle.ordering.cursor import Cursor
+from cotenant_scheduler.cycle.ordering.walk import States, Walk
 from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue
-from cotenant_scheduler.cycle.walk import States, Walk
 from cotenant_scheduler.framework.plugin import Together
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.reading.pod_traits import traits_of

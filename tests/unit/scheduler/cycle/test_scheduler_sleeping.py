@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cotenant.events.node.runs import RunPhase
-from cotenant_scheduler.cycle.walk import Walk
+from cotenant_scheduler.cycle.ordering.walk import Walk
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 

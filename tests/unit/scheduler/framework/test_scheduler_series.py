@@ -22,7 +22,7 @@ def _worthwhile_from_two() -> Iterator[None]:
 
 
 SOFT = [{"key": "spot", "value": "", "effect": "PreferNoSchedule"}, {"key": "old", "value": "", "effect": "PreferNoSchedule"}]
-WISH = {
+PREFERENCE = {
     "nodeAffinity": {
         "preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": 7, "preference": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}},
@@ -52,10 +52,10 @@ def test_runs_of_equal_pods_go_where_the_reference_puts_them(
         if metric is not None:
             story.metric(f"n{i}", metric[0], metric[1] * GIB)
     number = 0
-    for (cpu, memory, wishes), count in runs:
+    for (cpu, memory, prefers), count in runs:
         for _ in range(count):
             number += 1
-            spec: dict[str, Any] = {"affinity": WISH} if wishes else {}
+            spec: dict[str, Any] = {"affinity": PREFERENCE} if prefers else {}
             story.pod(pod(f"p{number:03}", cpu=cpu, memory=memory, **spec))
     expected = schedule(story.last.values(), story.now)
     made = {e.data.name: e.data.node for e in story.settle() if isinstance(e.data, Placement)}

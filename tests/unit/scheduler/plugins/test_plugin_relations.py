@@ -209,8 +209,8 @@ def test_who_needs_its_own_kind_may_be_the_first_where_the_key_is() -> None:
 
 
 def preferring(weight: int, app: str = "web", *, away: bool = False) -> dict[str, Any]:
-    wish = [{"weight": weight, "podAffinityTerm": term(app)}]
-    return {"podAntiAffinity" if away else "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+    preferred = [{"weight": weight, "podAffinityTerm": term(app)}]
+    return {"podAntiAffinity" if away else "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
 def affinity_scores(asking: Asking, affinity: dict[str, Any], app: str = "other", without: str = "") -> dict[str, int]:

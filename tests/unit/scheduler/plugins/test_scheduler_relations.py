@@ -49,12 +49,12 @@ term = st.builds(
     scope,
     label_keys,
 )
-wish = st.builds(lambda weight, t: {"weight": weight, "podAffinityTerm": t}, st.integers(1, 100), term)
+preferred_term = st.builds(lambda weight, t: {"weight": weight, "podAffinityTerm": t}, st.integers(1, 100), term)
 side = st.fixed_dictionaries(
     {},
     optional={
         "requiredDuringSchedulingIgnoredDuringExecution": st.lists(term, min_size=1, max_size=2),
-        "preferredDuringSchedulingIgnoredDuringExecution": st.lists(wish, min_size=1, max_size=2),
+        "preferredDuringSchedulingIgnoredDuringExecution": st.lists(preferred_term, min_size=1, max_size=2),
     },
 )
 constraint = st.builds(

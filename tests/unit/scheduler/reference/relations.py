@@ -144,10 +144,10 @@ def together_scores(world: World, pod: Pod, candidates: list[str]) -> dict[str, 
     for name in candidates:
         raw[name] = 0
         for sign, side in ((1, "pod_affinity"), (-1, "pod_anti_affinity")):
-            for wish in terms(pod, side, "preferred"):
-                term = wish.pod_affinity_term
+            for preferred in terms(pod, side, "preferred"):
+                term = preferred.pod_affinity_term
                 there = neighbours(world, name, term.topology_key)
-                raw[name] += sign * wish.weight * sum(selects(world, term, pod, other) for other in there)
+                raw[name] += sign * preferred.weight * sum(selects(world, term, pod, other) for other in there)
         for other in everyone(world):
             held = [(term, 1) for term in terms(other, "pod_affinity", "required")]
             held += [(w.pod_affinity_term, w.weight) for w in terms(other, "pod_affinity", "preferred")]

@@ -206,10 +206,10 @@ def choose(world: World, pod: Pod) -> str | None:
 
     def total(name: str) -> int:
         taint = 100 - (soft_taints(world, pod, name) * 100 // most_taints if most_taints else 0)
-        wish = preference(world, pod, name) * 100 // most_wanted if most_wanted else 0
+        preferred = preference(world, pod, name) * 100 // most_wanted if most_wanted else 0
         return (
             3 * taint
-            + 2 * wish
+            + 2 * preferred
             + image_score(world, pod, name)
             + least_allocated(crowded, pod, name)
             + balanced(crowded, pod, name)

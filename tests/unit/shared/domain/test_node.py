@@ -40,6 +40,14 @@ def node(
 # -- amounts -------------------------------------------------------------------------------------------------------
 
 
+def test_the_executors_report_overlays_the_objects_capacity() -> None:
+    declared = node(capacity={"cpu": "4", "memory": "64"})
+    assert NodeSources(declared).capacity() == {"cpu": 4000, "memory": 64}
+    reported = ExecutorStatus(node="a", capacity={"cpu": 8000, "pods": 9})
+    assert NodeSources(declared, reported).capacity() == {"cpu": 8000, "memory": 64, "pods": 9}
+    assert NodeSources(None, reported).capacity() == {}
+
+
 def test_allocatable_stands_before_capacity_and_110_pods_before_nothing() -> None:
     assert NodeSources(node(capacity={"cpu": "4", "pods": "8"})).offered() == {"cpu": 4000, "pods": 8}
     assert NodeSources(node(capacity={"cpu": "4"}, allocatable={"cpu": "3500m"})).offered() == {"cpu": 3500, "pods": 110}
@@ -76,9 +84,9 @@ def test_a_reservation_is_taken_off_what_is_offered() -> None:
 
 
 def test_load_is_compared_with_the_raw_amounts_of_an_amplified_node() -> None:
-    amplified = node(allocatable={"cpu": "6", "memory": "64"}, annotations={RAW: '{"cpu": "4"}'})
-    assert NodeSources(amplified).raw_allocatable() == {"cpu": 4000}
-    assert NodeSources(amplified).capacity_for_load() == {"cpu": 4000, "memory": 64, "pods": 110}
+    amplified = NodeSources(node(allocatable={"cpu": "6", "memory": "64"}, annotations={RAW: '{"cpu": "4"}'}))
+    assert amplified.raw_allocatable() == {"cpu": 4000}
+    assert amplified.capacity_for_load(amplified.allocatable()) == {"cpu": 4000, "memory": 64, "pods": 110}
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"cpu": "4x"}', "[]"])
@@ -143,7 +151,7 @@ def test_cpu_and_memory_are_amplified_for_whoever_places_pods_and_raw_for_load()
     found = NodeSources(node(allocatable={"cpu": "4", "memory": "64", "pods": "8"}), report, AMPLIFIED)
     assert found.offered() == {"cpu": 4500, "memory": 64, "pods": 8, **GPUS, **dict.fromkeys(OVERCOMMITTED, 0)}
     assert found.raw_allocatable() == {"cpu": 3000, "memory": 64}
-    assert found.capacity_for_load()["cpu"] == 3000
+    assert found.capacity_for_load(found.allocatable())["cpu"] == 3000
     assert found.amplification() == {"cpu": 1.5, "pods": 2.0}
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cotenant.events import Event, NodeResources, ObjectStored, Placement, decode_event, encode_event, payload_types
-from cotenant.events.envelope import EventError, MessageDecoders, UnknownEventTypeError, View
+from cotenant.events.envelope import EventError, MessageDecoders, PayloadView, UnknownEventTypeError
 from cotenant.events.placements import Figure
 from cotenant.log.nats.decoding import event_of
 from cotenant.model.trace_context import traceparent_of
@@ -46,7 +46,7 @@ def test_objects_are_kept_byte_for_byte() -> None:
     assert bytes(back.data.object) == raw
 
 
-class NameAndFigures(View, frozen=True, kw_only=True):
+class NameAndFigures(PayloadView, frozen=True, kw_only=True):
     OF = Placement
     name: str
     figures: msgspec.Raw = msgspec.Raw(b"")
@@ -152,7 +152,7 @@ def test_a_payload_about_another_entity_than_its_subject_is_refused() -> None:
         decode_event(wire, subject="node.m.placement.d.a%2Eb", stream="LOG", sequence=1, decoders=MessageDecoders([WithNode]))
 
 
-class WithNode(View, frozen=True, kw_only=True):
+class WithNode(PayloadView, frozen=True, kw_only=True):
     OF = Placement
     node: str
 

@@ -91,20 +91,20 @@ async def _declare(url: str, access: Access, wanted: dict[str, Wanted], dry_run:
 def wanted_in(text: str, name: str) -> dict[str, Wanted]:
     """Return what a file sets for each stream. Raises ValueError with the file's name, the place and what is expected."""
     try:
-        said = msgspec.convert(yaml.safe_load(text) or {}, _File, strict=False)
+        declared = msgspec.convert(yaml.safe_load(text) or {}, _File, strict=False)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ValueError(f"{name}: {error}") from error
-    if unknown := sorted(set(said.streams) - set(STREAMS)):
+    if unknown := sorted(set(declared.streams) - set(STREAMS)):
         raise ValueError(f"{name}: streams.{unknown[0]}: the streams are {', '.join(STREAMS)}")
-    store = _octets(said.store_bytes, f"{name}: storeBytes")
-    found = wanted_of(_replicas(said.replicas, f"{name}: replicas") or 0, StreamSizes.within(store) if store else None)
+    store = _octets(declared.store_bytes, f"{name}: storeBytes")
+    found = wanted_of(_replicas(declared.replicas, f"{name}: replicas") or 0, StreamSizes.within(store) if store else None)
     for stream in STREAMS:
-        own, where = said.streams.get(stream, _Stream()), f"{name}: streams.{stream}"
+        own, where = declared.streams.get(stream, _Stream()), f"{name}: streams.{stream}"
         changes: dict[str, Any] = {
             "replicas": _replicas(own.replicas, f"{where}.replicas"),
             "max_bytes": _octets(own.max_bytes, f"{where}.maxBytes"),
             "max_age_seconds": _seconds(own.max_age, f"{where}.maxAge"),
-            "placement": own.placement or said.placement,
+            "placement": own.placement or declared.placement,
         }
         given = {key: value for key, value in changes.items() if value is not None}
         found[stream] = msgspec.structs.replace(found.get(stream, Wanted()), **given)

@@ -50,7 +50,7 @@ class AccountToken(msgspec.Struct, frozen=True):
     audiences: tuple[str, ...]
     of: _Private
 
-    def lives(self, core: GatewayCore) -> bool:
+    def still_exists(self, core: GatewayCore) -> bool:
         """Return whether the account, and what the token is bound to, still exist."""
         of = self.of
         if not _is(core.get(SERVICE_ACCOUNTS, of.namespace, of.serviceaccount.name), of.serviceaccount.uid):
@@ -121,7 +121,7 @@ class AccountTokens:
         found = self._verified.get(token_digest, self._now())
         if found is None:
             return None
-        if not found.lives(self._core()):
+        if not found.still_exists(self._core()):
             self._verified.forget(token_digest)
             return None
         return found.user
@@ -159,7 +159,7 @@ class AccountTokens:
             _extra(of, claims.get("jti")),
         )
         found = AccountToken(user, common, of)
-        if not found.lives(self._core()):
+        if not found.still_exists(self._core()):
             raise TokenError("its service account, or the pod or node that it is bound to, does not exist any more")
         return found, seconds_of(claims, "exp")
 

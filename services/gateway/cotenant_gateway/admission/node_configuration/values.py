@@ -44,7 +44,7 @@ integer = whole(-(2**63))
 
 def number(above: float | None, low: float | None, high: float | None) -> Check:
     """A number above a lower bound (inclusive or not), up to an upper one."""
-    said = "must be " + " and ".join(
+    expected = "must be " + " and ".join(
         text
         for text in (
             f"above {above:g}" if above is not None else "",
@@ -59,7 +59,7 @@ def number(above: float | None, low: float | None, high: float | None) -> Check:
             return [wrong_type(field, "must be a number")]
         right = not isinstance(value, float) or isfinite(value)
         right = right and (above is None or value > above) and (low is None or value >= low) and (high is None or value <= high)
-        return [] if right else [invalid(field, shown(value), said)]
+        return [] if right else [invalid(field, shown(value), expected)]
 
     return check
 

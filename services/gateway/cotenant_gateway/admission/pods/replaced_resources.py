@@ -38,8 +38,8 @@ def replace_resources(review: Review) -> Mutation | None:
     if not change_requests(spec, partial(_replaced_container, pairs=pairs), partial(_replaced_amounts, pairs=pairs)):
         return None
     top["spec"] = raw(spec)
-    said = ", ".join(f"{old} by {new}" if new else f"{old} by nothing" for old, new in pairs.items())
-    return Mutation(raw(top), (f"resources replaced: {said}",))
+    replaced = ", ".join(f"{old} by {new}" if new else f"{old} by nothing" for old, new in pairs.items())
+    return Mutation(raw(top), (f"resources replaced: {replaced}",))
 
 
 def read_pairs(text: str) -> tuple[Mapping[str, str], list[FieldError]]:

@@ -41,12 +41,12 @@ Draw = Callable[[str, str, str], int]
 
 def apply_colocation_profiles(review: Review) -> Mutation | None:
     """Apply the profiles that match, and record their names on the pod. Raises ApiError where one cannot be applied."""
-    said = review.view.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES)
-    if said is None and not review.objects.derived(PROFILES, ready_profiles).profiles:
+    recorded = review.view.metadata.annotations.get(ANNOTATION_COLOCATION_PROFILES)
+    if recorded is None and not review.objects.derived(PROFILES, ready_profiles).profiles:
         return None
     change, applied = changed_by_profiles(review, draw)
     names = ",".join(applied) or None
-    if said == names:
+    if recorded == names:
         return change
     # A copied manifest may carry the record of the pod that it was copied from: it does not apply to this one.
     document = review.document if change is None else change.document

@@ -57,8 +57,8 @@ def apply_profiles_to_reservation(review: Review) -> Mutation | None:
         else:
             top = _with_profile(review, top, profile)
             applied.append(profile.name)
-            said = ", ".join(f"{what} {to}" for what, to in profile.sets.items())
-            notes.append(f"ClusterColocationProfile {profile.name}: {said or 'sets nothing'}")
+            values = ", ".join(f"{what} {to}" for what, to in profile.sets.items())
+            notes.append(f"ClusterColocationProfile {profile.name}: {values or 'sets nothing'}")
     metadata = member_object(top, "metadata")
     annotations = member_object(metadata, "annotations")
     annotations.pop(ANNOTATION_COLOCATION_PROFILES, None)

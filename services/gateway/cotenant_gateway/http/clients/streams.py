@@ -1,6 +1,6 @@
 """Open streams: watches, followed events, followed logs, and walks through the log, counted and bounded by kind and address.
 
-A stream ends when its client is gone: `OpenStream.gone` turns true at once, and what the stream waits for is woken.
+A stream ends when its client is gone: `OpenStream.gone` becomes true at once, and what the stream waits for is woken.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ if it has not answered for HUNG_SECONDS or has ended; strategies get that as a r
 
 The directory around all nodes' subtrees gets the budget that the subtree needs, and its own back at the end.
 
-Bound: MOST_BYTES of an answer that is not complete.
+Bound: MOST_BYTES of an answer that is not complete. Over 300 lines: each method is a step of one protocol.
 """
 
 from __future__ import annotations

@@ -95,9 +95,9 @@ class Counters:
         at_once = max(1, MOST_FILES // max(2 * len(cpus), 1))
         pods = asked.pods
         first = self._next if self._next < len(pods) else 0
-        turn = pods[first : first + at_once]
+        batch = pods[first : first + at_once]
         self._next = first + at_once
-        for uid, group in turn:
+        for uid, group in batch:
             file = self._driver.stat_path(group, Stat.CPU_PRESSURE)
             if file is None or not file.parent.is_dir():
                 continue

@@ -11,7 +11,7 @@ A lower number of `prio` is served first if there is spare bandwidth. Only egres
 an ingressLimit is reported as a problem. Nothing is done without a total, without the gate, or on a device whose
 queueing discipline another program has set. A pod keeps the number of its class while it exists.
 
-Source: Koordinator's network QoS by tc; upstream tells packets by net_cls, iptables and addresses of pods, here
+Source: Koordinator's network QoS by tc; upstream classifies packets by net_cls, iptables and addresses of pods, here
 it is done by control group (`targets.other.egress`), which also distinguishes pods without an address of their own.
 """
 

@@ -104,9 +104,9 @@ class ResctrlAccessor:
                 opened.write(f"{line}\n")
         except OSError as error:
             status = self._root / "info/last_cmd_status"
-            said = status.read_text(encoding="ascii").strip() if status.exists() else ""
-            if error.errno == errno.EINVAL and said not in ("", "ok"):
-                raise InvalidValueError(f"{line}: {said}") from error
+            status_text = status.read_text(encoding="ascii").strip() if status.exists() else ""
+            if error.errno == errno.EINVAL and status_text not in ("", "ok"):
+                raise InvalidValueError(f"{line}: {status_text}") from error
             raise
 
     def _remove(self, folder: Path) -> None:

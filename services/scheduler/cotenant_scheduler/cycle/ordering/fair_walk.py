@@ -10,10 +10,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 
-from cotenant_scheduler.cycle.cursor import behind_first
+from cotenant_scheduler.cycle.ordering.cursor import behind_first
 from cotenant_scheduler.cycle.ordering.shares import Shares
+from cotenant_scheduler.cycle.ordering.walk import States, Walk
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, QueueKey
-from cotenant_scheduler.cycle.walk import States, Walk
 from cotenant_scheduler.state.pod_records import PodRecord
 
 

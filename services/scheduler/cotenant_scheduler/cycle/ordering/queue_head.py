@@ -44,7 +44,7 @@ from cotenant_scheduler.state.reading.shapes import Shape
 MEMBERS = 749
 """Pods of a gang for which room is reserved."""
 CANDIDATES = 32
-NEVER = (False, -1)
+REFUSED_OTHERWISE = (False, -1)
 """Of classes that are refused for other reasons than nodes: they wait for a quota, or for a reservation."""
 _PPM = 1_000_000
 _MOST_SHORT = 1e6
@@ -89,7 +89,7 @@ class QueueHead:
         if not self._hold_after:
             return
         self._old = rfc3339(now - self._hold_after)
-        known = (NEVER, (False, self.placed_changed))
+        known = (REFUSED_OTHERWISE, (False, self.placed_changed))
         refused = [
             (head.order, alike)
             for alike in self._queue.classes.values()
@@ -127,7 +127,7 @@ class QueueHead:
         if not self._hold_after or self._found:
             return False
         if not _needs_nodes_only(entry):
-            alike.kept = NEVER
+            alike.kept = REFUSED_OTHERWISE
             return False
         if not self._has_waited(entry):
             return False
@@ -161,7 +161,7 @@ class QueueHead:
             if row < 0 or evaluation.preemptibility.is_beyond(row) or not self._comes(row, shape, evaluation.codes.item(row)):
                 break
             found[record.key] = hold
-            self._count(record, hold, shape)
+            self.count_room(record, hold, shape)
         if found and _enough(alike, entry, found):
             return found
         self.release()
@@ -176,7 +176,7 @@ class QueueHead:
                 row = self._row_for(shape)
                 if row >= 0:
                     hold = found[record.key] = Hold(node=self._nodes.names[row], at=now)
-                    self._count(record, hold, shape)
+                    self.count_room(record, hold, shape)
                 elif not isinstance(alike, GroupClass) or alike.together.gives_up(record.key):
                     break
         if found and _enough(alike, entry, found):
@@ -184,7 +184,8 @@ class QueueHead:
         self.release()
         return {}
 
-    def _count(self, record: PodRecord, hold: Hold, shape: Shape) -> None:
+    def count_room(self, record: PodRecord, hold: Hold, shape: Shape) -> None:
+        """Count the room that is reserved for a pod as used on its node."""
         key = held_key((f"queue/{record.key[0]}", record.key[1]))
         assigned = AssignedPod(shape.estimate, shape.prod, microseconds(hold.at))
         self._nodes.place(hold.node, key, shape, assigned)

@@ -80,7 +80,7 @@ class Candidates:
         positions = (nodes.changes.position, nodes.static_changes.position, cache.changed.position)
         if stamp == self._stamp and positions == self._positions:
             return
-        names = cache.changed.since(self._positions[2]) if self._stamp else None
+        names = cache.changed.since(self._positions[2])
         logs = (nodes.changes, nodes.static_changes)
         changed = [log.since(position) for log, position in zip(logs, self._positions, strict=False)]
         same = stamp == self._stamp and names is not None and all(rows is not None for rows in changed)
@@ -162,7 +162,6 @@ class Candidates:
             if allocates_once(record.reservation.spec) and use.owners:
                 continue
             if self._ask.ignored:
-                found.ignored += 1
                 matched.append((record, use))
                 continue
             found.owner_matched += 1
@@ -176,7 +175,7 @@ class Candidates:
                     found.name_matched += 1
             else:
                 _note(found, *miss)
-        if found.owner_matched or found.ignored:
+        if found.owner_matched:
             self.diagnoses[row] = found
         return matched
 
@@ -216,8 +215,8 @@ class Candidates:
 
     def _free(self, row: int, name: str) -> int:
         nodes = self._nodes
-        dim = nodes.dims.get(name, -1)
-        return nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim >= 0 else 0
+        dim = nodes.dims.get(name)
+        return nodes.allocatable.item(dim, row) - nodes.requested.item(dim, row) if dim is not None else 0
 
     # -- choosing a row ------------------------------------------------------------------------------------------
 
@@ -289,12 +288,13 @@ def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
         left = use.left()
         left[PODS] = 1
         for name, amount in left.items():
-            dim = nodes.dims.get(name, -1)
-            if dim >= 0:
+            dim = nodes.dims.get(name)
+            if dim is not None:
                 nodes.requested[dim, row] += sign * amount
-        nodes.nonzero[0, row] += sign * left.get(CPU, 0)
-        nodes.nonzero[1, row] += sign * left.get(MEMORY, 0)
-        for counter in nodes.counters_of(use.reserve.shape):
+        shape, covered = use.reserve.shape, use.covered
+        nodes.nonzero[0, row] += sign * (shape.nonzero_cpu - covered.get(CPU, 0))
+        nodes.nonzero[1, row] += sign * (shape.nonzero_memory - covered.get(MEMORY, 0))
+        for counter in nodes.counters_of(shape):
             (counter.count if sign > 0 else counter.uncount)(row, use.reserve_key, use.reserve)
     for counter, version in versions:
         counter.version = version

@@ -6,8 +6,7 @@ the pods on the nodes. Out: a node and pods there; or none. The rules:
     who         policy Restricted; pods that the reservation's owners match, that stay where they are and use no reservation
     how many    one pod; with `preAllocationPolicy.enableMultiple` as many as it takes, at most MOST_TAKEN, the largest first
     how much    what the pods request fits into what the reservation holds of each resource
-    fits        without their requests on the node (of each resource at most what the reservation holds) every filter accepts
-                the reservation
+    fits        without their requests on the node every filter accepts the reservation
     choice      the fewest pods (Koordinator: score 100 / (1 + pods)), then the node's name
     required    with the label `pre-allocation-required: "true"` it never takes free room alone
 When such a pod ends, its room belongs to the reservation. Source: Koordinator's pre-allocation, mode Default.
@@ -27,7 +26,7 @@ from cotenant.events.allocations import ReservationUsed
 from cotenant.events.envelope import Event
 from cotenant.events.placements import PlacementPhase
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.state.counting import PodKey, is_reserve
+from cotenant_scheduler.state.counting import PodKey
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.pods import PodCache
@@ -118,8 +117,9 @@ class PreAllocation:
     def _usable(self, record: ReserveRecord, key: PodKey, node: str, held: Mapping[str, int]) -> PodRecord | None:
         """Return a pod's record if it may become an owner."""
         pod = self._pods.records[key]
-        facts, placed, reservation = pod.facts, pod.placements.get(node), record.reservation
-        if facts is None or placed is None or placed.charge is None or reservation is None or is_reserve(key):
+        facts, placed, reservation = pod.facts, pod.placements[node], record.reservation
+        assert reservation is not None
+        if facts is None or facts.shape is None or placed.charge is None:
             return None
         if not any(_may_mean(rule.label_selector, facts.labels) for rule in reservation.spec.owners):
             return None
@@ -151,12 +151,11 @@ class PreAllocation:
         return None
 
     def _fits(self, row: int, pods: list[PodRecord], held: Mapping[str, int], evaluation: Evaluation) -> bool:
-        """Return whether the row takes the reservation once pods use what it holds; the table is as before afterwards."""
+        """Return whether the row takes the reservation once pods use what it holds, which is enough for them; the table is as
+        before afterwards."""
         nodes = self._nodes
         changes = [
-            (dim, min(held[name], sum(_requests(pod).get(name, 0) for pod in pods)))
-            for name in held
-            if (dim := nodes.dims.get(name, -1)) >= 0
+            (nodes.dims[name], sum(_requests(pod).get(name, 0) for pod in pods)) for name in held if name in nodes.dims
         ]
         for dim, amount in changes:
             nodes.requested[dim, row] -= amount
@@ -175,8 +174,9 @@ def _may_mean(selector: object, labels: Mapping[str, str]) -> bool:
 
 
 def _requests(pod: PodRecord) -> Mapping[str, int]:
-    facts = pod.facts
-    return facts.shape.requests if facts is not None and facts.shape is not None else {}
+    assert pod.facts is not None
+    assert pod.facts.shape is not None
+    return pod.facts.shape.requests
 
 
 def _size(pod: PodRecord, held: Mapping[str, int]) -> float:

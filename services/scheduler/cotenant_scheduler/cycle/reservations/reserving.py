@@ -49,11 +49,6 @@ class Choice(msgspec.Struct, frozen=True, eq=False):
     room: Room | None
 
     @property
-    def total(self) -> int:
-        """The sum of the scores."""
-        return sum(self.scores) + self.weighted
-
-    @property
     def allocation(self) -> Allocation | None:
         """The reservation as the placement names it."""
         record = self.record

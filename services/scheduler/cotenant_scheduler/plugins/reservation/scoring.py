@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from cotenant_scheduler.plugins.reservation.fitting import Room
 from cotenant_scheduler.state.columns import IntArray
 
@@ -57,6 +55,6 @@ def preferring(scores: IntArray, preferred: int) -> IntArray:
 
 
 def normalised(raw: IntArray) -> IntArray:
-    """Return raw scores (int64, a row each) as 0..100 of the highest; all 0 where that is 0."""
-    highest = int(raw.max(initial=0))
-    return MAX_SCORE * raw // highest if highest > 0 else np.zeros_like(raw)
+    """Return raw scores (int64, a row each) as 0..100 of the highest; 0 where that is 0."""
+    scores: IntArray = MAX_SCORE * raw // raw.max(initial=1)
+    return scores

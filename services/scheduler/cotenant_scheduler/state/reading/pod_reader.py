@@ -5,8 +5,6 @@ same one.
 
 Bounds: shapes live as long as a pod has them (one pod has one). Known documents are recognised by the bytes of their relevant
 parts; at most 16,384 of these are cached, then all are dropped; as many texts of labels and the like, the last ones.
-
-Over 300 lines: what is read of a pod, and what makes two pods alike, is changed together.
 """
 
 from __future__ import annotations

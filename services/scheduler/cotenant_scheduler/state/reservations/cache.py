@@ -103,8 +103,8 @@ class ReservationCache:
             resized(annotations)
             pod = reserve_pod_document(document, reservation)
             self._pods.describe(record, pod)
-            if record.facts is not None and record.facts.error:
-                record.problem = record.facts.error
+            assert record.facts is not None
+            record.problem = record.facts.error
         except (ReservePodError, OptionsError, DocumentError, msgspec.DecodeError) as error:
             record.problem = str(error)
 

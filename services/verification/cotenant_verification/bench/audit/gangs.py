@@ -34,7 +34,7 @@ class GangCheck:
             return
         size = int(annotations[ANNOTATION_GANG_MIN])
         if self._size.setdefault(gang, size) != size:
-            raise ValueError(f"the check does not know gangs of which pods state different sizes: {gang}")
+            raise ValueError(f"the check does not support gangs whose pods state different sizes: {gang}")
         self._gang_of[pod.metadata.name] = gang
         self._members.setdefault(gang, set()).add(pod.metadata.name)
 

@@ -40,7 +40,7 @@ class Neighbours:
     def judge(self, need: Need) -> Callable[[str], str]:
         """Return a function from a node to the reason why it refuses the pod; empty if it does not."""
         rules = [*self._affinity(need), *self._apart(need), *self._spread(need)]
-        return lambda node: next((said for rule in rules if (said := rule(node))), "")
+        return lambda node: next((reason for rule in rules if (reason := rule(node))), "")
 
     def _about(self, term: PodAffinityTerm, own: str, namespace: str, labels: Mapping[str, str]) -> bool:
         """Whether a term of a pod in the namespace `own` applies to a pod with these labels in a namespace."""

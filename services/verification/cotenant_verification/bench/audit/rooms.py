@@ -165,11 +165,11 @@ class Facts:
 
     def taints(self) -> list[tuple[str, str, str]]:
         """Key, value, effect: of the object, the executor and the condition."""
-        said = (*(self.executor.taints if self.executor else ()), *(self.condition.taints if self.condition else ()))
-        return [*((taint.key, taint.value, taint.effect) for taint in self.node.spec.taints), *said]
+        reported = (*(self.executor.taints if self.executor else ()), *(self.condition.taints if self.condition else ()))
+        return [*((taint.key, taint.value, taint.effect) for taint in self.node.spec.taints), *reported]
 
 
-class Room:
+class NodeRoom:
     """The pods on one node."""
 
     def __init__(self) -> None:
@@ -268,7 +268,7 @@ def holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> b
             return value is not None
         case "DoesNotExist":
             return value is None
-    raise ValueError(f"the check does not know operator {requirement.operator}")
+    raise ValueError(f"the check does not support operator {requirement.operator}")
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:

@@ -32,7 +32,7 @@ from cotenant.model.names import PODS
 from cotenant.model.subjects import node_subject, tokens
 from cotenant_verification.bench.audit.gangs import GangCheck
 from cotenant_verification.bench.audit.neighbours import Neighbours
-from cotenant_verification.bench.audit.rooms import Facts, Need, Room, need_of
+from cotenant_verification.bench.audit.rooms import Facts, Need, NodeRoom, need_of
 
 SHOWN = 20
 READ = (
@@ -59,13 +59,13 @@ class AuditResult(msgspec.Struct, frozen=True):
 
 class _Check:
     def __init__(self) -> None:
-        self.said: dict[int, tuple[str, Payload]] = {}
+        self.published: dict[int, tuple[str, Payload]] = {}
         """Messages of other services by sequence, with their subject."""
         self.newest: dict[str, int] = {}
         self.used_until: dict[str, int] = {}
         """The newest message of each subject that a decision depended on."""
         self.facts: dict[str, Facts] = {}
-        self.rooms: dict[str, Room] = {}
+        self.rooms: dict[str, NodeRoom] = {}
         self.neighbours = Neighbours(self.facts)
         self.needs: dict[str, Need] = {}
         self.by_template: dict[tuple[bytes, bytes], Need] = {}
@@ -95,12 +95,12 @@ class _Check:
             if data.nomination is not None and not event.tombstone:
                 self.nominated[data.name] = data.nomination.node
         elif subject.startswith("objects.core.pods."):
-            assert isinstance(data, ObjectStored), f"the check does not know pods that end: {subject}"
+            assert isinstance(data, ObjectStored), f"the check does not support pods that end: {subject}"
             pod = decode_pod(data.object)
             self.needs[tokens(subject)[-1]] = self._need(pod, bytes(data.object))
             self.gangs.submitted(pod)
         else:
-            self.said[event.sequence] = (subject, data)
+            self.published[event.sequence] = (subject, data)
             self.newest[subject] = event.sequence
             if subject.startswith("objects.core.nodes.") and subject not in self.used_until:
                 # All nodes exist before the first decision: their labels define the domains.
@@ -108,7 +108,7 @@ class _Check:
 
     def _need(self, pod: Pod, document: bytes) -> Need:
         if pod.spec.node_name:
-            raise ValueError(f"the check does not know pods that name their node: {pod.metadata.name}")
+            raise ValueError(f"the check does not support pods that name their node: {pod.metadata.name}")
         key = (msgspec.json.encode(sorted(pod.metadata.labels.items())), document[document.index(b'"spec"') :])
         known = self.by_template.get(key)
         if known is None:
@@ -117,7 +117,7 @@ class _Check:
 
     def _use(self, sequence: int) -> None:
         """A decision depends on this message: from now on it is the state of its subject."""
-        subject, data = self.said[sequence]
+        subject, data = self.published[sequence]
         if self.used_until.get(subject, 0) > sequence:
             self.say(f"a decision on LOG:{sequence} comes after one on LOG:{self.used_until[subject]}, both of {subject}")
             return
@@ -131,7 +131,7 @@ class _Check:
                 known.say(node)
             else:
                 self.facts[node.metadata.name] = Facts(node)
-                self.rooms[node.metadata.name] = Room()
+                self.rooms[node.metadata.name] = NodeRoom()
         elif isinstance(data, ExecutorStatus | NodeResources | NodeCondition | NodeMetricComputed) and data.node in self.facts:
             self.facts[data.node].say(data)
 
@@ -149,7 +149,7 @@ class _Check:
             return
         for cause in event.causes:
             sequence = int(cause.removeprefix("LOG:"))
-            if sequence in self.said:
+            if sequence in self.published:
                 self._use(sequence)
         if f"LOG:{self.used_until.get(node_subject(data.node), -1)}" not in event.causes:
             self.say(f"pod {data.name} is placed on {data.node} ({event.ref}), which its causes do not name")
@@ -196,7 +196,7 @@ class _Check:
     def unplaced(self) -> None:
         """Check every pod without a placement against the final state."""
         for sequence in sorted(self.newest.values()):
-            if sequence > self.used_until.get(self.said[sequence][0], 0):
+            if sequence > self.used_until.get(self.published[sequence][0], 0):
                 self._use(sequence)
         for name, node in sorted(self.nominated.items()):
             if name not in self.placed and name in self.needs:

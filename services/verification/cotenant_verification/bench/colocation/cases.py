@@ -23,7 +23,7 @@ class Case(Struct, frozen=True):
     controller of jobs would do. `files`: service and neighbours write to files."""
 
     name: str
-    says: str
+    summary: str
     services: int
     threads: int
     rates: tuple[float, ...]

@@ -135,16 +135,16 @@ def table(found: Sequence[CaseFigures]) -> list[str]:
             rest = ("-", "0") if part is None else (f"{100 * part.utilisation:.0f}", str(part.requests))
             rows.append((case.case, case.class_, name, *figures, *ratios, *rest))
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    said = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    report = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     for case in found:
         did = ", ".join(f"{topic} {count}" for topic, count in sorted(case.executor.items())) or "nothing"
-        said.append(
+        report.append(
             f"{case.case}: the executor reported {did}; {case.neighbours_ended} neighbours and {case.services_ended} "
             "services ended"
         )
         if not case.missed:
-            said.append(f"{case.case}: every goal is reached")
+            report.append(f"{case.case}: every goal is reached")
             continue
-        said += [f"{case.case}: missed: {each}" for each in case.missed]
-        said += [f"    {each}" for each in (lines(case.trace) if case.trace is not None else case.last_words)]
-    return said
+        report += [f"{case.case}: missed: {each}" for each in case.missed]
+        report += [f"    {each}" for each in (lines(case.trace) if case.trace is not None else case.last_words)]
+    return report

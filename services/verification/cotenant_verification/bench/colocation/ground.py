@@ -148,10 +148,10 @@ class Ground:
     def close(self) -> None:
         """Remove everything, and wait for it. Raises BenchError if something remains."""
         try:
-            _, said = self._cleanup.communicate(timeout=END_SECONDS)
+            _, errors = self._cleanup.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise BenchError(f"{self.base} is not removed after {END_SECONDS:.0f} s") from error
         for process in self._plain:
             process.wait()
         if self._cleanup.returncode:
-            raise BenchError(said.decode(errors="replace").strip() or f"{self.base} cannot be removed")
+            raise BenchError(errors.decode(errors="replace").strip() or f"{self.base} cannot be removed")

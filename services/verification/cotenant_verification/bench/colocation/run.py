@@ -5,7 +5,8 @@ In: cases, the protection class, how many pairs of how many seconds. Out: `CaseF
 and deleted after it, so that they do not affect the next one. The three windows of a pair follow each other and have
 the same arrivals. Without control, service and neighbours are plain processes of one flat group.
 
-A window begins SETTLE_SECONDS after its neighbours run. Bound: `longest`.
+A window begins SETTLE_SECONDS after its neighbours run. Bound: `longest`. Over 300 lines: the three windows of a pair share
+the pods, the executor and the arrivals.
 """
 
 from __future__ import annotations
@@ -92,12 +93,12 @@ class _Executor:
     def __init__(self) -> None:
         self.topics: Counter[str] = Counter()
         self.words: dict[str, str] = {}
-        self.said: deque[tuple[float, str]] = deque(maxlen=REMEMBERED)
+        self.executed: deque[tuple[float, str]] = deque(maxlen=REMEMBERED)
         """Its last events, with the monotonic time."""
 
     def since(self, began: float) -> list[str]:
         """Its events since, the oldest first."""
-        return [f"+{at - began:.1f} s {text}" for at, text in self.said if at >= began]
+        return [f"+{at - began:.1f} s {text}" for at, text in self.executed if at >= began]
 
     def taken(self) -> tuple[dict[str, int], tuple[str, ...]]:
         found = dict(self.topics), tuple(f"{topic}: {words}" for topic, words in sorted(self.words.items()))
@@ -120,7 +121,7 @@ async def _executor(folder: Path) -> AsyncIterator[_Executor]:
                 if isinstance(event.data, Execution):
                     seen.topics[event.data.topic] += 1
                     seen.words[event.data.topic] = event.data.summary[:WORDS]
-                    seen.said.append((time.monotonic(), f"{event.data.topic}: {event.data.summary[:WORDS]}"))
+                    seen.executed.append((time.monotonic(), f"{event.data.topic}: {event.data.summary[:WORDS]}"))
 
     following = asyncio.ensure_future(follow())
     try:
@@ -158,7 +159,7 @@ class _Measured:
         names = [f"{case.name}-service-{number}" for number in range(case.services)]
         annotations = {CPU_CLASS: options.protection}
         documents = [self._pods.pod(name, "LS", self._service(name), annotations) for name in names]
-        self._say(f"{case.name}: {case.says}")
+        self._say(f"{case.name}: {case.summary}")
         await self._pods.start(documents)
         alone: list[Window | None] = []
         beside: list[Window | None] = []

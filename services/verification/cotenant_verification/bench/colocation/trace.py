@@ -126,13 +126,13 @@ def lines(found: Trace) -> list[str]:
     rest = f", idle {100 * found.idle:.1f} %" + (f", stolen {100 * found.stolen:.1f} %" if found.stolen else "")
     delay = "unknown" if found.run_delay is None else f"{100 * found.run_delay:.1f} % of their running time"
     stalls = ", ".join(f"{name} {100 * share:.1f} %" for name, share in found.stalls.items()) or "none that the kernel counts"
-    said = [f"  {each}" for each in found.executor] or ["  nothing"]
+    executor = [f"  {each}" for each in found.executor] or ["  nothing"]
     return [
         f"who ran: {who}{rest}" + (f"; most of the others: {programs}" if programs else ""),
         f"services waited for a CPU: {delay}; preempted {found.preempted or 0:.0f} times a second",
         f"services stalled: {stalls}",
         "the executor meanwhile:",
-        *said,
+        *executor,
     ]
 
 

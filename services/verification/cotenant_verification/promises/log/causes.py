@@ -30,9 +30,9 @@ def causes_are_earlier(view: LogView, seen: CommitSeen) -> Wrong:
         for cause in event.causes:
             stream, _, number = cause.partition(":")
             if not number.isdigit():
-                yield event.subject, f"{event.ref} names {cause!r} as a cause, which is no place on a stream"
+                yield event.subject, f"{event.ref} names {cause!r} as a cause, which is not a position of a stream"
             elif stream == "LOG" and (int(number) >= event.sequence or not view.was_there(int(number))):
-                yield event.subject, f"{event.ref} names {cause} as a cause, which is not there before it"
+                yield event.subject, f"{event.ref} names {cause} as a cause, which does not exist before it"
 
 
 def causes_lead_to_a_fact(moment: Moment) -> Wrong:

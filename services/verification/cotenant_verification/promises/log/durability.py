@@ -32,7 +32,7 @@ def an_acknowledged_object_stays(view: LogView, event: Event) -> Wrong:
         return
     acknowledged = view.acknowledged.get(event.subject)
     if acknowledged is not None and acknowledged == data.uid and data.uid not in view.may_end and not _may_end(view, event):
-        yield event.subject, f"{event.ref} ends an object whose creation was acknowledged, without a request"
+        yield event.subject, f"{event.ref} ends an acknowledged object that nobody asked to delete"
 
 
 def _may_end(view: LogView, event: Event) -> bool:
@@ -64,4 +64,4 @@ def acknowledged_pods_are_there(moment: Moment) -> Wrong:
             continue
         pod = moment.view.pods.get((parts[3], parts[4]))
         if (pod is None or pod.metadata.uid != uid) and subject not in moment.view.ended:
-            yield pod_subject(parts[3], parts[4]), f"{parts[3]}/{parts[4]} ({uid}) was acknowledged and is not there"
+            yield pod_subject(parts[3], parts[4]), f"{parts[3]}/{parts[4]} ({uid}) was acknowledged and is missing"

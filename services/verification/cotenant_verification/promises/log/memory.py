@@ -40,7 +40,7 @@ def nobody_holds_more_than_its_limit(moment: Moment) -> Wrong:
             if limit is not None and held > limit:
                 yield (
                     run_subject(name, placement.namespace, placement.name),
-                    f"{placement.name} on {name} holds {held // MIB} MiB and its limit is {limit // MIB} MiB",
+                    f"{placement.name} on {name} uses {held // MIB} MiB, its limit is {limit // MIB} MiB",
                 )
 
 
@@ -53,7 +53,10 @@ def restarts_wait(view: LogView, event: Event) -> Wrong:
         return
     for new, old in zip(data.containers, before.data.containers, strict=False):
         if before.data.uid == data.uid and new.restarts == old.restarts + 1 >= 2 and _hurried(new, old):
-            yield event.subject, f"{event.ref}: container {new.name} ended at {old.finished_at}, began at {new.started_at}"
+            yield event.subject, (
+                f"{event.ref}: container {new.name} ended at {old.finished_at} and restarted at "
+                f"{new.started_at}"
+            )
 
 
 def _hurried(new: ContainerRun, old: ContainerRun) -> bool:
@@ -72,7 +75,7 @@ def policies_are_kept(view: LogView, event: Event) -> Wrong:
         return
     policy = decode_pod(placed.data.pod).spec.restart_policy
     if policy == "Always" or (policy == "OnFailure" and data.phase is RunPhase.FAILED):
-        yield event.subject, f"{event.ref}: {data.namespace}/{data.name} {data.phase}, and its restartPolicy is {policy}"
+        yield event.subject, f"{event.ref}: {data.namespace}/{data.name} {data.phase} although its restartPolicy is {policy}"
 
 
 def kills_are_reported(moment: Moment) -> Wrong:
@@ -88,7 +91,7 @@ def kills_are_reported(moment: Moment) -> Wrong:
         run = report.data if report is not None else None
         reported = isinstance(run, RunStatus) and run.uid == uid and any(_reports(each, times) for each in run.containers)
         if not reported:
-            text = f"{placement.namespace}/{placement.name} on {name} was ended for memory {times} times, which is not reported"
+            text = f"{placement.namespace}/{placement.name} on {name} was OOM-killed {times} times, which is not reported"
             yield subject, text
 
 
@@ -109,4 +112,4 @@ def what_may_start_starts(moment: Moment) -> Wrong:
             for container in run.containers if not run.phase.terminal else ():
                 wait = timedelta(seconds=container.backoff_seconds) + LEFT_ALONE
                 if container.finished_at is not None and local - container.finished_at > wait:
-                    yield subject, f"{container.name} on {name} ended at {container.finished_at} and waits at {local}"
+                    yield subject, f"{container.name} on {name} ended at {container.finished_at} and still waits at {local}"

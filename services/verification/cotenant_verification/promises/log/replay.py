@@ -26,7 +26,7 @@ def state_is_the_fold(participant: ServiceParticipant, world: World, references:
     state of nodes and quotas. The first decision is the live core's own, with all its caches; the others are a copy's. `number`
     distinguishes comparisons."""
     now, core = world.now, participant.cycle.core
-    name = "folds the whole log" if number % 2 else "loads the last of each subject"
+    name = "folded the whole log" if number % 2 else "loaded the last message of each subject"
     fresh = references.of(participant.definition.name) if number % 2 else _loaded(world, participant)
     copy = copied(core)
     for asked in _questions(_probes(world, number), now):
@@ -47,14 +47,17 @@ def deciding_changes_nothing(participant: ServiceParticipant, world: World, numb
     again = (now, "asked again", ())
     first, second = _answer(asked, again), _answer(asked, again)
     if parted := _difference(first, second):
-        yield participant.identity.commit_subject, f"at {now}, {participant.name} decides twice and differently: {parted}"
+        yield participant.identity.commit_subject, (
+            f"at {now}, {participant.name} decides differently when it decides twice: "
+            f"{parted}"
+        )
         return
     *before, (when, _, new) = _questions(_probes(world, number), now)
     for question in before:
         _answer(asked, question)
     last = (when + LATER[-1], "asked last", new)
     if parted := _difference(_answer(asked, last), _answer(unasked, last)):
-        text = f"at {last[0]}, {participant.name} and a copy that was never asked decide differently: {parted}"
+        text = f"at {last[0]}, {participant.name} and a copy that never decided decide differently: {parted}"
         yield participant.identity.commit_subject, text
 
 

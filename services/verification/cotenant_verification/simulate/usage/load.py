@@ -32,7 +32,7 @@ class NodeLoad(msgspec.Struct, frozen=True):
     """(machines, steps) in milli-CPUs. `real`: use of services; `request`, `used`, `max_used_request`: as the control plane
     knows them, `assumed` the part of `used` that is requests of pods without a report. `minutes`: highest `real` of each
     report interval, (machines, reports); `pods` by machine, each with its highest use of each report interval that it has
-    lived in."""
+    run in."""
 
     capacities: npt.NDArray[np.int64]
     system: npt.NDArray[np.int64]

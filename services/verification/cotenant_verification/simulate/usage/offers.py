@@ -1,6 +1,6 @@
 """An offer over time, by the formulas that the calculator runs.
 
-In: a `NodeLoad`, a `Plan` (policy, prediction, threshold), its forecasts. Out: each machine's published offer at each step.
+In: a `NodeLoad`, an `OfferRule`, its forecasts. Out: each machine's published offer at each step.
 
 There is a decision at each report (60 s), and for each pod that comes or goes:
 
@@ -56,7 +56,7 @@ POLICIES = (*(policy.value for policy in CalculatePolicy), MID)
 _UPDATE_STEPS = DEFAULT_UPDATE_SECONDS // STEP_SECONDS
 
 
-class Plan(msgspec.Struct, frozen=True):
+class OfferRule(msgspec.Struct, frozen=True):
     """How an offer is decided. `budget` None: the threshold is `percent`."""
 
     policy: str = CalculatePolicy.USAGE.value
@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True):
     percent: int = DEFAULT_CPU_RECLAIM_PERCENT
 
 
-UPSTREAM = Plan()
+UPSTREAM = OfferRule()
 """Koordinator's default: policy usage, reclaim threshold 60 %, no prediction."""
 
 
@@ -88,7 +88,7 @@ class _Standing:
         self.history = RiskHistory()
 
 
-def offer_of(load: NodeLoad, plan: Plan, forecasts: Forecasts, begin: float) -> Offer:
+def offer_of(load: NodeLoad, plan: OfferRule, forecasts: Forecasts, begin: float) -> Offer:
     """The offer of each machine at each step."""
     machines, steps = load.real.shape
     offered = np.zeros((machines, steps))
@@ -130,7 +130,9 @@ def _observe(load: NodeLoad, standings: list[_Standing], report: int, begin: flo
         standing.history = observed(standing.history, seconds, needed, unit)
 
 
-def _decide(load: NodeLoad, plan: Plan, forecasts: Forecasts, pool: RiskPool, machine: int, step: int) -> tuple[int, int, int]:
+def _decide(
+    load: NodeLoad, plan: OfferRule, forecasts: Forecasts, pool: RiskPool, machine: int, step: int
+) -> tuple[int, int, int]:
     """Return the threshold in percent, the amount, and the assumed usage of services."""
     capacity = int(load.capacities[machine])
     request = int(load.request[machine, step])

@@ -68,8 +68,8 @@ def populate(trace: Trace, nodes: int, steps: int, seed: int, fill: float = FILL
             arrivals.append((0, steps, number, request))
             continue
         for day in range(days):
-            turned = (first + (int(random.integers(length)) if day else 0)) % length + day * length
-            arrivals += _wrapped(turned, lifetime, steps, number + day * len(pods), request)
+            shifted = (first + (int(random.integers(length)) if day else 0)) % length + day * length
+            arrivals += _wrapped(shifted, lifetime, steps, number + day * len(pods), request)
     return _placed(chosen, sorted(arrivals))
 
 
@@ -81,21 +81,21 @@ def _thinned(
         return [], []
     created = np.array([pod.created for pod in pods], dtype=np.float64)
     begin, end = float(np.quantile(created, BUSY_QUANTILE)), float(created.max())
-    lives = []
+    lifetimes = []
     for pod in pods:
         if pod.created < begin or end <= begin:
-            lives.append((0, length))
+            lifetimes.append((0, length))
         else:
             first = min(int((pod.created - begin) / (end - begin) * length), length - 1)
-            lives.append((first, min(max((pod.deleted - pod.created) // STEP_SECONDS, 1), length)))
+            lifetimes.append((first, min(max((pod.deleted - pod.created) // STEP_SECONDS, 1), length)))
     numbers: list[int] = []
     for number in random.permutation(len(pods)).tolist():
-        taken = pods[number].cpu_milli * lives[number][1]
+        taken = pods[number].cpu_milli * lifetimes[number][1]
         if taken <= budget:
             budget -= taken
             numbers.append(number)
     numbers.sort()
-    return numbers, [lives[number] for number in numbers]
+    return numbers, [lifetimes[number] for number in numbers]
 
 
 def _wrapped(first: int, lifetime: int, steps: int, number: int, request: int) -> list[tuple[int, int, int, int]]:

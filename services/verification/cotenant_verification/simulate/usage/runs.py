@@ -25,7 +25,7 @@ from cotenant_metrics_ingest.prediction.forecast_choice import Accuracy
 from cotenant_verification.simulate.usage.figures import OfferFigures, figures_of
 from cotenant_verification.simulate.usage.forecasts import HISTOGRAM, NONE, PREDICTIONS, SEASON, forecasts_of
 from cotenant_verification.simulate.usage.load import NodeLoad, load_of
-from cotenant_verification.simulate.usage.offers import MID, UPSTREAM, Offer, Plan, offer_of
+from cotenant_verification.simulate.usage.offers import MID, UPSTREAM, Offer, OfferRule, offer_of
 from cotenant_verification.simulate.usage.population import Population
 from cotenant_verification.simulate.usage.rates import Floats, Rates
 
@@ -34,22 +34,22 @@ BUDGETS_PERMILLE = (2, 5, 10, 20)
 LARGEST_BUDGET_PERMILLE = 10
 USAGE, REQUEST, LARGER = (policy.value for policy in CalculatePolicy)
 
-PLANS: tuple[Plan, ...] = (
+PLANS: tuple[OfferRule, ...] = (
     UPSTREAM,
-    Plan(REQUEST),
-    Plan(LARGER),
-    *(Plan(MID, prediction) for prediction in PREDICTIONS),
-    Plan(USAGE, HISTOGRAM),
-    Plan(USAGE, SEASON),
-    *(Plan(USAGE, prediction, RiskBudget(broken_permille=LARGEST_BUDGET_PERMILLE)) for prediction in (NONE, HISTOGRAM)),
-    *(Plan(USAGE, SEASON, RiskBudget(broken_permille=permille)) for permille in BUDGETS_PERMILLE),
+    OfferRule(REQUEST),
+    OfferRule(LARGER),
+    *(OfferRule(MID, prediction) for prediction in PREDICTIONS),
+    OfferRule(USAGE, HISTOGRAM),
+    OfferRule(USAGE, SEASON),
+    *(OfferRule(USAGE, prediction, RiskBudget(broken_permille=LARGEST_BUDGET_PERMILLE)) for prediction in (NONE, HISTOGRAM)),
+    *(OfferRule(USAGE, SEASON, RiskBudget(broken_permille=permille)) for permille in BUDGETS_PERMILLE),
 )
 
 
 class Row(msgspec.Struct, frozen=True):
     """One plan: figures of both halves."""
 
-    plan: Plan
+    plan: OfferRule
     first: OfferFigures
     second: OfferFigures
     threshold_percent: float
@@ -95,7 +95,7 @@ def run_usage(
     seed: int,
     progress: Callable[[float], None] = lambda _: None,
     utilisations: Sequence[float] = UTILISATIONS,
-    plans: Sequence[Plan] = PLANS,
+    plans: Sequence[OfferRule] = PLANS,
 ) -> list[Table]:
     """The tables, by u; `progress` gets the completed fraction. The first plan must be upstream's."""
     tables = []
@@ -137,7 +137,7 @@ def choose(rows: Sequence[Row]) -> int:
     return max(within, key=lambda place: (rows[place].first.lent_core_hours, -place)) if within else candidates[0]
 
 
-def _is_candidate(plan: Plan) -> bool:
+def _is_candidate(plan: OfferRule) -> bool:
     return plan.budget is not None and plan.budget.broken_permille <= LARGEST_BUDGET_PERMILLE and plan.prediction == SEASON
 
 

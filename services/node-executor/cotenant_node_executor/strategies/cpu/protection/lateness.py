@@ -77,8 +77,8 @@ def _of(situation: Situation, pod: PodView) -> Lateness:
     reading = situation.services.get(pod.group)
     problem = ""
     if reading is not None and not reading.problem:
-        told = {"p99": reading.figures.p99_ms, "oldest request": reading.figures.oldest_request_ms}
-        figure, value = max(((key, each) for key, each in told.items() if each is not None), key=lambda each: each[1])
+        measured = {"p99": reading.figures.p99_ms, "oldest request": reading.figures.oldest_request_ms}
+        figure, value = max(((key, each) for key, each in measured.items() if each is not None), key=lambda each: each[1])
         return Lateness(name, pod.group, goal, value > goal, value, figure, percent, waits)
     if asked and reading is not None:
         problem = f"{reading.problem}; run delay is used"

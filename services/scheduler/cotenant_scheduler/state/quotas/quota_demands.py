@@ -72,7 +72,7 @@ class QuotaDemands:
         if is_reserve(record.key):
             return
         record.counted_facts = None
-        kind, held = self._counted(record) if record.document is not None else (None, False)
+        kind, held = self.counted_as(record) if record.document is not None else (None, False)
         before, held_before = record.counted_as, record.counted_held
         if kind is before or kind == before:
             if held != held_before and kind is not None:
@@ -85,7 +85,8 @@ class QuotaDemands:
         if before is not None:
             self._demands.count(before, -1, -1 if held_before else 0)
 
-    def _counted(self, record: PodRecord) -> tuple[Kind | None, bool]:
+    def counted_as(self, record: PodRecord) -> tuple[Kind | None, bool]:
+        """Return the kind of demand as which a pod counts, None if it does not, and whether as placed."""
         facts, rules = record.facts, self._rules
         if facts is None or facts.shape is None or rules.ignore_overhead or (
             facts.deleting and rules.terminating is not Terminating.COUNT
@@ -105,7 +106,7 @@ class QuotaDemands:
         return kind, bool(facts.node_name) or (bool(record.placements) and _is_placed(record, uid))
 
     def _read(self, record: PodRecord) -> tuple[Kind | None, bool]:
-        """As `_counted`, from the document: for a pod that has no shape, or of which more counts than a shape says."""
+        """As `counted_as`, from the document: for a pod that has no shape, or of which more counts than a shape says."""
         assert record.document is not None
         try:
             pod = decode_pod(record.document)

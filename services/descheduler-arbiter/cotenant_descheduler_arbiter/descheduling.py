@@ -1,15 +1,15 @@
 """A descheduling cycle: the profiles' plugins over one state, once per interval.
 
-In: the state, the policy, the time. Out: for each profile with plugins a DeschedulingCycle, and the jobs of the pods that go,
+In: the state, the policy, the time. Out: for each profile with plugins a DeschedulingCycle, and the jobs of the pods to evict,
 all in one batch; nothing if the cycle of this interval has run. LowNodeLoad has its own events (`low_node_load`).
 
     1  nodes of a profile: ready and selected; with fewer than two nothing runs, without any nothing is recorded
     2  the deschedule plugins of all profiles, in the order of the document and of their lists
     3  the balance plugins of all profiles
     limits   per node, namespace and in all, counted over the whole cycle
-    filters  those of migration jobs (`migration.movable`); with MigrationController's nodeFit another node has to take the pod
+    filters  those of migration jobs (`migration.movable`); with MigrationController's nodeFit the pod has to fit another node
 
-A profile that is no longer configured loses its DeschedulingCycle.
+A profile that is no longer configured has its DeschedulingCycle removed.
 
 Source: koord-descheduler's cycle. There profiles run in random order, and an error of one plugin keeps the balance plugins from
 running; here plugins do not fail.
@@ -91,7 +91,7 @@ class _ProfileCycle:
             movable.counts,
             fitting,
             node_fit=policy.node_fit,
-            let_go=movable.count,
+            count_evicted=movable.count,
             most=most,
             dry_run=policy.dry_run,
         )
@@ -138,11 +138,11 @@ class Descheduling:
         return events
 
     def _record(self, cycle: _ProfileCycle) -> Event:
-        evictor, said = cycle.evictor, []
+        evictor, notes = cycle.evictor, []
         if len(cycle.view.nodes) < 2:
-            said.append(_FEW_NODES)
+            notes.append(_FEW_NODES)
         if self.policy.dry_run and evictor.evicted:
-            said.append("dry run: would move " + ", ".join(each.pod.key for each in evictor.evicted[:MAX_NAMED]))
+            notes.append("dry run: would move " + ", ".join(each.pod.key for each in evictor.evicted[:MAX_NAMED]))
         known = self.fold.cycles.get(cycle.plan.name)
         record = DeschedulingCycle(
             profile=cycle.plan.name,
@@ -155,7 +155,7 @@ class Descheduling:
                 for each in evictor.kept
             ),
             kept_count=evictor.kept_count,
-            message="; ".join(said),
+            message="; ".join(notes),
         )
         nodes = (self.fold.nodes[node.name].ref for node in cycle.view.nodes[:MAX_CAUSES])
         causes = (*((known.ref,) if known is not None else ()), *nodes)

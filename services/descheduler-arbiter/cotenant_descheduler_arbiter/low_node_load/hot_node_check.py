@@ -25,7 +25,7 @@ from cotenant_descheduler_arbiter.state.node_views import capacity_for_load
 _SIMPLE = frozenset({CPU, MEMORY})
 
 
-class QuickLook:
+class HotNodeCheck:
     """Mutable: caches which nodes are normal. `now` must not decrease between calls."""
 
     def __init__(self, fold: ClusterFold, policy: Policy, args: LowNodeLoad) -> None:
@@ -33,41 +33,41 @@ class QuickLook:
         self._policy = policy
         self._args = args
         self._lowest = {CPU: 100.0, MEMORY: 100.0}
-        self._knows_enough = True
+        self._conclusive = True
         """Whether all pools compare only cpu and memory of nodes."""
-        self._doubtful: set[str] = set()
+        self._unchecked: set[str] = set()
         self._job_version = 0
         for pool in args.pools:
             named = {*pool.low_thresholds, *pool.high_thresholds}
             if pool.use_deviation_thresholds or pool.prod_high_thresholds or pool.prod_low_thresholds or named - _SIMPLE:
-                self._knows_enough = False
+                self._conclusive = False
             for name, percent in pool.high_thresholds.items():
                 self._lowest[name] = min(self._lowest.get(name, 100.0), percent)
 
-    def doubt(self, nodes: Iterable[str]) -> None:
-        """Mark these nodes: an event of them was folded."""
-        self._doubtful.update(nodes)
+    def mark_changed(self, nodes: Iterable[str]) -> None:
+        """Check these nodes again: an event of them was folded."""
+        self._unchecked.update(nodes)
 
     def may_be_hot(self, now: datetime) -> bool:
         """Whether the full cycle must be computed."""
         if not self._args.pools:
             return False
-        if not self._knows_enough:
+        if not self._conclusive:
             return True
         if self._fold.job_version != self._job_version:
             self._job_version = self._fold.job_version
-            self._doubtful.update(self._fold.metrics)
-        if not self._doubtful:
+            self._unchecked.update(self._fold.metrics)
+        if not self._unchecked:
             return False
         judged_already = judged_in_slot(self._fold, self._policy, now)
-        unjudged = [node for node in sorted(self._doubtful) if node not in judged_already]
+        unjudged = [node for node in sorted(self._unchecked) if node not in judged_already]
         arriving = under_way(self._fold)[1] if unjudged else {}
         for node in unjudged:
             metric = self._fold.metrics.get(node)
             expiration = self._policy.metric_expiration
             if metric is not None and fresh(metric.value, expiration, now) and self._may_be_judged(node, arriving, now):
                 return True
-            self._doubtful.discard(node)
+            self._unchecked.discard(node)
         return False
 
     def _may_be_judged(self, node: str, arriving: Mapping[str, Sequence[Mapping[str, int]]], now: datetime) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from cotenant_scheduler.cycle.cursor import Cursor, behind_first
+from cotenant_scheduler.cycle.ordering.cursor import Cursor, behind_first
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, QueueKey, State
 from cotenant_scheduler.state.pod_records import PodRecord
 from cotenant_scheduler.state.reading.shapes import Shape

@@ -1,1 +1,0 @@
-"""The descheduling cycle: runs the profiles' plugins once per interval."""
