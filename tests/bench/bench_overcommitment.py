@@ -96,13 +96,8 @@ def facts() -> Iterator[Event]:
 async def measure() -> None:
     """Print one line a figure."""
     async with Testbed() as testbed:
-        log, batch = testbed.log, list[Write]()
-        for event in facts():
-            batch.append(Write(event=event))
-            if len(batch) == MAX_BATCH:
-                assert isinstance(await log.append(batch), Stored)
-                batch = []
-        assert isinstance(await log.append(batch), Stored)
+        log = testbed.log
+        await testbed.write(facts())
         reader = await log.follow(LOG, ("node.*.resources",))
         reader.loaded()
         testbed.start_module(SERVICE, "cotenant_batch_resource_calculator", "--nats", testbed.url, "--http-port", "-1")

@@ -61,8 +61,10 @@ OF_PODS = {
     *(f"koordlet_container_resource_{name}" for name in ("requests", "limits")),
     *(f"koordlet_container_scaled_cfs_{name}_us" for name in ("quota", "burst")),
     "koordlet_be_suppress_cpu_cores",
+    *(f"koordlet_node_predicted_resource_{name}" for name in ("reclaimable", "peak")),
 }
-"""Shown where there are pods, host applications, NUMA nodes, a suppression (unit tests of node-executor)."""
+"""Shown where there are pods, host applications, NUMA nodes, a suppression, a prediction (unit tests of node-executor, of
+metrics-ingest)."""
 MAX_SERIES = 200
 NOT_BASE_UNITS = re.compile(r"_(ms|milli\w*|microseconds|minutes|hours|kib|mib|gib|kb|mb|percent|pct)(_|$)")
 
@@ -170,7 +172,9 @@ def _has_begun(name: str, text: str) -> bool:
     """Whether a service has loaded, and counted a first decision where the pod or the node is one for it."""
     if "cotenant_ready 1.0" not in text:
         return False
-    if name in ("scheduler", "metrics-ingest", "batch-resource-calculator"):
+    if name == "metrics-ingest":
+        return "koordlet_node_resource_priority_reclaimable_status" in text
+    if name in ("scheduler", "batch-resource-calculator"):
         return "cotenant_store_seconds_count" in text
     return True
 

@@ -42,21 +42,21 @@ from cotenant.log.contract import USAGE
 from cotenant.model.subjects import PREDICTIONS, tokens
 from cotenant_metrics_ingest.config import MetricsConfig
 from cotenant_metrics_ingest.counted_memory import counted
-from cotenant_metrics_ingest.node_decision import NodeDecisions, metric_event, sizes_of
+from cotenant_metrics_ingest.node_decision import NodeDecisions, metric_event, sizes_of, windows_under
 from cotenant_metrics_ingest.node_report import DueReport, reports_of
 from cotenant_metrics_ingest.node_state import (
     NO_STRATEGY,
     ExecutorView,
     NodeState,
     Published,
+    Shown,
     StrategyView,
     forecasts_of,
 )
-from cotenant_metrics_ingest.policy import PolicyInForce
 from cotenant_metrics_ingest.prediction.models import Training
 from cotenant_metrics_ingest.prediction.node import NodePrediction, PredictionStore, train
 from cotenant_metrics_ingest.samples import Samples, samples_of
-from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED, NodeWindows
+from cotenant_metrics_ingest.windows.node_windows import MALFORMED, REPEATED
 
 CORE_VERSION = "2"
 FILTERS = (
@@ -231,7 +231,7 @@ class MetricsIngestCore:
             return
         self._restore(node)
         policy = self._decisions.policy(node)
-        windows = node.windows = self._windows(node, policy)
+        windows = node.windows = windows_under(policy, node.windows)
         end_ms = int(event.time.timestamp() * 1000)
         first = windows.first_new(sample, end_ms)
         measured = counted(sample, policy.memory)
@@ -265,15 +265,6 @@ class MetricsIngestCore:
             self._over.append(node.prediction)
             if len(self._over) >= TRAINED_AT_ONCE:
                 self._train()
-
-    @staticmethod
-    def _windows(node: NodeState, policy: PolicyInForce) -> NodeWindows:
-        """The node's windows in the sizes of its policy; those of others start over (`NodeWindows.resized`)."""
-        sizes = sizes_of(policy)
-        windows = node.windows
-        if windows is None:
-            return NodeWindows(sizes)
-        return windows if windows.sizes is sizes else windows.resized(sizes)
 
     def _refuse(self, node: NodeState, reason: str, message: str) -> None:
         self._count(reason)
@@ -317,6 +308,14 @@ class MetricsIngestCore:
             for one in found
         ]
         return sorted(events, key=lambda event: event.subject.startswith(PREDICTIONS))
+
+    def shown(self) -> dict[str, Shown]:
+        """The predictions of nodes whose samples arrive, by name; for another thread."""
+        return {
+            name: published.shown
+            for name, node in [*self._nodes.items()]
+            if (published := node.published) is not None and published.measured and published.unknown_since is None
+        }
 
     def _train(self) -> None:
         behind, self._behind = self._behind, []

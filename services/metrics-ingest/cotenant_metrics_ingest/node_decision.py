@@ -20,7 +20,7 @@ from cotenant_metrics_ingest.node_report import DueReport, with_digest
 from cotenant_metrics_ingest.node_state import NodeState
 from cotenant_metrics_ingest.policy import MemoryPolicy, PolicyInForce, policy_in_force
 from cotenant_metrics_ingest.prediction.checkpoints import MAX_AT_ONCE, due_checkpoints
-from cotenant_metrics_ingest.windows.node_windows import WindowSizes
+from cotenant_metrics_ingest.windows.node_windows import NodeWindows, WindowSizes
 
 SHORTEST_SILENCE = timedelta(seconds=10)
 
@@ -30,6 +30,14 @@ _sizes = lru_cache(maxsize=256)(WindowSizes.of)
 def sizes_of(policy: PolicyInForce) -> WindowSizes:
     """The sizes of windows under a policy; the same object for the same sizes."""
     return _sizes(policy.aggregate_seconds, policy.durations_seconds)
+
+
+def windows_under(policy: PolicyInForce, windows: NodeWindows | None) -> NodeWindows:
+    """A node's windows in the sizes of its policy; those of others start over (`NodeWindows.resized`)."""
+    sizes = sizes_of(policy)
+    if windows is None:
+        return NodeWindows(sizes)
+    return windows if windows.sizes is sizes else windows.resized(sizes)
 
 
 class NodeDecisions:

@@ -70,6 +70,21 @@ class ExecutorView(PayloadView, frozen=True, kw_only=True):
 _METRIC = msgspec.json.Decoder(NodeMetricComputed)
 
 
+class Shown(msgspec.Struct, frozen=True, gc=False):
+    """The prediction of the last report as metrics show it. `predictors`: name, reclaimable part of requests, peak."""
+
+    reclaimable: Usage | None
+    peak: Usage | None
+    predictors: tuple[tuple[str, Usage, Usage], ...]
+
+    @classmethod
+    def of(cls, metric: NodeMetricComputed) -> "Shown":
+        """That of a report."""
+        terms = metric.prediction.predictors if metric.prediction is not None else ()
+        predictors = tuple([(each.predictor, each.reclaimable, each.peak) for each in terms])
+        return cls(metric.prod_reclaimable, metric.prod_peak, predictors)
+
+
 class Published(msgspec.Struct, frozen=True, gc=False):
     """The node's last report, encoded, which takes a third of the memory: it is needed as a whole only of a silent node. Its
     digest, most of it, is left out if the windows hold the same (`node_report.with_digest`)."""
@@ -82,6 +97,7 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     span_ms: int
     """The digest's: the newest sample, and how often messages come; 0 without one."""
     encoded: bytes
+    shown: Shown
 
     @classmethod
     def of(cls, metric: NodeMetricComputed, *, whole: bool) -> "Published":
@@ -89,7 +105,8 @@ class Published(msgspec.Struct, frozen=True, gc=False):
         digest = metric.digest
         last_ms, span_ms = (digest.last_ms, digest.span_ms) if digest is not None else (0, 0)
         encoded = encode_payload(metric) if whole else cls.encoded_without_digest(metric)
-        return cls(metric.update_time, metric.unknown_since, digest is not None, last_ms, span_ms, encoded)
+        measured = digest is not None
+        return cls(metric.update_time, metric.unknown_since, measured, last_ms, span_ms, encoded, Shown.of(metric))
 
     @staticmethod
     def encoded_without_digest(metric: NodeMetricComputed) -> bytes:

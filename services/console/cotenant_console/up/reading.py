@@ -1,6 +1,7 @@
 """Follows the log for the screen.
 
-In: the server's address. Out: a journal that grows as events are stored. A reader that is too far behind starts a
+In: the server's address. Out: a journal that grows as events are stored; those that follow one another come together, once in
+GATHERED: the screen is drawn less often, and each delivery by itself costs the server. A reader that is too far behind starts a
 new load; the journal ignores duplicates.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from cotenant.engine.definition import GATHERED
 from cotenant.log.contract import EXECUTION, LOG, Behind
 from cotenant.log.nats.access import Access
 from cotenant.log.nats.log import NatsLog, connect
@@ -34,10 +36,15 @@ async def keep_journal(nats_url: str, access: Access, journal: Journal) -> None:
 async def _follow(log: NatsLog, stream: str, filters: tuple[str, ...], journal: Journal) -> None:
     while True:
         reader = await log.follow(stream, filters)
+        reader.gather(GATHERED.total_seconds())
+        loading = True
         try:
             while True:
                 for event in await reader.pull(PULL_LIMIT, 1.0):
                     journal.add(event)
+                if loading and reader.snapshot_over:
+                    loading = False
+                    reader.loaded()
         except Behind as behind:
             logger.info("the journal starts over: %s", behind)
         finally:

@@ -25,6 +25,7 @@ from cotenant.model.names import (
     CPU,
     MEMORY,
     MID_CPU,
+    MID_MEMORY,
 )
 from cotenant.model.quantities import QuantityError, parse_value, resource_amount
 from cotenant_node_executor.strategies.allocation import resource_status
@@ -39,7 +40,7 @@ _GUARANTEED, _BURSTABLE = KubeQoS.GUARANTEED, KubeQoS.BURSTABLE
 
 
 class BatchAmounts(Struct, frozen=True):
-    """One container's batch requests and limits; None where it states none."""
+    """One container's requests and limits of batch resources, or of mid resources; None where it states none."""
 
     name: str
     request_cpu_milli: int | None = None
@@ -56,6 +57,7 @@ class ContainerShape(Struct, frozen=True, cache_hash=True):
     limit_memory_bytes: int | None
     batch: BatchAmounts | None
     request_memory_bytes: int | None = None
+    mid: BatchAmounts | None = None
 
 
 class PodShape(Struct, frozen=True, cache_hash=True):
@@ -205,6 +207,7 @@ def _container(name: str, own: Resources) -> ContainerShape:
         limit_memory_bytes=_amount(own.limits, MEMORY),
         batch=_batch(name, own),
         request_memory_bytes=_amount({**own.limits, **own.requests}, MEMORY),
+        mid=_overcommitted(name, own, MID_CPU, MID_MEMORY),
     )
 
 
@@ -221,8 +224,13 @@ def _amount(quantities: Mapping[str, str | int | float], name: str) -> int | Non
 
 def _batch(name: str, resources: Resources) -> BatchAmounts | None:
     """Batch amounts in these resources; the pod's spec overrides the annotation."""
+    return _overcommitted(name, resources, BATCH_CPU, BATCH_MEMORY)
+
+
+def _overcommitted(name: str, resources: Resources, cpu: str, memory: str) -> BatchAmounts | None:
+    """The amounts of one tier's CPU and memory in these resources; None if there are none."""
     stated = {*resources.requests, *resources.limits}
-    if not stated & {BATCH_CPU, BATCH_MEMORY}:
+    if not stated & {cpu, memory}:
         return None
 
     def value(quantities: Mapping[str, str | int | float], key: str) -> int | None:
@@ -230,10 +238,10 @@ def _batch(name: str, resources: Resources) -> BatchAmounts | None:
 
     return BatchAmounts(
         name=name,
-        request_cpu_milli=value({**resources.limits, **resources.requests}, BATCH_CPU),
-        limit_cpu_milli=value(resources.limits, BATCH_CPU),
-        limit_memory_bytes=value(resources.limits, BATCH_MEMORY),
-        request_memory_bytes=value({**resources.limits, **resources.requests}, BATCH_MEMORY),
+        request_cpu_milli=value({**resources.limits, **resources.requests}, cpu),
+        limit_cpu_milli=value(resources.limits, cpu),
+        limit_memory_bytes=value(resources.limits, memory),
+        request_memory_bytes=value({**resources.limits, **resources.requests}, memory),
     )
 
 

@@ -88,6 +88,10 @@ def test_a_ratio_is_a_positive_number(text: str) -> None:
         stated_ratio(text)
 
 
+def test_a_ratio_may_be_below_one_and_is_off_where_none_is_stated() -> None:
+    assert [stated_ratio(each) for each in ("0.5", 0.01, "1", "1e3", None)] == [0.5, 0.01, 1.0, 1000.0, OFF]
+
+
 @given(st.integers(-1, 10**9), st.floats(0.01, 100))
 def test_a_quota_is_never_raised_and_never_lowered_below_its_part(quota: int, ratio: float) -> None:
     found = normalized_quota_us(quota, ratio)

@@ -17,7 +17,6 @@ from cotenant_node_executor.sampling.threads import ThreadUsage
 from cotenant_node_executor.strategies.cpu.protection import spread
 from cotenant_node_executor.strategies.cpu.protection.lateness import lateness, worst
 from cotenant_node_executor.strategies.cpu.suppression import strategy as suppression
-from cotenant_node_executor.strategies.cpu.suppression.strategy import ON_TIME_SAMPLES
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Decision
 from cotenant_node_executor.targets.address import Knob, Thread
@@ -122,7 +121,8 @@ def test_a_late_service_takes_a_tenth_of_the_node_with_each_sample_and_gives_it_
     assert "1600m for services that are late (default/web: oldest request 50.0 ms, goal 20 ms)" in memory.why
     assert suppression.STRATEGY.figures(memory)["held-back.cpu-milli"] == 1600
 
-    for sample in range(4, 4 + ON_TIME_SAMPLES - 1):
+    # Ten samples without a late service, of which the last gives back.
+    for sample in range(4, 4 + 10 - 1):
         decided = suppression.decide(seen(web(), says(p99=1.0), at=sample), decided.memory)
         assert quantity(decided) == free - 1600
     for left in (800, 0):
@@ -138,7 +138,7 @@ def test_what_is_held_back_is_never_more_than_there_was_to_take() -> None:
     for sample in range(2, 60):
         decided = suppression.decide(seen(web(), says(p99=1e6), at=sample), decided.memory)
     assert quantity(decided) == 0
-    for sample in range(60, 60 + ON_TIME_SAMPLES + 1):
+    for sample in range(60, 60 + 10 + 1):
         decided = suppression.decide(seen(web(), says(p99=0.0), at=sample), decided.memory)
     assert 0 < quantity(decided) < free
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cotenant.domain.qos import KubeQoS
-from cotenant.events.node.resources import CpuIdentity
+from cotenant.events.node.resources import CpuIdentity, NodeSLORendered
 from cotenant_node_executor.strategies.cpu.identity import group_identity, idle
 from cotenant_node_executor.strategies.cpu.identity import strategy as identity
 from cotenant_node_executor.strategies.cpu.identity.group_identity import ClassIdentity, IdentityRule, identity_rule
@@ -130,6 +130,23 @@ def test_containers_without_batch_amounts_keep_their_own_values_and_lift_the_pod
         {},
     ]
     assert batch_pods.of_pod(pod_view(service("web")).shape, Policy(capabilities(), None)).pod == ()
+
+
+def test_a_pod_of_mid_resources_alone_is_bounded_by_them_whatever_its_class() -> None:
+    amounts = {"kubernetes.io/mid-cpu": "1500", "kubernetes.io/mid-memory": "100"}
+    for qos in ("LS", "BE", ""):
+        shape = pod_view(pod("p", qos, containers=[container("a", amounts, amounts)])).shape
+        desired = batch_pods.of_pod(shape, Policy(capabilities(), None))
+        wanted = {"cpu.shares": "1536", "cpu.cfs_quota_us": "150000", "memory.limit_in_bytes": "100"}
+        assert values(desired.pod) == wanted
+        assert [values(each) for each in desired.containers] == [wanted]
+    by_quota = NodeSLORendered(node="n", enable=True, cpu_suppress_policy="cfsQuota")
+    assert values(batch_pods.of_pod(shape, Policy(capabilities(), by_quota)).pod)["cpu.cfs_quota_us"] == "-1"
+    unlimited = pod_view(pod("p", "LS", containers=[container("a", amounts, amounts), container("b", amounts)])).shape
+    found = values(batch_pods.of_pod(unlimited, Policy(capabilities(), None)).pod)
+    assert found == {"cpu.shares": "3072", "cpu.cfs_quota_us": "-1", "memory.limit_in_bytes": "-1"}
+    requesting = pod_view(pod("p", "LS", containers=[container("a", {**amounts, "cpu": "1"})])).shape
+    assert batch_pods.of_pod(requesting, Policy(capabilities(), None)).pod == ()
 
 
 def test_the_annotation_states_batch_amounts_where_the_container_states_none() -> None:
@@ -285,6 +302,14 @@ def test_an_ls_pods_own_identity_holds_for_its_containers_too() -> None:
     assert found["burstable/poduid-web"] == found["burstable/poduid-web/main"] == "-1"
     malformed = service("web", annotations={"koordinator.sh/cpuQOS": "{"})
     assert identities(situation([malformed], node_slo=slo(**IDENTITIES), kernel=BVT))["burstable/poduid-web"] == "1"
+
+
+@pytest.mark.parametrize(("sysctl", "written"), [(0, False), (1, True), (None, True)])
+def test_where_no_class_has_an_identity_values_are_written_unless_the_sysctl_is_off(sysctl: int | None, written: bool) -> None:
+    there = situation([service("web")], node_slo=slo(), kernel=BVT, sysctl=sysctl)
+    assert bool(identity.decide(there, None).values) is written
+    asked = situation([service("web")], node_slo=slo(**IDENTITIES), kernel=BVT, sysctl=sysctl)
+    assert identity.decide(asked, None).values
 
 
 def test_identity_strategies_decide_again_for_pods_where_they_apply() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cotenant_node_executor.strategies.cpu.suppression.cfs_quota import FLOOR_US, next_quota
 from cotenant_node_executor.strategies.cpu.suppression.cpu_set import next_cpuset, select_cpus, with_dead_band
 from cotenant_node_executor.strategies.cpu.suppression.quantity import UsageSplit, suppress_milli
-from cotenant_node_executor.strategies.cpu.suppression.strategy import CPUSET, OFF, Suppression, suppress
+from cotenant_node_executor.strategies.cpu.suppression.strategy import CPUSET, OFF, Suppression, decide, suppress
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT
 from cotenant_node_executor.strategies.situation import Processor
 from cotenant_node_executor.targets.interface import Knob
@@ -67,6 +67,8 @@ def test_nothing_is_written_without_node_slo_or_usage() -> None:
     assert suppress(situation([batch("job")], reading=snapshot(100))) is None
     assert suppress(situation([batch("job")], node_slo=slo())) is None
     assert suppress(situation([batch("job")], node_slo=slo(), reading=snapshot(None))) is None
+    kept = decide(situation([batch("job")], node_slo=slo()), None)
+    assert (kept.keep, kept.values, kept.memory) == (True, {}, None)
 
 
 def test_disabled_means_unlimited_and_the_widest_cpu_set() -> None:

@@ -1,25 +1,28 @@
-"""Batch values for every BE pod and its containers, as desired values.
+"""Values of every BE pod from its batch resources, and of every pod that has mid resources alone, with their containers.
 
-In: a pod's shape and the node SLO. Out: shares, quota and memory limit from batch-cpu and batch-memory. While suppression
-works by quota, batch pods have no quota of their own: the kernel refuses a parent's quota below its children's.
+In: a pod's shape and the node SLO. Out: shares, quota and memory limit from batch-cpu and batch-memory, or from mid-cpu and
+mid-memory. While suppression works by quota, these pods have no quota of their own: the kernel refuses a parent's quota below
+its children's, and kubelet's layout puts both among best-effort pods, as they request no CPU and no memory.
 """
 
 from __future__ import annotations
 
+from cotenant.domain.qos import KubeQoS
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant_node_executor.strategies.pod_view import BatchAmounts, PodShape
-from cotenant_node_executor.strategies.pods.batch_values import CgroupValues, batch_values, quota_enabled
+from cotenant_node_executor.strategies.pods.batch_values import CgroupValues, batch_values, quota_enabled, values_of
 from cotenant_node_executor.strategies.sections import THRESHOLD, is_dry_run
 from cotenant_node_executor.strategies.strategy import Cause, Desired, PodDesired, Policy, Strategy
 from cotenant_node_executor.targets.interface import Knob
 
 NAME = "batch-values"
+_BEST_EFFORT = KubeQoS.BEST_EFFORT
 
 
 def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
-    """Values of a pod labelled BE that states batch resources; nothing for others."""
+    """Values of a pod labelled BE that states batch resources, or of one with mid resources alone; nothing for others."""
     if not any(container.batch is not None for container in pod.containers):
-        return PodDesired()
+        return _of_mid(pod, policy)
     use_quota = has_quota(policy.slo)
     amounts = [container.batch or BatchAmounts("") for container in pod.containers]
     return PodDesired(
@@ -31,6 +34,18 @@ def of_pod(pod: PodShape, policy: Policy) -> PodDesired:
     )
 
 
+def _of_mid(pod: PodShape, policy: Policy) -> PodDesired:
+    """Koordinator leaves such a pod without limits."""
+    if pod.kube_qos is not _BEST_EFFORT or not any(container.mid is not None for container in pod.containers):
+        return PodDesired()
+    use_quota = has_quota(policy.slo)
+    amounts = [container.mid or BatchAmounts("") for container in pod.containers]
+    return PodDesired(
+        pod=_desired(values_of(amounts, use_quota=use_quota), "mid"),
+        containers=tuple(_desired(values_of([each], use_quota=use_quota), "mid") for each in amounts),
+    )
+
+
 def has_quota(slo: NodeSLORendered | None) -> bool:
     """Whether batch pods have quotas of their own. A suppression that is a dry run sets none for their tree."""
     if slo is None or is_dry_run(slo, THRESHOLD):
@@ -38,13 +53,13 @@ def has_quota(slo: NodeSLORendered | None) -> bool:
     return quota_enabled(slo.enable, slo.cpu_suppress_policy)
 
 
-def _desired(values: CgroupValues | None) -> tuple[Desired, ...]:
+def _desired(values: CgroupValues | None, tier: str = "batch") -> tuple[Desired, ...]:
     if values is None:
         return ()
     return (
-        Desired(Knob.CPU_SHARES, str(values.cpu_shares), NAME, "batch-cpu requests"),
-        Desired(Knob.CPU_QUOTA, str(values.cfs_quota_us), NAME, "batch-cpu limits"),
-        Desired(Knob.MEMORY_LIMIT, str(values.memory_limit_bytes), NAME, "batch-memory limits"),
+        Desired(Knob.CPU_SHARES, str(values.cpu_shares), NAME, f"{tier}-cpu requests"),
+        Desired(Knob.CPU_QUOTA, str(values.cfs_quota_us), NAME, f"{tier}-cpu limits"),
+        Desired(Knob.MEMORY_LIMIT, str(values.memory_limit_bytes), NAME, f"{tier}-memory limits"),
     )
 
 

@@ -1,14 +1,14 @@
-"""The cgroup values of batch pods: shares from requests, quota and memory limit from limits.
+"""The cgroup values of batch and mid pods: shares from requests, quota and memory limit from limits.
 
-In: batch-cpu (milli-CPU) and batch-memory (bytes) of a pod's containers. Out: cpu.shares, CFS quota (-1 unlimited) and
-memory limit (-1 unlimited) of the pod and of each container.
+In: batch-cpu (milli-CPU) and batch-memory (bytes) of a pod's containers, or mid-cpu and mid-memory. Out: cpu.shares, CFS quota
+(-1 unlimited) and memory limit (-1 unlimited) of the pod and of each container.
 
     shares = requests * 1024 / 1000 within 2..262144;  quota = limits * 100 µs, at least 1000, unlimited if a container
     has no limit, and always unlimited while suppression works by quota (a parent's quota must not be below
     its children's), divided by the CPU normalisation ratio where that is above 1;  memory likewise.
 
-Applies to pods labelled BE. Source: batch resource hook, koordlet rule; an empty container map gives no values instead of
-a memory limit of zero.
+Batch resources apply to pods labelled BE. Source: batch resource hook, koordlet rule; an empty container map gives no values
+instead of a memory limit of zero.
 """
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ def batch_values(
     qos: str, amounts: Sequence[BatchAmounts], *, use_quota: bool, cpu_ratio: float = -1.0
 ) -> CgroupValues | None:
     """The values of a group with these containers (a pod, or a single container); None for no write."""
-    if qos != QoSClass.BE or not amounts:
-        return None
+    return values_of(amounts, use_quota=use_quota, cpu_ratio=cpu_ratio) if qos == QoSClass.BE and amounts else None
+
+
+def values_of(amounts: Sequence[BatchAmounts], *, use_quota: bool, cpu_ratio: float = -1.0) -> CgroupValues:
+    """The values of a group with these containers, at least one."""
     requests = sum(max(a.request_cpu_milli or 0, 0) for a in amounts)
     quota = milli_to_quota_us(_sum_limits([a.limit_cpu_milli for a in amounts])) if use_quota else UNLIMITED
     if quota > 0 and cpu_ratio > 1:
