@@ -31,7 +31,7 @@ DISTANCES = " ".join(
 LAYOUTS = {
     "plain": {
         "NUMA_NODES": "1",
-        "SELECT": "not sandbox and not (kubelet_node and not (strategies_write and cgroupfs)) and not under_systemd "
+        "SELECT": "not sandbox and not (kubelet_node and not (strategies_write and systemd)) and not under_systemd "
         "and not cold_memory and not outlives_the_executor and not (page_cache and (the_files or switches_off))",
     },
     "systemd": {
@@ -42,8 +42,8 @@ LAYOUTS = {
         "and not killed_executor and not page_cache",
     },
 }
-"""`SELECT`: what the strategies do to a group does not depend on who made its parent, so one layout tells: kubelet's cgroupfs
-driver where there is no systemd, its systemd driver where there is one. Left out is what depends on no version of cgroups:
+"""`SELECT`: what the strategies do to a group does not depend on who made its parent, so one layout tells, and one of kubelet's
+drivers: the groups of the other differ in their names. Left out is what depends on no version of cgroups:
 evictions, how the groups of kubelet are found, and what runs on an imitated tree. How fast DAMON finds cold pages depends on
 what the host leaves to the guest: that test is for a machine of its own."""
 DISK_BYTES = 128 << 20
