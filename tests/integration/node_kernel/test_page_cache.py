@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import tempfile
@@ -13,14 +12,13 @@ from pathlib import Path
 import pytest
 
 from cotenant_node_executor.targets.cgroup.knobs import probe
-from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import RECLAIM, Capabilities, CgroupDriver, CgroupVersion, Knob
 from tests.integration.node_executor.executor_harness import SEEN_BY_PODS
 from tests.integration.node_kernel.kernel_bench import CONTAINER, POD, Bench, pod_manifest
 from tests.integration.node_kernel.waiting import GUEST_DISK, until
+from tests.unit.node_executor.imitated_anolis import AnolisTree
 
 SIZE, SYNC, ENABLE = Knob.MEMORY_PAGECACHE_SIZE, Knob.MEMORY_PAGECACHE_SYNC, Knob.MEMORY_PAGECACHE_ENABLE
-FILES = {knob.value: "0" for knob in (SIZE, SYNC, ENABLE)}
 MIB = 1 << 20
 SLEEP = ["/bin/sleep", "3600"]
 LARGE = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "512Mi"}
@@ -38,27 +36,6 @@ READS = (
     "    time.sleep(3600)\n"
 )
 """The cache of a disk lives as long as somebody has the disk open."""
-
-
-class AnolisTree(SandboxDriver):
-    """The imitated tree with the page-cache files: they refuse a limit above the memory limit, and flags but 0 and 1."""
-
-    def _fill(self, directory: Path) -> None:
-        super()._fill(directory)
-        for name, text in FILES.items():
-            if not (directory / name).exists():
-                (directory / name).write_text(text)
-
-    def _write_text(self, path: Path, text: str) -> None:
-        if path.name not in FILES:
-            return super()._write_text(path, text)
-        if not path.exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        most = int((path.parent / "memory.limit_in_bytes").read_text())
-        if int(text) > (most if path.name == SIZE.value and most > 0 else 1 if path.name != SIZE.value else int(text)):
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
-        path.write_text(text)
-        return None
 
 
 def opened(driver: CgroupDriver, capabilities: Capabilities, folder: Path) -> Iterator[Bench]:

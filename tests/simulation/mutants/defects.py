@@ -48,6 +48,7 @@ from cotenant_descheduler_arbiter.state.fold import ClusterFold
 from cotenant_gateway.read_model.core import GatewayCore
 from cotenant_metrics_ingest.node_state import NodeState
 from cotenant_node_executor.core.core import ExecutorCore
+from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.runtime.restart import ALWAYS
 from cotenant_node_executor.targets.cgroup.levels import Phase, Step
 from cotenant_node_executor.targets.convert import UNLIMITED
@@ -598,6 +599,11 @@ Args = dict[str, int | str]
 SMALL: Args = {"class": "ls", "cpu": 50, "memory_mib": 64}
 
 
+def evicts_at_once(_: Function) -> Function:
+    """No eviction waits for its turn."""
+    return lambda self, strategy, before, now: ""
+
+
 def arriving(app: str, count: int, **more: Any) -> tuple[Entry, ...]:
     """Small services of one app that come one after the other."""
     return tuple(
@@ -636,6 +642,18 @@ HOT = tuple(
     for index in range(4)
 )
 """Services that use far more than they ask for, all on one node: pods of it are moved as fast as the limits allow."""
+BUSY: dict[str, int | str] = {
+    "class": "ls", "app": "busy", "cpu": 100, "memory_mib": 64, "use_low": 900, "use_high": 901, "period": 60, "named": "n0"
+}
+WANTING: dict[str, int | str] = {
+    "class": "batch", "cpu": 1000, "memory_mib": 64, "use_low": 990, "use_high": 1000, "period": 60, "lasts": 600, "named": "n0"
+}
+STARVED = (
+    Entry(at_ms=5_000, kind="config", args={"reclaim": 65, "threshold": 65, "policy": "cfsQuota", "satisfied": 60}),
+    *(Entry(at_ms=12_000 + 10 * index, kind="create-pod", target=f"busy-{index}", args=BUSY) for index in range(8)),
+    *(Entry(at_ms=15_000 + 1_500 * index, kind="create-pod", target=f"starved-{index}", args=WANTING) for index in range(60)),
+)
+"""Batch pods that come one after the other to a node whose services leave them nothing: there is always one to evict."""
 MOVES = tuple(
     Entry(at_ms=70_000 + index, kind="create-move", target=f"extra-{app}-{index}", args={"pod": f"service-{app}-{index}"})
     for app in (0, 1)
@@ -933,6 +951,9 @@ MUTANTS = (
     Mutant("profiles_stay_as_first_seen", ((profiles, "ready_profiles", first_version),), (16,), minutes=1, faults=PROFILED),
     Mutant("patient_pods_preempt", ((pod_reader, "PREEMPT_NEVER", no_policy),), (17,), (1, 2), 1, faults=PATIENT),
     Mutant("objects_end_late", ((gateway_duties, "endings", ended_late),), (12,), faults=DELETED),
+    Mutant(
+        "an_executor_evicts_without_a_cool_down", ((Evictions, "_refusal", evicts_at_once),), (25,), (1, 2), 2, faults=STARVED
+    ),
     Mutant("suppression_flaps", ((suppression, "suppress_milli", flapping),), (8, 9)),
     Mutant(
         "a_new_life_of_an_executor_has_the_ids_of_the_last",

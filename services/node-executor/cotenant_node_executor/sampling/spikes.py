@@ -3,8 +3,10 @@
 In: the last sample, and the CPU counter of all services together, read every MEASURED_NS: that of the burstable group, or,
 where there are guaranteed pods, the node's subtree without the best-effort group. Out: the sample with the services' CPU as it
 is now, if they used more than in the sample by MIN_RISE_PERCENT of the node, in both of the last two stretches: the smaller
-of the two counts, since requests arrive in bursts. The system's usage is taken from the sample, memory and batch pods too;
-the rise is divided among the services in proportion. It is for suppression alone: windows and means consist of samples.
+of the two counts, since requests arrive in bursts. A rise by LARGE_RISE_PERCENT of the node in the last stretch alone counts
+too, as no burst of short requests fills so much of all CPUs for so long. The system's usage is taken from the sample, memory
+and batch pods too; the rise is divided among the services in proportion. It is for suppression alone: windows and means
+consist of samples.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from cotenant_node_executor.targets.parse import parse_cpu_usage_ns
 
 MEASURED_NS = 25_000_000
 MIN_RISE_PERCENT = 10
+LARGE_RISE_PERCENT = 50
 BURSTABLE, BESTEFFORT = "burstable", "besteffort"
 
 
@@ -55,8 +58,13 @@ class Spikes:
         self._last, self.due_ns = counter, now_ns + MEASURED_NS
 
     def found(self, sample: Snapshot, now_ns: int) -> Snapshot | None:
-        """Return the sample with the rise found in both stretches. None where services use no more than in the sample."""
-        return with_services(sample, min(self._milli), now_ns) if len(self._milli) == 2 else None
+        """Return the sample with the rise found in both stretches, or a large one in the last. None where services use no more
+        than in the sample."""
+        if not self._milli:
+            return None
+        if len(self._milli) == 2 and (found := with_services(sample, min(self._milli), now_ns)) is not None:
+            return found
+        return with_services(sample, self._milli[-1], now_ns, LARGE_RISE_PERCENT)
 
     def _count(self, now_ns: int) -> Counter | None:
         if not self._guaranteed:
@@ -72,15 +80,15 @@ class Spikes:
         return parse_cpu_usage_ns(self._driver.version, content) if content is not None else None
 
 
-def with_services(sample: Snapshot, milli: int, now_ns: int) -> Snapshot | None:
-    """Return a sample with the services' CPU as measured, in milli-CPU for all together; None where it rose too little. The
-    rise is divided in proportion to the services' usage, equally if they used nothing."""
+def with_services(sample: Snapshot, milli: int, now_ns: int, least_percent: int = MIN_RISE_PERCENT) -> Snapshot | None:
+    """Return a sample with the services' CPU as measured, in milli-CPU for all together; None where it rose by less than
+    `least_percent` of the node. The rise is divided in proportion to the services' usage, equally if they used nothing."""
     services = {uid: pod.usage.cpu_milli or 0 for uid, pod in sample.pods.items() if pod.tier != BESTEFFORT}
     before = sum(services.values())
     rise = milli - before
     if sample.node.cpu_milli is None or not services:
         return None
-    if rise <= 0 or rise * 100 < sample.node.cpu_capacity_milli * MIN_RISE_PERCENT:
+    if rise <= 0 or rise * 100 < sample.node.cpu_capacity_milli * least_percent:
         return None
     pods = dict(sample.pods)
     for uid, used in services.items():

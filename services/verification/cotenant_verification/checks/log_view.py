@@ -104,6 +104,8 @@ class LogView:
         self.stale_accepted: list[str] = []
         """Subjects of acknowledged writes that were conditional on an old version."""
         self.evicted: dict[str, int] = defaultdict(int)
+        self.node_evictions: dict[tuple[str, str], dict[str, datetime]] = defaultdict(dict)
+        """When a strategy of a node's executor began evictions in its last minute: by node and strategy, by the pod's uid."""
         self.victims: set[str] = set()
         """Uids of moving pods that a nomination named: the arbiter's limits do not count them."""
         self.second = 0

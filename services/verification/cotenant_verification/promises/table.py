@@ -10,6 +10,7 @@ from cotenant_verification.promises import filters as t
 from cotenant_verification.promises import gangs as g
 from cotenant_verification.promises import metrics as m
 from cotenant_verification.promises import migrations as j
+from cotenant_verification.promises import node_evictor as ne
 from cotenant_verification.promises import node_lifecycle as n
 from cotenant_verification.promises import placements as p
 from cotenant_verification.promises import preemption as v
@@ -138,6 +139,11 @@ PROMISES: tuple[Invariant, ...] = (
         name="the_queues_head_gets_its_room",
         on_commit=(h.no_room_of_the_head_is_taken,),
         at_rest=(h.the_head_starts_once_it_fits,),
+    ),
+    Invariant(
+        number=25,
+        name="node_evictions_stay_in_limits",
+        on_event=(ne.node_evictions_stay_in_limits, ne.an_eviction_is_begun_once),
     ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides

@@ -219,15 +219,20 @@ def budget(target: str, app: str, min_available: int) -> Document:
 
 
 def node_config(args: Args) -> Document:
-    """The node configuration; `broken`: one that must be rejected and change nothing."""
+    """The node configuration; `broken`: one that must be rejected and change nothing. `satisfied`: best-effort pods are evicted
+    while they get less than this percentage of their CPU."""
     colocation = {"enable": True, "cpuReclaimThresholdPercent": args["reclaim"], "memoryReclaimThresholdPercent": 65}
-    thresholds = {
-        "clusterStrategy": {
-            "enable": True,
-            "cpuSuppressThresholdPercent": args["threshold"],
-            "cpuSuppressPolicy": args["policy"],
-        }
+    strategy: Document = {
+        "enable": True,
+        "cpuSuppressThresholdPercent": args["threshold"],
+        "cpuSuppressPolicy": args["policy"],
     }
+    if "satisfied" in args:
+        strategy["cpuEvictBESatisfactionLowerPercent"] = args["satisfied"]
+        strategy["cpuEvictBESatisfactionUpperPercent"] = int(args["satisfied"]) + 10
+        strategy["cpuEvictBEUsageThresholdPercent"] = 50
+        strategy["cpuEvictTimeWindowSeconds"] = 5
+    thresholds: Document = {"clusterStrategy": strategy}
     if args.get("broken"):
         colocation["degradeTimeMinutes"] = -1
     data: Document = {

@@ -1,6 +1,7 @@
 """What the strategies decide together, written to a tree that refuses as the kernel does: v1 refuses a child that is wider than
-its parent and a parent that is narrower than a child (CPU sets, quotas), both versions a burst above the quota. Whatever
-changes, nothing is refused on the way, so parents are widened first and narrowed last; and then nothing is left to write."""
+its parent and a parent that is narrower than a child (CPU sets, quotas), both versions a burst above the quota, Anolis' kernel
+a page-cache limit above the memory limit. Whatever changes, nothing is refused on the way, so parents are widened first and
+narrowed last; and then nothing is left to write."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from cotenant_node_executor.targets.cgroup.knobs import probe
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.cgroup.writer import Writer
 from cotenant_node_executor.targets.interface import CgroupVersion
-from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, pod, snapshot
+from tests.unit.node_executor.builders_node_executor import NODE, Bench, pod, snapshot
+from tests.unit.node_executor.imitated_anolis import AnolisTree
 
 CPUS = tuple(range(8))
 CYCLES = 6
@@ -46,14 +48,16 @@ STRETCHES = st.fixed_dictionaries({
     "batch": st.integers(100, 4000),
     "limit": st.integers(2, 6),
     "throttled": st.sampled_from([0.0, 0.5]),
+    "page_cache": st.sampled_from([None, 1 << 20, 2 << 30]),
+    "batch_memory": st.sampled_from(["1Gi", "3Gi"]),
 })
 
 
 class Tree:
     """A node's core on an imitated tree."""
 
-    def __init__(self, folder: Path, version: CgroupVersion) -> None:
-        self.driver = SandboxDriver(folder, "node-1", version=version, cpus=CPUS)
+    def __init__(self, folder: Path, version: CgroupVersion, kernel: type[SandboxDriver]) -> None:
+        self.driver = kernel(folder, "node-1", version=version, cpus=CPUS)
         found = probe(self.driver)
         self.writer = Writer(self.driver, found, clock_ns=lambda: 0)
         self.bench = Bench(kernel=found).load()
@@ -67,13 +71,17 @@ class Tree:
             sections[THRESHOLD] = {"enable": True}
         if stretch["memory"]:
             sections[QOS] = {"lsClass": MEMORY, "beClass": MEMORY}
+        if stretch["page_cache"]:
+            limit = {"enable": True, "pageCacheLimitEnable": 1, "pageCacheLimitSize": stretch["page_cache"]}
+            sections.setdefault(QOS, {})["beClass"] = {"memoryQOS": {**MEMORY["memoryQOS"], **limit}}
         fields = IDENTITIES if stretch["identities"] else {}
         spec = msgspec.Raw(json.dumps(sections).encode())
         bench.slo(enable=bool(stretch["policy"]), cpu_suppress_policy=stretch["policy"], spec=spec, **fields)
         bench.store(resources_subject(NODE), NodeResources(node=NODE, cpu_normalization_ratio=stretch["ratio"]))
         amounts = {"cpu": str(stretch["limit"]), "memory": "1Gi"}
         bench.place(pod("web", "LS", requests={"cpu": "1", "memory": "1Gi"}, limits=amounts))
-        bench.place(batch("job", stretch["batch"]))
+        asked = {"kubernetes.io/batch-cpu": str(stretch["batch"]), "kubernetes.io/batch-memory": stretch["batch_memory"]}
+        bench.place(pod("job", "BE", requests=asked, limits=asked))
         bench.place(pod("db", "LSR", requests=amounts, limits=amounts, annotations=BOUND if stretch["bound"] else {}))
         for _ in range(CYCLES):
             self.cycle(stretch)
@@ -99,14 +107,17 @@ class Tree:
         return len(report.written)
 
 
-@pytest.mark.parametrize("version", [CgroupVersion.V1, CgroupVersion.V2])
+KERNELS = [(CgroupVersion.V1, SandboxDriver), (CgroupVersion.V2, SandboxDriver), (CgroupVersion.V1, AnolisTree)]
+
+
+@pytest.mark.parametrize(("version", "kernel"), KERNELS, ids=["v1", "v2", "anolis"])
 @settings(max_examples=15, deadline=None)
 @given(st.lists(STRETCHES, min_size=2, max_size=4))
 def test_nothing_is_refused_on_the_way_and_at_the_end_nothing_is_written(
-    version: CgroupVersion, stretches: list[dict[str, Any]]
+    version: CgroupVersion, kernel: type[SandboxDriver], stretches: list[dict[str, Any]]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        tree = Tree(Path(folder), version)
+        tree = Tree(Path(folder), version, kernel)
         for stretch in stretches:
             tree.live(stretch)
         last = {**stretches[-1], "throttled": 0.0}

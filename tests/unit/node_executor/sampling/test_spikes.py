@@ -68,6 +68,20 @@ def test_a_rise_counts_when_two_stretches_in_a_row_show_it_and_by_the_smaller_on
     assert found(tree, seen) == 3000
 
 
+def test_a_rise_by_half_of_the_node_counts_after_one_stretch(tree: Tree) -> None:
+    seen = sample()
+    tree.spikes.watch(seen)
+    tree.passes(burstable=500)
+    tree.passes(burstable=500)
+    tree.passes(burstable=4499)
+    assert found(tree, seen) is None
+    tree.passes(burstable=500)
+    tree.passes(burstable=4500)
+    assert found(tree, seen) == 4500
+    tree.passes(burstable=7000)
+    assert found(tree, sample()) == 4500, "the smaller one where both show a rise"
+
+
 def test_with_guaranteed_pods_services_are_all_but_best_effort(tree: Tree) -> None:
     seen = sample("g")
     tree.spikes.watch(seen)

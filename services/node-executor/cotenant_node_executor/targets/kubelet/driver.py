@@ -55,23 +55,28 @@ class KubeletDriver(GroupTree):
         self.controllers = tuple(self._v1) if version is CgroupVersion.V1 else hierarchies.v2_controllers
         self.held = held
         self.bound: Bound = NOTHING_BOUND
+        mounts = dict.fromkeys((self._v1["cpu"], *self._v1.values())) if self._v1 else [self._v2]
+        self._roots = [mount / self.root_group for mount in mounts if mount is not None]
+        self._paths: dict[str, dict[tuple[Path, str], Path]] = {}
+        """Of the files in bound directories, by directory: joining paths costs more than reading most of the files."""
         if not self.top.is_dir():
             raise FileNotFoundError(errno.ENOENT, "no such control group", str(self.top))
 
     @property
     def top(self) -> Path:
         """The directory that holds kubelet's root, in the hierarchy that says which groups there are."""
-        return self.roots()[0]
+        return self._roots[0]
 
     def roots(self) -> list[Path]:
         """See `GroupTree`."""
-        mounts = dict.fromkeys((self._v1["cpu"], *self._v1.values())) if self._v1 else [self._v2]
-        return [mount / self.root_group for mount in mounts if mount is not None]
+        return self._roots
 
     def take(self, bound: Bound) -> None:
         """Bind groups to these directories from now on."""
         self.bound = bound
         self._groups = set(bound.directories) - {""}
+        for gone in self._paths.keys() - set(bound.directories.values()):
+            del self._paths[gone]
 
     def directory(self, group: str) -> str | None:
         """A group's directory below kubelet's top; None where it is bound to none."""
@@ -79,7 +84,15 @@ class KubeletDriver(GroupTree):
 
     def _in(self, mount: Path | None, group: str, file: str) -> Path | None:
         directory = self.directory(group)
-        return None if mount is None or directory is None else mount / self.root_group / directory / file
+        if mount is None or directory is None:
+            return None
+        if group.startswith(UNBOUND):
+            return mount / self.root_group / directory / file
+        known = self._paths.setdefault(directory, {})
+        path = known.get((mount, file))
+        if path is None:
+            path = known[mount, file] = mount / self.root_group / directory / file
+        return path
 
     def path(self, group: str, knob: Knob) -> Path | None:
         """See `CgroupDriver`."""
