@@ -337,14 +337,13 @@ class Endings:
     def _due_at(self, record: PodRecord, reason: WaitingReason, now: datetime) -> datetime | None:
         """Return when to store the reason; None: it is stored already. A reason in the pod's object alone is stored at
         once, as nothing else can change it."""
-        last = record.waiting
         assert record.facts is not None
-        reported = last is not None and last.uid == record.facts.uid
-        if reported and last is not None and last.reasons == (reason,):
+        last = record.waiting if record.waiting is not None and record.waiting.uid == record.facts.uid else None
+        if last is not None and last.reasons == (reason,):
             return None
         if reason.code in OF_OBJECT:
             return now
-        if not reported or last is None:
+        if last is None:
             return first_due(record, now)
         if last.codes == {(reason.code, reason.resource)} and record.waiting_at is not None:
             return record.waiting_at + WAITING_PAUSE
