@@ -56,6 +56,7 @@ from cotenant_quota_tree.core import QuotaTreeCore
 from cotenant_scheduler.core import SchedulerCore
 from cotenant_scheduler.cycle.endings import Endings
 from cotenant_scheduler.cycle.ordering.queue_head import QueueHead
+from cotenant_scheduler.cycle.placing import Placing
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.plugin import row_count
@@ -429,6 +430,23 @@ def never_used_up(_: Function) -> Function:
 def no_rooms(_: Function) -> Function:
     """What the queue's head is kept counts for nobody."""
     return lambda self, record, hold, shape: None
+
+
+def backed_off(right: Function) -> Function:
+    """A pod is tried only ten seconds after it was stored."""
+
+    def wrong(self: Placing, walk: Any) -> Any:
+        top = right(self, walk)
+        while top is not None and _is_new(top[0].records[0].object_at, self._waiting.now):
+            walk.close(by_nodes=True)
+            top = right(self, walk)
+        return top
+
+    return wrong
+
+
+def _is_new(stored: datetime | None, now: datetime | None) -> bool:
+    return stored is not None and now is not None and now - stored < timedelta(seconds=10)
 
 
 def never_over(_: Function) -> Function:
@@ -898,6 +916,7 @@ MUTANTS = (
     Mutant("reservations_are_for_everybody", ((OwnerIndex, "meaning", means_everybody),), (22,)),
     Mutant("a_used_up_reservation_is_used_again", ((Reserving, "used_up", never_used_up),), (22,)),
     Mutant("nobody_sees_the_rooms_of_the_queues_head", ((QueueHead, "count_room", no_rooms),), (24,), minutes=6),
+    Mutant("a_pod_is_tried_ten_seconds_late", ((Placing, "_top", backed_off),), (26,)),
     Mutant("no_reservation_expires", ((ReservationCache, "expire", never_over),), (22,)),
     Mutant("a_quota_is_checked_at_its_leaf_alone", ((quota_plugin, "admit", leaf_only),), (3,), faults=IN_TURN),
     Mutant(

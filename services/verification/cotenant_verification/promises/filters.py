@@ -90,7 +90,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
     view = moment.view
     ended = {uid for _, uid in view.ended_runs}
     present, earlier, changed, left = now_and_before(moment)
-    promised = _nominated(view) | {node for node, shares in view.shares.items() if shares}
+    promised = nodes_with_rooms(view)
     held = cache(lambda folded: view.charges.held(folded, view.charges.published()))
     used = cache(lambda tree, folded: used_by(held(folded), tree, published(view, tree, folded)))
     for (namespace, name), head in sorted(view.pods.items()):
@@ -130,7 +130,7 @@ def no_waiting_pod_fits(moment: Moment) -> Wrong:
         if pod.metadata.labels.get(LABEL_QUOTA) and left:
             moment.counts["waiting while others move"] += 1
             continue
-        if not all(_admitted(view, pod, used, folded) for folded in (present.folded, earlier.folded)):
+        if not all(admitted(view, pod, used, folded) for folded in (present.folded, earlier.folded)):
             moment.counts["waiting for its quota"] += 1
             continue
         need = need_of(pod, "")
@@ -164,14 +164,16 @@ def now_and_before(moment: Moment) -> tuple[Filters, Filters, set[str], bool]:
     return present, Filters(view, view.needs, folded, placed), changed, left
 
 
-def _nominated(view: LogView) -> set[str]:
+def nodes_with_rooms(view: LogView) -> set[str]:
+    """Return the nodes with a nominated pod, with room that is reserved for the queue's head, or with a reservation."""
     waiting = [event.data for event in view.last.values() if isinstance(event.data, Waiting)]
     nominated = {data.nomination.node for data in waiting if data.nomination is not None}
-    return nominated | {data.hold.node for data in waiting if data.hold is not None}
+    reserved = {node for node, shares in view.shares.items() if shares}
+    return nominated | reserved | {data.hold.node for data in waiting if data.hold is not None}
 
 
-def _admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:
-    """Whether the pod's quota and its ancestors have room; skipped where the quota follows from the namespace."""
+def admitted(view: LogView, pod: Pod, used_by_quota: Used, folded: int) -> bool:
+    """Return whether the pod's quota and its ancestors have room; skipped where the quota follows from the namespace."""
     label, requests = pod.metadata.labels.get(LABEL_QUOTA, ""), pod_requests(pod)
     for tree, quotas in sorted(view.charges.trees.items()):
         if any(quota.namespaces for quota in _published(quotas)):

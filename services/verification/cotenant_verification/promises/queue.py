@@ -1,29 +1,57 @@
-"""Promise 24: the queue's head gets the room that is reserved for it, and no pod behind it takes that.
+"""The queue's head. Promise 24: it gets the room that is reserved for it, and no pod behind it takes that. Promise 26: it
+starts in the first decision on a state in which it fits.
 
-Read from waiting events, placements and offers. The scheduler guarantees no more than this: once a waiting event names a
-node with room reserved for the pod, pods that ran there then end, and none behind the pod adds to them.
+Promise 24 is read from waiting events, placements and offers. The scheduler guarantees no more than this: once a waiting event
+names a node with room reserved for the pod, pods that ran there then end, and none behind the pod adds to them.
 
     a commit    places a pod behind the head on such a node only beside the head's room, in every resource that it requests
     when idle   a single pod with reserved room on a node, and that no filter of that node has refused for a while, is placed
+
+The scheduler promises a start within 30 s of the first state that fits. It decides at least once a second, and each decision
+tries the queue from its head. So promise 26 asks for more, of each commit: none of the first HEADS waiting pods is left without
+a node while one takes it in the state decided on, with the placements of the commit, by the filters of promise 1. Left out are
+pods that wait for something else than nodes (a gate, a quota, a gang, a predecessor, a reservation) or whose place depends on
+other pods'; nodes with a nominated pod or reserved room; and commits so large that the decision may not have come to the end of
+the queue.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 
-from cotenant.api.objects.pod import Pod
+from cotenant.api.objects.pod import Pod, decode_pod
 from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.gangs import gang_name
+from cotenant.domain.quota.names import LABEL_QUOTA
+from cotenant.domain.reservations.names import ANNOTATION_AFFINITY
+from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, Waiting
-from cotenant.model.subjects import executor_subject, waiting_subject
+from cotenant.events.reservations import ReservationShare
+from cotenant.model.subjects import executor_subject, pod_subject, waiting_subject
 from cotenant_verification.bench.audit.rooms import need_of
+from cotenant_verification.checks.filters import Filters
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView
+from cotenant_verification.checks.needs import gates_of
 from cotenant_verification.checks.records import CommitSeen
-from cotenant_verification.promises.filters import JUST_NOW, now_and_before
+from cotenant_verification.promises.filters import (
+    JUST_NOW,
+    admitted,
+    nodes_with_rooms,
+    now_and_before,
+    placements_before,
+)
 from cotenant_verification.promises.gangs import gang_of
 from cotenant_verification.promises.placements import new_placements
+from cotenant_verification.promises.quotas import published, used_by
+
+HEADS = 3
+"""Pods at the head of the queue that promise 26 looks at."""
+LARGE = 700
+"""Events of a commit whose decision may have ended before the end of the queue."""
 
 Position = tuple[int, str, str, str]
 
@@ -107,3 +135,67 @@ def the_head_starts_once_it_fits(moment: Moment) -> Wrong:
 
 def _is_fresh(time: datetime | None, now: datetime) -> bool:
     return time is None or now - time < JUST_NOW
+
+
+def heads_start_in_the_first_state_that_they_fit(view: LogView, seen: CommitSeen) -> Wrong:
+    """On a commit of the scheduler."""
+    if seen.service != "scheduler" or len(seen.events) > LARGE:
+        return
+    folded = seen.commit.folded
+    changed = {(event.data.namespace, event.data.name) for event in seen.events if isinstance(event.data, Placement)}
+    heads = sorted((pod for pod in _wait_for_nodes(view, folded) if _key(pod) not in changed), key=position_of)[:HEADS]
+    held = cache(lambda at: view.charges.held(at, view.charges.published()))
+    used = cache(lambda tree, at: used_by(held(at), tree, published(view, tree, at)))
+    heads = [pod for pod in heads if admitted(view, pod, used, folded)]
+    if not heads:
+        return
+    filters = Filters(view, view.needs, folded, placements_before(view, seen))
+    for event in new_placements(seen):
+        assert isinstance(event.data, Placement)
+        filters.add(view.needs.placed(event.data), event.data)
+    apart = nodes_with_rooms(view) | _nodes_with_changed_rooms(view, seen)
+    for pod in heads:
+        refusal = filters.judge(need_of(pod, ""), seen.commit.now)
+        for node in sorted(filters.facts.keys() - apart):
+            if not refusal(node):
+                name = "/".join(_key(pod))
+                text = f"{seen.record.ref} leaves {name}, one of the first in the queue, waiting: {node} takes it"
+                yield pod_subject(*_key(pod)), text
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name
+
+
+def _wait_for_nodes(view: LogView, folded: int) -> Iterator[Pod]:
+    """The pods that wait for a node alone, as of a sequence."""
+    ended = {uid for _, uid in view.ended_runs}
+    held = {key for there in view.placed.values() for key in there}
+    for key, head in view.pods.items():
+        if view.places[head.metadata.uid] or head.metadata.uid in ended or key in held:
+            continue
+        event = view.last[pod_subject(*key)]
+        if event.sequence > folded or not isinstance(event.data, ObjectStored):
+            continue
+        document = event.data.object
+        pod = decode_pod(document)
+        metadata, spec = pod.metadata, pod.spec
+        if metadata.uid != head.metadata.uid or metadata.deletion_timestamp is not None or gates_of(document):
+            continue
+        if spec.node_name or spec.affinity or spec.topology_spread_constraints or metadata.labels.get(LABEL_QUOTA):
+            continue
+        if ANNOTATION_AFFINITY not in metadata.annotations and not gang_of(document)[0]:
+            yield pod
+
+
+def _nodes_with_changed_rooms(view: LogView, seen: CommitSeen) -> set[str]:
+    """The nodes to which a pod was nominated, or on which room was reserved, until this commit."""
+    found: set[str] = set()
+    for event in seen.events:
+        before = view.before(event)
+        for data in (event.data, before.data if before is not None else None):
+            if isinstance(data, ReservationShare):
+                found.add(data.node)
+            elif isinstance(data, Waiting):
+                found.update(room.node for room in (data.nomination, data.hold) if room is not None)
+    return found

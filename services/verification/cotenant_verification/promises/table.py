@@ -145,6 +145,11 @@ PROMISES: tuple[Invariant, ...] = (
         name="node_evictions_stay_in_limits",
         on_event=(ne.node_evictions_stay_in_limits, ne.an_eviction_is_begun_once),
     ),
+    Invariant(
+        number=26,
+        name="the_queues_head_starts_at_once",
+        on_commit=(h.heads_start_in_the_first_state_that_they_fit,),
+    ),
 )
 """Promise 10, the fold, is checked when a service is idle (`replay.state_is_the_fold`), promise 19 before it decides
 (`replay.deciding_changes_nothing`)."""
