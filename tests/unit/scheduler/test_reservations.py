@@ -177,6 +177,16 @@ def test_one_that_waits_is_not_said_to_wait_by_the_decision_that_ends_it() -> No
     ]
 
 
+def test_those_behind_one_whose_time_is_over_are_said_to_wait() -> None:
+    story = story_with("n1", cpu="2")
+    story.reservation(reservation("r", cpu="4", ttl="1h", created="2026-01-01T11:30:00Z"))
+    story.settle()
+    story.later(1801)
+    story.reservation(reservation("s", cpu="4", created="2026-01-01T11:31:00Z"))
+    story.settle()
+    assert (story.phase("r"), story.phase("s")) == ("Failed", "Pending")
+
+
 def test_a_time_to_live_of_zero_never_ends() -> None:
     story = story_with("n1")
     story.reservation(reservation("r", ttl="0s", expires="2026-01-01T12:00:01Z"))
@@ -305,6 +315,25 @@ def test_taints_hold_only_those_back_that_have_affinity() -> None:
     waiting = story.waiting("choosy")
     assert waiting is not None
     assert "1 Reservation(s) had untolerated taint {dedicated: x}" in waiting.message
+
+
+def test_the_reason_follows_a_reservation_that_changes_while_its_node_stays_as_it_is() -> None:
+    story = story_with("n1", cpu="4")
+    story.reservation(reservation("r", cpu="4", unschedulable=True))
+    story.settle()
+    story.pod(pod("web-0", cpu="2", labels=WEB, annotations=wants(reservationSelector={})))
+    story.settle()
+    waiting = story.waiting("web-0")
+    assert waiting is not None
+    assert "1 Reservation(s) is unschedulable" in waiting.message
+    taint = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+    story.reservation(reservation("r", cpu="4", taints=[taint]))
+    story.later(30)
+    story.settle()
+    waiting = story.waiting("web-0")
+    assert waiting is not None
+    assert "1 Reservation(s) had untolerated taint {dedicated: x}" in waiting.message
+    assert "unschedulable" not in waiting.message
 
 
 def test_exact_match_compares_what_is_named() -> None:

@@ -358,3 +358,22 @@ def test_when_the_head_goes_or_room_comes_no_more_those_behind_it_have_the_room(
         story.pod(service("j", "3", nodeName="a"))
     story.settle()
     assert story.node_of("small") == "a"
+
+
+def test_a_pod_is_not_said_to_be_kept_room_once_room_comes_no_more() -> None:
+    story = story_of(node("a", cpu="4"))
+    assert after(story, job("j", "3", nodeName="a")) == ["a"]
+    story.pod(service("j", "3", nodeName="a"))  # as much as before is used and short
+    story.settle()
+    assert story.waiting("head") is not None
+    assert kept(story) == [None]
+
+
+def test_a_pod_that_was_kept_room_is_deleted_while_others_wait() -> None:
+    story = story_of(node("a", cpu="4"))
+    story.pod(job("other", "5"))
+    assert after(story, job("j", "3", nodeName="a")) == ["a"]
+    story.pod_deleted("head")
+    story.settle()
+    assert story.waiting("head") is None
+    assert story.waiting("other") is not None

@@ -336,6 +336,21 @@ def test_nobody_else_is_preempted_while_victims_are_ending() -> None:
         assert (found.node, found.attempts) == ("b", 1)
 
 
+def test_a_nomination_does_not_outlast_one_of_a_higher_priority_whoever_is_nominated_there_next() -> None:
+    story = story_of(*(pod(f"low{i}", priority=0) for i in range(4)))
+    story.pods(pod("late", priority=500, created="2026-01-01T11:02:00Z"))
+    story.settle()
+    before = nomination(story, "late")
+    assert before is not None
+    story.later(0.5)  # it would be kept for a second
+    story.pods(pod("high", priority=1000), pod("early", priority=500, created="2026-01-01T11:01:00Z"))
+    story.decide()
+    named = story.nominated()
+    assert {name for name, found in named.items() if found.at == story.now} >= {"high", "early"}
+    late = nomination(story, "late")
+    assert late is None or late.at == story.now
+
+
 def test_a_choice_that_nobody_follows_is_made_again_after_one_two_four_eight_ten_seconds() -> None:
     story = story_of(pod("low", cpu="3", priority=0))
     story.pods(pod("high", cpu="2", priority=1000))

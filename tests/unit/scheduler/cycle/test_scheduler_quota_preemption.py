@@ -109,6 +109,13 @@ def test_a_non_preemptible_pod_that_min_has_no_room_for_preempts_nobody() -> Non
     assert victims(story, "high") == []
 
 
+def test_a_thousandth_of_a_cpu_that_the_quota_lacks_is_made_room_for() -> None:
+    story = story_of(of("red", "low", cpu="3001m"), runtime=4000)
+    story.pod(of("red", "high", cpu="1", priority=10))
+    story.settle()
+    assert victims(story, "high") == ["low"]
+
+
 def test_nobody_leaves_where_the_quota_has_no_room_even_then() -> None:
     story = story_of(of("red", "low", cpu="1"), of("red", "same", cpu="3", priority=10))
     story.pod(of("red", "high", cpu="2", priority=10))
