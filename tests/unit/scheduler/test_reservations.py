@@ -320,6 +320,7 @@ def test_taints_hold_only_those_back_that_have_affinity() -> None:
 def test_the_reason_follows_a_reservation_that_changes_while_its_node_stays_as_it_is() -> None:
     story = story_with("n1", cpu="4")
     story.reservation(reservation("r", cpu="4", unschedulable=True))
+    story.reservation(reservation("waits", cpu="100"))  # of the same owners: which of them a pod is stays the same too
     story.settle()
     story.pod(pod("web-0", cpu="2", labels=WEB, annotations=wants(reservationSelector={})))
     story.settle()

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Mapping, Set
 
 from cotenant.domain.quota.preemption import Headroom, may_preempt
-from cotenant.model.amounts import Amounts, add_to
+from cotenant.model.amounts import add_to
 from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
 from cotenant_scheduler.cycle.what_if import Asking, RowPod
 from cotenant_scheduler.framework.evaluation import Evaluation
@@ -33,12 +33,10 @@ ROWS = 500
 class _QuotaAsking(Asking):
     """A shape that needs room in its quota as well as on a row."""
 
-    def __init__(
-        self, nodes: NodeTable, evaluation: Evaluation, left: Headroom, maximum: Amounts, victims: Collection[PodKey]
-    ) -> None:
+    def __init__(self, nodes: NodeTable, evaluation: Evaluation, left: Headroom, victims: Collection[PodKey]) -> None:
         super().__init__(nodes, evaluation)
         self._quota_left = [amount for _, amount in left]
-        self._counted = [resource if resource in maximum else "" for resource, _ in left]
+        self._counted = [resource for resource, _ in left]
         self._victims = victims
         self._nothing = (0,) * len(left)
 
@@ -97,10 +95,9 @@ class QuotaPreemption:
         """Return the best node for a pod with this charge; None if preemption within its quota helps on none."""
         membership = charge.membership
         assert membership is not None
-        found = self._admission.headroom(charge.shape, membership, charge.preemptible)
-        if found is None:
+        left = self._admission.headroom(charge.shape, membership, charge.preemptible)
+        if left is None:
             return None
-        left, maximum = found
         rows: dict[int, int] = {}
         victims: set[PodKey] = set()
         ending: dict[str, int] = {}
@@ -117,7 +114,7 @@ class QuotaPreemption:
                     elif may_end and row is not None:
                         victims.add(key)
                         rows[row] = max(held.shape.priority, rows.get(row, held.shape.priority))
-        left = [(resource, amount + (ending.get(resource, 0) if resource in maximum else 0)) for resource, amount in left]
+        left = [(resource, amount + ending.get(resource, 0)) for resource, amount in left]
         if all(amount >= 0 for _, amount in left):
             return None
         names = self._nodes.names
@@ -125,5 +122,5 @@ class QuotaPreemption:
         useful = evaluation.preemptibility.within(order)
         if not useful:
             return None
-        asking = _QuotaAsking(self._nodes, evaluation, left, maximum, victims)
+        asking = _QuotaAsking(self._nodes, evaluation, left, victims)
         return self._preemption.best_of(asking, useful, victims)

@@ -43,20 +43,19 @@ class QuotaAdmission:
         chain = self._ledger.chain(membership)
         return self._refusal(requests, chain, preemptible) is None
 
-    def headroom(self, shape: Shape, membership: Membership, preemptible: bool) -> tuple[Headroom, Amounts] | None:
-        """Return what is left of each limit with a pod of this shape in the quota, and the quota's max; None where no pod of
-        the quota that ends would help."""
+    def headroom(self, shape: Shape, membership: Membership, preemptible: bool) -> Headroom | None:
+        """Return what is left of each limit with a pod of this shape in the quota, in resources of the quota's max alone; None
+        where no pod of the quota that ends would help."""
         chain = self._ledger.chain(membership)
         if not chain:
             return None
-        found = headroom(
+        return headroom(
             shape.requests,
             chain,
             preemptible=preemptible,
             runtime_limits=self._runtime_limits,
             check_ancestors=self._check_ancestors,
         )
-        return None if found is None else (found, chain[0].max)
 
     def one_after_the_other(self, shape: Shape) -> AdmittedRun:
         """Return what admits pods of this shape one after the other, whatever their quotas; good until anything is charged."""
