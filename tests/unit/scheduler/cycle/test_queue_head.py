@@ -377,3 +377,19 @@ def test_a_pod_that_was_kept_room_is_deleted_while_others_wait() -> None:
     story.settle()
     assert story.waiting("head") is None
     assert story.waiting("other") is not None
+
+
+def test_no_two_changes_of_the_rooms_have_the_same_version() -> None:
+    story = story_of(node("a", cpu="4"))
+    story.pod(job("other", "5"))
+    head = story.core.placing.head
+    versions = [head.version]
+    assert after(story, job("j", "3", nodeName="a")) == ["a"]
+    versions.append(head.version)
+    story.pod_deleted("head")
+    story.settle()
+    versions.append(head.version)
+    story.pod(job("head", "4", uid="another"))
+    story.settle()
+    versions.append(head.version)
+    assert versions == sorted(set(versions)), "incremented with each"
