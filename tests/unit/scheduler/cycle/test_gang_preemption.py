@@ -165,13 +165,15 @@ def test_a_large_pod_that_leaves_makes_room_for_several_members() -> None:
 
 
 def test_a_gang_whose_quota_does_not_admit_all_members_preempts_nobody() -> None:
-    story = story_of("8")
-    story.quota("q", max={"cpu": 6000})
-    placed_low(story, low("l0", cpu="4"), low("l1", cpu="4"))
-    labels = {"quota.scheduling.koordinator.sh/name": "q"}
-    story.pods(*gang(4, labels=labels))
-    story.settle()
-    assert not story.nominated()
+    for cpu, admitted in ((6000, False), (8000, True)):
+        story = story_of("8")
+        story.node(node("cordoned", cpu="8", unschedulable=True))  # the quota's runtime is its max
+        story.quota("q", max={"cpu": cpu})
+        placed_low(story, low("l0", cpu="4"), low("l1", cpu="4"))
+        labels = {"quota.scheduling.koordinator.sh/name": "q"}
+        story.pods(*gang(4, labels=labels))
+        story.settle()
+        assert bool(story.nominated()) is admitted
 
 
 def test_a_gang_of_higher_priority_takes_the_rooms_of_one_that_waits_for_victims() -> None:

@@ -12,6 +12,7 @@ from cotenant.domain.quota.admission import QuotaLevel
 from cotenant.domain.quota.names import DEFAULT
 from cotenant.domain.quota.preemption import headroom, may_preempt
 from cotenant.events.node.runs import RunPhase
+from cotenant_scheduler.cycle.preempting import NOMINATIONS_PER_DECISION
 from cotenant_scheduler.plugins.default_profile import SchedulerConfig
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
@@ -138,11 +139,34 @@ def test_pods_that_are_ending_already_make_room_for_free() -> None:
     assert victims(story, "high") == []
 
 
+def test_a_pod_that_is_ending_makes_no_more_room_than_it_takes() -> None:
+    story = story_of(of("red", "ends"), of("red", "low", cpu="3"))
+    story.run("a", "ends", RunPhase.RUNNING)
+    story.pod(of("red", "ends", deleting=True))
+    story.settle()
+    # Of 4 CPUs 3 are left when it is gone, which the other has: of the 2 wanted 1 is still short.
+    story.pod(of("red", "high", cpu="2", priority=10))
+    story.settle()
+    assert victims(story, "high") == ["low"]
+
+
 def test_two_pods_do_not_preempt_the_same_victim() -> None:
     story = story_of(of("red", "low-1", cpu="2"), of("red", "low-2", cpu="2"))
     story.pods(of("red", "high-1", cpu="2", priority=10), of("red", "high-2", cpu="2", priority=10))
     story.settle()
     assert sorted([*victims(story, "high-1"), *victims(story, "high-2")]) == ["low-1", "low-2"]
+
+
+def test_a_decision_nominates_a_bounded_number_of_pods_and_the_next_ones_the_rest() -> None:
+    count = NOMINATIONS_PER_DECISION + 1
+    story = story_of(cpu="400", runtime=1000 * count)
+    story.pods(*(of("red", f"low{index}", memory="1Mi") for index in range(count)))
+    story.settle()
+    story.pods(*(of("red", f"high{index}", memory="1Mi", priority=10) for index in range(count)))
+    story.decide()
+    assert len(story.nominated()) == NOMINATIONS_PER_DECISION
+    story.settle()
+    assert len(story.nominated()) == count
 
 
 def test_a_budget_is_spared_where_another_pod_will_do() -> None:
