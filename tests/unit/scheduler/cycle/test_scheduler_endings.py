@@ -313,6 +313,35 @@ def test_each_of_two_placements_ends_by_its_own_node() -> None:
     assert (event.data.node, event.data.phase) == ("b", PlacementPhase.TERMINATING)
 
 
+def test_pods_end_in_the_order_of_their_names_though_a_later_one_takes_fewer_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    story, _ = on_two_nodes()
+    names = ("first", "web", "xyz")
+    for name in (names[0], names[2]):
+        story.pod(pod(name))
+        story.settle()
+        story.run(story.node_of(name) or "", name, RunPhase.RUNNING)
+    assert story.settle() == []
+    for name in names:
+        story.pod_deleted(name)
+    monkeypatch.setattr("cotenant_scheduler.core.MAX_EVENTS_PER_DECISION", 2)
+    ended = [[event.data.name for event in story.decide() if isinstance(event.data, Placement)] for _ in range(4)]
+    assert ended == [["first"], ["web", "web"], ["xyz"], []]
+
+
+def test_a_pod_that_waited_for_room_says_at_once_that_the_node_it_names_now_is_missing() -> None:
+    story = placed_story()
+    story.pod(pod("large", cpu="2"))
+    story.settle()
+    waiting = story.waiting("large")
+    assert waiting is not None
+    assert [reason.code for reason in waiting.reasons] != ["node-missing"]
+    story.pod(pod("large", cpu="2", nodeName="gone"))
+    story.settle()
+    waiting = story.waiting("large")
+    assert waiting is not None
+    assert [reason.code for reason in waiting.reasons] == ["node-missing"]
+
+
 def test_a_pod_that_stands_beside_its_predecessor_does_not_wait() -> None:
     story, _ = on_two_nodes()
     second = story.pod(pod("web", uid="second", schedulerName="another"))
