@@ -80,6 +80,17 @@ def test_of_the_nodes_the_one_is_taken_whose_pod_of_the_quota_matters_least() ->
         assert victims(story, "high") == ["y"]
 
 
+@pytest.mark.parametrize(("rows", "found"), [(2, []), (3, ["c0"])])
+def test_so_many_nodes_are_looked_at(rows: int, found: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotenant_scheduler.cycle.quota_preemption.ROWS", rows)
+    story = story_of(*(of("red", f"{name}0", nodeName=name) for name in "abc"), nodes=3, runtime=3000)
+    for name in "ab":
+        story.node(node(name, cpu="16", unschedulable=True))
+    story.pod(of("red", "high", priority=10))
+    story.settle()
+    assert victims(story, "high") == found
+
+
 def test_pods_of_another_quota_stay() -> None:
     story = story_of(of("blue", "low", cpu="4"), of("red", "same", cpu="4", priority=10))
     story.pod(of("red", "high", cpu="2", priority=10))
