@@ -129,6 +129,19 @@ def test_a_preference_gives_way_layer_by_layer_to_the_whole_cluster() -> None:
     assert gathered(story).layer == "ClusterTopologyLayer"
 
 
+def test_a_gang_that_would_rather_be_together_and_has_no_room_at_all_waits_for_what_nodes_lack() -> None:
+    story = cluster(s1b1=1)
+    story.pod(pod("full", cpu="5"))
+    story.settle()
+    story.pods(*members(4, rules("BlockLayer")))
+    story.settle()
+    assert set(story.placed()) == {"full"}
+    waiting = story.waiting("w-0")
+    assert waiting is not None
+    expected = "gang group default/g waits: pod default/w-0 does not fit: 0/1 nodes are available: 1 Insufficient cpu"
+    assert waiting.message.startswith(expected)
+
+
 def test_a_gang_that_must_be_together_waits_and_names_the_room_of_the_domains() -> None:
     story = cluster(s1b1=1, s1b2=1, s2b3=1)
     story.pods(*members(4, rules("BlockLayer!")))

@@ -342,6 +342,19 @@ def test_a_pod_that_waited_for_room_says_at_once_that_the_node_it_names_now_is_m
     assert [reason.code for reason in waiting.reasons] == ["node-missing"]
 
 
+def test_a_missing_node_is_named_once_the_pod_has_waited_for_half_a_second() -> None:
+    story = placed_story()
+    story.pod(pod("lost", nodeName="gone"), age=0)
+    story.later(0.499)
+    story.settle()
+    assert story.waiting("lost") is None
+    story.later(0.001)
+    story.settle()
+    waiting = story.waiting("lost")
+    assert waiting is not None
+    assert [reason.code for reason in waiting.reasons] == ["node-missing"]
+
+
 def test_a_pod_that_stands_beside_its_predecessor_does_not_wait() -> None:
     story, _ = on_two_nodes()
     second = story.pod(pod("web", uid="second", schedulerName="another"))
