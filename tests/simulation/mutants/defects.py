@@ -106,7 +106,7 @@ def charged_again(right: Function) -> Function:
 
 def no_limit(_: Function) -> Function:
     """Every pod fits its quota."""
-    return lambda self, shape, membership, preemptible: None
+    return lambda self, shape, membership, preemptible, reserves=False: None
 
 
 def any_pod(_: Function) -> Function:
@@ -388,8 +388,8 @@ def waits_for_ever(right: Function) -> Function:
     """A pod that waits is looked at once, and not again when its quota has room."""
     known: dict[int, Any] = {}
 
-    def wrong(self: QuotaAdmission, shape: Any, membership: Any, preemptible: bool) -> Any:
-        refusal = right(self, shape, membership, preemptible)
+    def wrong(self: QuotaAdmission, shape: Any, membership: Any, preemptible: bool, *, reserves: bool = False) -> Any:
+        refusal = right(self, shape, membership, preemptible, reserves=reserves)
         if refusal is not None:
             known[id(shape)] = refusal
         return known.get(id(shape))
