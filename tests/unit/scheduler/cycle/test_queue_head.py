@@ -138,7 +138,8 @@ def test_no_room_is_kept_for_what_no_node_offers() -> None:
 
 @pytest.mark.parametrize("others", range(1, 9))
 def test_no_room_is_kept_for_what_no_node_offers_whatever_else_they_offer(others: int) -> None:
-    story = story_of(node("a", cpu="4", **{f"example.com/{index}": "10" for index in range(others)}))
+    more: dict[str, Any] = {f"example.com/{index}": "10" for index in range(others)}
+    story = story_of(node("a", cpu="4", **more))
     assert after(story, job("j", "3", nodeName="a")) == ["a"]
     story.pod(job("first", requests={"cpu": "4", TICKET: "1"}, priority=9))
     story.settle()
