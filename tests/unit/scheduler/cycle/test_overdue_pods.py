@@ -41,6 +41,18 @@ def test_a_pod_that_knows_why_it_waits_is_not_overdue_and_without_a_time_none_is
         assert monitor.overdue == overdue
 
 
+def test_one_that_was_not_tried_is_found_behind_another_that_knows_why_it_waits() -> None:
+    story = queued("a", age=100)
+    story.settle()
+    classes = story.core.queue.classes.values()
+    monitor = SchedulerMonitor(60)
+    assert not monitor.has_overdue(classes, NOW)
+    story.pod(pod("b", cpu="2"), age=100)
+    story.core.settle()
+    assert [next(alike.pods())[1].key[1] for alike in classes] == ["a", "b"]
+    assert monitor.has_overdue(classes, NOW)
+
+
 def test_the_queue_is_checked_every_ten_seconds() -> None:
     monitor = SchedulerMonitor(60)
     classes = queued("a", age=55).core.queue.classes.values()
