@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from itertools import takewhile
 
 from cotenant.events.envelope import Event
 from cotenant_scheduler.cycle.assumed import Assumed
@@ -23,7 +22,7 @@ from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.state.counting import is_reserve
 from cotenant_scheduler.state.nodes import NodeTable
-from cotenant_scheduler.state.pod_records import Charge
+from cotenant_scheduler.state.pod_records import Charge, PodRecord
 
 
 class EqualGroups:
@@ -97,22 +96,12 @@ class EqualGroups:
         self, run: list[tuple[Entry, GroupClass]], charge: Charge, now: datetime, bound: list[Event]
     ) -> int:
         """Place the pods of as many whole groups as nodes and quotas admit; return how many groups."""
-        shape = charge.shape
-        if shape.selected_by or self._nodes.counters_of(shape):
-            return 0
-        evaluation = self._results.evaluation(shape)
-        if not evaluation.in_columns or evaluation.best() < 0:
+        if charge.shape.selected_by:
             return 0
         records = [record for entry, _ in run for record in entry.records]
         gangs = [group.together.gang_of(record.key) for entry, group in run for record in entry.records]
-        if charge.membership is not None:
-            admitted = self._admission.one_after_the_other(shape)
-            records = list(takewhile(lambda _: admitted.admits(charge), records))
-        if len(records) < WORTHWHILE:
-            return 0
         savepoint, begun = self._assumed.savepoint(), len(bound)
-        charges = [charge] * len(records)
-        pods = self._binding.place_series(records, charges, evaluation, now, bound, gangs)
+        pods = self.place_pods(records, charge, gangs, now, bound, WORTHWHILE)
         groups = whole = events = 0
         for entry, group in run:
             members = [record.key for record in entry.records]
@@ -126,6 +115,20 @@ class EqualGroups:
             self._assumed.rollback(savepoint + whole)
             del bound[begun + events :]
         return groups
+
+    def place_pods(
+        self, records: list[PodRecord], charge: Charge, gangs: list[str], now: datetime, bound: list[Event], least: int
+    ) -> int:
+        """Place the first of these pods, all charged alike, as far as nodes and quotas admit them; return how many. None if
+        fewer than `least` are admitted. `gangs`: that of each."""
+        evaluation = self._results.evaluation(charge.shape)
+        if not evaluation.in_columns or self._nodes.counters_of(charge.shape) or evaluation.best() < 0:
+            return 0
+        if charge.membership is not None:
+            records = records[: self._admission.one_after_the_other(charge.shape).count(charge, len(records))]
+        if len(records) < least:
+            return 0
+        return self._binding.place_series(records, [charge] * len(records), evaluation, now, bound, gangs)
 
 
 def _is_plain(entry: Entry, group: EquivalenceClass, charge: Charge) -> bool:

@@ -107,8 +107,19 @@ class Placing:
         self.cut_short = False
         """Whether the last decision ended before it had tried the whole queue."""
         gathering = Gathering(nodes, topology, gangs, pods.records, self._results, nominations)
-        self._groups = PlacingGroups(
+        self._equal_groups = EqualGroups(
             nodes,
+            self._results,
+            self._binding,
+            admission,
+            assumed,
+            nominations,
+            lambda: self.head.alike,
+            gathering.gathers,
+            MOST_EVENTS,
+        )
+        self._groups = PlacingGroups(
+            self._equal_groups,
             self._results,
             self._binding,
             quotas,
@@ -122,17 +133,6 @@ class Placing:
             self._refused_by_nodes,
             MOST_EVENTS,
             MOST_TOGETHER,
-        )
-        self._equal_groups = EqualGroups(
-            nodes,
-            self._results,
-            self._binding,
-            admission,
-            assumed,
-            nominations,
-            lambda: self.head.alike,
-            gathering.gathers,
-            MOST_EVENTS,
         )
 
     def evaluation(self, shape: Shape) -> Evaluation:

@@ -16,6 +16,7 @@ from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import Event
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
+from cotenant_scheduler.cycle.equal_groups import EqualGroups
 from cotenant_scheduler.cycle.gathering.gathering import Attempt, Gathering
 from cotenant_scheduler.cycle.gathering.plans import Plan
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
@@ -30,7 +31,6 @@ from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.counting import is_reserve
-from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.quotas.cache import Quotas
 
@@ -41,7 +41,7 @@ class PlacingGroups:
 
     def __init__(
         self,
-        nodes: NodeTable,
+        equal_groups: EqualGroups,
         results: CachedResults,
         binding: Binding,
         quotas: Quotas,
@@ -57,7 +57,7 @@ class PlacingGroups:
         most: int,
     ) -> None:
         self._reserving = reserving
-        self._nodes = nodes
+        self._equal_groups = equal_groups
         self._results = results
         self._binding = binding
         self._quotas = quotas
@@ -198,16 +198,8 @@ class PlacingGroups:
         if len(alike) < WORTHWHILE or alike[0].ask is not None or is_reserve(alike[0].key):
             return 0
         self._nominations.hold(charge.shape.priority, group.own_rooms)
-        evaluation = self._results.evaluation(charge.shape)
-        if not evaluation.in_columns or self._nodes.counters_of(charge.shape) or evaluation.best() < 0:
-            return 0
-        if charge.membership is not None:
-            admitted = self._admission.one_after_the_other(charge.shape)
-            alike = list(takewhile(lambda _: admitted.admits(charge), alike))
-        if len(alike) < WORTHWHILE:
-            return 0
         gang = group.together.gang_of(alike[0].key)
-        return self._binding.place_series(alike, [charge] * len(alike), evaluation, now, bound, [gang] * len(alike))
+        return self._equal_groups.place_pods(alike, charge, [gang] * len(alike), now, bound, WORTHWHILE)
 
     def _place_member(
         self, trial: Trial, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event], plan: Plan | None
