@@ -60,6 +60,8 @@ LABEL_NUMA_RESERVATION = "node.koordinator.sh/enable-numa-reservation"
 LABEL_CPU_RECLAIM_RATIO = "node.koordinator.sh/cpu-reclaim-ratio"
 LABEL_MEMORY_RECLAIM_RATIO = "node.koordinator.sh/memory-reclaim-ratio"
 LABEL_HOSTNAME = "kubernetes.io/hostname"
+LABEL_REGION = "topology.kubernetes.io/region"
+LABEL_ZONE = "topology.kubernetes.io/zone"
 
 # NodeResourceTopology annotations, each a JSON text.
 ANNOTATION_CPU_BASIC_INFO = "node.koordinator.sh/cpu-basic-info"

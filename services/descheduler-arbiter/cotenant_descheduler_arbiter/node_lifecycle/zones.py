@@ -22,10 +22,9 @@ from enum import StrEnum
 
 import msgspec
 
+from cotenant.model.names import LABEL_REGION, LABEL_ZONE
 from cotenant_descheduler_arbiter.config.policy import NodeEvictionRates
 
-LABEL_REGION = "topology.kubernetes.io/region"
-LABEL_ZONE = "topology.kubernetes.io/zone"
 UNNAMED = "(no zone)"
 _FEW = 2
 """This many lost nodes are no disruption of a zone that has a ready one."""

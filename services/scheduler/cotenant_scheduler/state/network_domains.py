@@ -44,11 +44,6 @@ class Levels(msgspec.Struct, frozen=True):
             found.insert(0, _rounded(above, multiples.get(self.names[level - 1], 1)))
         return found
 
-    def within(self, level: int, domain: int) -> BoolArray:
-        """Return which rows are in a domain."""
-        inside: BoolArray = self.ids[level] == domain
-        return inside
-
 
 def _rounded(amounts: IntArray, multiple: int) -> IntArray:
     return amounts if multiple <= 1 else amounts // multiple * multiple

@@ -37,11 +37,6 @@ class Plan:
         self._exact = exact
         self.gathered = gathered
 
-    @property
-    def rows(self) -> IntArray:
-        """All rows of the domain."""
-        return self._rows
-
     def row_for(self, evaluation: Evaluation) -> int:
         """Return the row that the next pod takes; -1: none of the domain can take it."""
         while self._at < len(self._left) and not self._left[self._at]:

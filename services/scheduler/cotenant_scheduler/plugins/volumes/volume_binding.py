@@ -23,6 +23,7 @@ import numpy as np
 
 from cotenant.api.objects.pod import Pod
 from cotenant.events.allocations import Allocation, VolumeGiven
+from cotenant.model.names import LABEL_REGION, LABEL_ZONE
 from cotenant_scheduler.framework.plugin import Refusal
 from cotenant_scheduler.state.columns import BoolArray, CodeArray, IntArray, Rows
 from cotenant_scheduler.state.label_columns import LabelColumns
@@ -35,8 +36,8 @@ from cotenant_scheduler.state.volumes.volumes import READER, Volumes, asked_of
 
 CLAIM, IMMEDIATE, LOST, CONFLICT, ZONE, UNMATCHED = range(1, 7)
 _TWINS = {
-    "topology.kubernetes.io/zone": "failure-domain.beta.kubernetes.io/zone",
-    "topology.kubernetes.io/region": "failure-domain.beta.kubernetes.io/region",
+    LABEL_ZONE: "failure-domain.beta.kubernetes.io/zone",
+    LABEL_REGION: "failure-domain.beta.kubernetes.io/region",
 }
 ZONES = {**_TWINS, **{old: new for new, old in _TWINS.items()}}
 """Labels that say where a volume or node is, each with its other name."""

@@ -19,9 +19,8 @@ import msgspec
 
 from cotenant.api.objects.metadata import LabelSelector
 from cotenant.api.objects.pod import TopologySpreadConstraint
-from cotenant.model.names import LABEL_HOSTNAME
+from cotenant.model.names import LABEL_HOSTNAME, LABEL_ZONE
 
-LABEL_ZONE = "topology.kubernetes.io/zone"
 CONTROLLERS = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet"})
 OF_ONE_POD = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "controller-revision-hash"})
 MAX_CONSTRAINTS = 16
