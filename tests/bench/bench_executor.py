@@ -23,7 +23,7 @@ from uuid import uuid4
 import msgspec
 
 from cotenant_node_executor.targets.cgroup.hierarchy import read_hierarchies
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, KubeQoS
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.benched_server import run_as_root
 from tests.builders import container, pod_document
@@ -195,7 +195,7 @@ async def measure(url: str) -> None:
     group = OwnGroup(f"{harness.base}-executor")
     tree = None
     if "kubelet" in sys.argv[1:]:
-        tree = KubeletTree(harness.base, Layout.SYSTEMD, "containerd", harness.folder / "containers")
+        tree = KubeletTree(harness.base, KubeletCgroupDriver.SYSTEMD, "containerd", harness.folder / "containers")
     measured = Measurement(harness, group, tree)
     try:
         measured.start()

@@ -15,7 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from cotenant_node_executor.targets.cgroup.hierarchy import V2_CONTROLLERS, read_hierarchies
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout, container_dir, pod_dir, tier_dir
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, KubeQoS, container_dir, pod_dir, tier_dir
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.integration.node_kernel.waiting import until
 
@@ -31,7 +31,7 @@ FILES = (
 class KubeletTree:
     """One node's."""
 
-    def __init__(self, base: str, layout: Layout, runtime: str, logs: Path) -> None:
+    def __init__(self, base: str, layout: KubeletCgroupDriver, runtime: str, logs: Path) -> None:
         found = read_hierarchies()
         self.version = found.version
         self.layout, self.runtime, self.logs = layout, runtime, logs

@@ -19,7 +19,7 @@ import pytest
 
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.runs import RunPhase
-from cotenant_node_executor.targets.cgroup.paths import KubeQoS, Layout
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, KubeQoS
 from cotenant_node_executor.targets.interface import CgroupVersion
 from tests.builders import container, pod_document
 from tests.integration.kubelet_tree import BURN, KubeletTree
@@ -56,11 +56,11 @@ async def harness(nats_server: NatsServer) -> AsyncIterator[Harness]:
     await made.close()
 
 
-SYSTEMD, CGROUPFS = (Layout.SYSTEMD, "containerd"), (Layout.CGROUPFS, "docker")
-CRI_O = (Layout.SYSTEMD, "cri-o")
+SYSTEMD, CGROUPFS = (KubeletCgroupDriver.SYSTEMD, "containerd"), (KubeletCgroupDriver.CGROUPFS, "docker")
+CRI_O = (KubeletCgroupDriver.SYSTEMD, "cri-o")
 
 
-def laid_out(*layouts: tuple[Layout, str]) -> pytest.MarkDecorator:
+def laid_out(*layouts: tuple[KubeletCgroupDriver, str]) -> pytest.MarkDecorator:
     """The layouts that a test runs on."""
     names = [f"{layout.value}-{runtime}" for layout, runtime in layouts]
     return pytest.mark.parametrize("tree", layouts, ids=names, indirect=True)

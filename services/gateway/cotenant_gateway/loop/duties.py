@@ -21,7 +21,7 @@ from cotenant.kinds.koordinator.elastic_quota_profiles import QUOTA_PROFILES
 from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.kinds.pod_disruption_budgets import BUDGETS
 from cotenant.log.plans import Plan, PlannedWrite
-from cotenant_gateway.loop.waiting_pods import WaitingPods
+from cotenant_gateway.loop.waiting_pods import ProfilePasses
 from cotenant_gateway.planning.budgets import budget_updates
 from cotenant_gateway.planning.built_in import missing_built_ins
 from cotenant_gateway.planning.declared import documents_of_no_node
@@ -66,7 +66,7 @@ class Duties:
         """`terminated_pods`: how many finished pods are kept; 0: all."""
         self._core = core
         self._terminated_pods = terminated_pods
-        self._waiting_pods = WaitingPods(core)
+        self._waiting_pods = ProfilePasses(core)
         self._ended: datetime | None = None
         self._collected: datetime | None = None
         self._reservations_seen: datetime | None = None

@@ -24,8 +24,8 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from cotenant_node_executor.targets.cgroup.paths import (
+    KubeletCgroupDriver,
     KubeQoS,
-    Layout,
     container_dir,
     container_number_of_dir,
     pod_dir,
@@ -77,13 +77,13 @@ class Bound(Struct, frozen=True):
 NOTHING_BOUND = Bound()
 
 
-def container_number(layout: Layout, name: str) -> str | None:
+def container_number(layout: KubeletCgroupDriver, name: str) -> str | None:
     """The id in a directory's name; None for what is no container's."""
     if name.startswith(NOT_CONTAINERS):
         return None
     try:
         # cri-o names its containers so in both layouts.
-        return container_number_of_dir(layout, name.removeprefix("crio-") if layout is Layout.CGROUPFS else name)
+        return container_number_of_dir(layout, name.removeprefix("crio-") if layout is KubeletCgroupDriver.CGROUPFS else name)
     except ValueError:
         return None
 
@@ -93,14 +93,14 @@ def runtime_of(name: str) -> str:
     return next((runtime for prefix, runtime in RUNTIMES.items() if name.startswith(prefix)), "")
 
 
-def expected_directory(layout: Layout, pod: KubeletPod) -> str:
+def expected_directory(layout: KubeletCgroupDriver, pod: KubeletPod) -> str:
     """kubelet's directory of a pod, by its tier and kubelet's uid."""
     tier = pod.group.rpartition("/")[0]
     qos = next((each for each in KubeQoS if each.value.lower() == tier), KubeQoS.GUARANTEED)
     return pod_dir(layout, qos, pod.static_uid or pod.uid)
 
 
-def _names_of(layout: Layout, pod: KubeletPod, named: Mapping[str, str]) -> dict[str, str]:
+def _names_of(layout: KubeletCgroupDriver, pod: KubeletPod, named: Mapping[str, str]) -> dict[str, str]:
     """Names of a pod's containers by directory, from its status; by id from `named` otherwise."""
     found = dict(named)
     for container_id, name in pod.ids.items():
@@ -111,7 +111,9 @@ def _names_of(layout: Layout, pod: KubeletPod, named: Mapping[str, str]) -> dict
     return found
 
 
-def bind(layout: Layout | None, found: Iterable[FoundPod], pods: Mapping[str, KubeletPod], named: Mapping[str, str]) -> Bound:
+def bind(
+    layout: KubeletCgroupDriver | None, found: Iterable[FoundPod], pods: Mapping[str, KubeletPod], named: Mapping[str, str]
+) -> Bound:
     """Bind directories to groups. `named`: container names by id, beside those that the pods' statuses say."""
     if layout is None:
         return Bound(missing=tuple(sorted(pods)))
@@ -156,5 +158,5 @@ def bind(layout: Layout | None, found: Iterable[FoundPod], pods: Mapping[str, Ku
     )
 
 
-def _text(layout: Layout, uid: str) -> str:
-    return uid.replace("-", "_") if layout is Layout.SYSTEMD else uid
+def _text(layout: KubeletCgroupDriver, uid: str) -> str:
+    return uid.replace("-", "_") if layout is KubeletCgroupDriver.SYSTEMD else uid
