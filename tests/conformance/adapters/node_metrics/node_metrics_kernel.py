@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from cotenant.domain.qos import KubeQoS
 from cotenant.model.quantities import parse_value
 from cotenant_node_executor.sampling import idle_pages, proc, usage
 from cotenant_node_executor.sampling.sampler import system_usage
@@ -18,7 +19,7 @@ from cotenant_node_executor.sampling.slow import cpi as counters
 from cotenant_node_executor.sampling.snapshot import GroupUsage, HostApplicationSample, NodeUsage, PodSample, PressureSet
 from cotenant_node_executor.targets import convert, parse
 from cotenant_node_executor.targets.cgroup import paths
-from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeletCgroupDriver, KubeQoS
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeletCgroupDriver
 from cotenant_node_executor.targets.cpulist import parse_cpu_list, smallest_cpu_list
 from cotenant_node_executor.targets.interface import CgroupVersion
 from cotenant_node_executor.targets.kubelet.binding import KubeletPod, bind, container_number, expected_directory, runtime_of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets import parse
 from cotenant_node_executor.targets.cgroup import paths
-from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeletCgroupDriver, KubeQoS
+from cotenant_node_executor.targets.cgroup.paths import HostApplicationPath, KubeletCgroupDriver
 from cotenant_node_executor.targets.interface import CgroupVersion
 from cotenant_node_executor.targets.kubelet.binding import KubeletPod, expected_directory
 from cotenant_node_executor.targets.psi import parse_pressure

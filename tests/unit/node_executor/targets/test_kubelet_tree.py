@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, KubeQoS, pod_dir
+from cotenant.domain.qos import KubeQoS
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver, pod_dir
 from cotenant_node_executor.targets.kubelet.binding import Bound, KubeletPod, bind
 from cotenant_node_executor.targets.kubelet.container_names import GIVEN_UP_NS, READ_NS, ContainerNames
 from cotenant_node_executor.targets.kubelet.kubepods import MOST_PODS, RESCAN_NS, SETTLE_NS, Kubepods
@@ -94,7 +95,7 @@ def test_a_directory_that_comes_later_counts_once_it_has_settled_and_a_new_one_o
 def test_nothing_is_read_while_nothing_changes_and_everything_once_in_a_while(
     top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (top / pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BESTEFFORT, UID)).mkdir(parents=True)
+    (top / pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BEST_EFFORT, UID)).mkdir(parents=True)
     kubepods = Kubepods(top)
     kubepods.look(0)
     read: list[str] = []
@@ -141,8 +142,8 @@ def test_what_lies_beyond_the_bound_is_told(top: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody who may not read everything")
 def test_a_directory_that_cannot_be_read_is_told_and_the_others_are_found(tmp_path: Path) -> None:
     top = Path("/run") / f"cotenant-test-{os.getpid()}-unreadable"
-    other = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BESTEFFORT, "1")
-    hidden = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BESTEFFORT, UID)
+    other = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BEST_EFFORT, "1")
+    hidden = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BEST_EFFORT, UID)
     try:
         (top / other).mkdir(parents=True)
         (top / hidden).mkdir(mode=0o000)
@@ -158,7 +159,7 @@ def test_a_directory_that_cannot_be_read_is_told_and_the_others_are_found(tmp_pa
 
 
 def test_containers_of_a_kata_pod_are_left_alone_and_a_pause_container_narrows_with_its_best_effort_pod(top: Path) -> None:
-    path = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BESTEFFORT, UID)
+    path = pod_dir(KubeletCgroupDriver.SYSTEMD, KubeQoS.BEST_EFFORT, UID)
     scope = f"cri-containerd-{ID}.scope"
     (top / path / scope).mkdir(parents=True)
     kubepods = Kubepods(top)

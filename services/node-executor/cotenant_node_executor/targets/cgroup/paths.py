@@ -18,6 +18,7 @@ from posixpath import join, normpath
 
 import msgspec
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.interface import CgroupVersion
 
 
@@ -26,14 +27,8 @@ class KubeletCgroupDriver(Enum):
     CGROUPFS = "cgroupfs"
 
 
-class KubeQoS(Enum):
-    GUARANTEED = "Guaranteed"
-    BURSTABLE = "Burstable"
-    BESTEFFORT = "BestEffort"
-
-
 _ROOT = {KubeletCgroupDriver.SYSTEMD: "kubepods.slice", KubeletCgroupDriver.CGROUPFS: "kubepods"}
-_TIER = {KubeQoS.GUARANTEED: "", KubeQoS.BURSTABLE: "burstable", KubeQoS.BESTEFFORT: "besteffort"}
+_TIER = {KubeQoS.GUARANTEED: "", KubeQoS.BURSTABLE: "burstable", KubeQoS.BEST_EFFORT: "besteffort"}
 _SCOPE_PREFIX = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
 _PARSED_SCOPE_PREFIXES = ("docker-", "cri-containerd-", "crio-")  # pouch scopes are created but never parsed
 
@@ -89,7 +84,7 @@ def container_number_of_dir(layout: KubeletCgroupDriver, name: str) -> str:
 
 def kube_qos_of_dir(path: str) -> KubeQoS:
     if "besteffort" in path:
-        return KubeQoS.BESTEFFORT
+        return KubeQoS.BEST_EFFORT
     return KubeQoS.BURSTABLE if "burstable" in path else KubeQoS.GUARANTEED
 
 
@@ -117,7 +112,7 @@ def host_application_dir(layout: KubeletCgroupDriver, name: str, qos: str, path:
     bases = {
         "Kubepods": _ROOT[layout],
         "KubepodsBurstable": tier_dir(layout, KubeQoS.BURSTABLE),
-        "KubepodsBesteffort": tier_dir(layout, KubeQoS.BESTEFFORT),
+        "KubepodsBesteffort": tier_dir(layout, KubeQoS.BEST_EFFORT),
     }
     cleaned = normpath(join("/", bases.get(path.base, ""), path.parent_dir.strip("/"), path.relative_path.strip("/")))
     return cleaned.lstrip("/")

@@ -23,9 +23,9 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.cgroup.paths import (
     KubeletCgroupDriver,
-    KubeQoS,
     container_dir,
     container_number_of_dir,
     pod_dir,
@@ -118,7 +118,7 @@ def bind(
     if layout is None:
         return Bound(missing=tuple(sorted(pods)))
     directories = {"": tier_dir(layout, KubeQoS.GUARANTEED)}
-    directories |= {qos.value.lower(): tier_dir(layout, qos) for qos in (KubeQoS.BURSTABLE, KubeQoS.BESTEFFORT)}
+    directories |= {qos.value.lower(): tier_dir(layout, qos) for qos in (KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT)}
     by_text = {_text(layout, uid): pod for pod in pods.values() for uid in (pod.uid, pod.static_uid) if uid}
     ids: dict[str, str] = {}
     inodes: dict[str, int] = {}
@@ -146,7 +146,7 @@ def bind(
             name = names.get(number or "", "")
             if name not in pod.containers:
                 unnamed.append(path)
-                if each.qos is KubeQoS.BESTEFFORT and container.name not in pod.containers:
+                if each.qos is KubeQoS.BEST_EFFORT and container.name not in pod.containers:
                     directories[f"{pod.group}/{container.name}"] = path
                 continue
             group = f"{pod.group}/{name}"

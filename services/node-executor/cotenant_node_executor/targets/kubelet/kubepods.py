@@ -19,9 +19,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from cotenant.domain.qos import KubeQoS
 from cotenant_node_executor.targets.cgroup.paths import (
     KubeletCgroupDriver,
-    KubeQoS,
     detect_layout,
     kube_qos_of_dir,
     pod_uid_of_dir,
