@@ -35,7 +35,7 @@ from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
-from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, CyclePlan, missing_groups
+from cotenant_node_executor.core.plan import EMPTY_PLAN, NO_GROUPS, CyclePlan, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
@@ -269,7 +269,7 @@ class ExecutorCore:
         """Return this cycle's orders and file values; empty until the load is complete and the machine was observed."""
         seen = self.seen
         if seen is None or not self.loaded:
-            return NOTHING
+            return EMPTY_PLAN
         if self._admission.waiting:
             self._admit(seen)
         orders: list[Order] = []
