@@ -219,7 +219,7 @@ class NodeWindows:
             self._rows_alone = np.array(rows, dtype=np.int64)
 
     def _remember(self, sample: UsageSample) -> None:
-        """Update the members from the message; no work while they stay the same."""
+        """Update the members from the message; returns at once if they are unchanged."""
         pods, hosts = sample.pods, sample.host_applications
         parts = [pod.uid for pod in pods]
         if "" in parts:
@@ -228,11 +228,11 @@ class NodeWindows:
         parts += [pod.qos for pod in pods]
         if hosts:
             parts += [part for host in hosts for part in (host.name, host.priority, host.qos)]
-        # As one text: it is compared in one go, where single strings would each have to be fetched from memory.
+        # Joined to one text: a single comparison, where separate strings would cost a memory access each.
         in_message = f"{len(pods)}\0{_NUL.join(parts)}"
         if in_message == self._in_message and len(parts) == self._parts_in_message:
             return
-        # A text with a part that holds a NUL is like none.
+        # With a NUL in a part the joined text is ambiguous: it is not kept, so the next message is read in full.
         self._in_message = in_message if in_message.count(_NUL) == max(len(parts), 1) else ""
         self._parts_in_message = len(parts)
         in_pods = [

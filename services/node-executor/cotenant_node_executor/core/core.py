@@ -231,7 +231,7 @@ class ExecutorCore:
         return self.pods.by_name
 
     def trace_of(self, ref: str) -> str:
-        """The traceparent of a standing placement, by its reference; empty where there is none."""
+        """The traceparent of a current placement, by its reference; empty where there is none."""
         return next((placed.traceparent for placed in self.pods.by_name.values() if placed.ref == ref), "")
 
     def figures(self, strategy: str) -> dict[str, int]:
@@ -318,7 +318,7 @@ class ExecutorCore:
         self._changed = True
 
     def _report_strategies(self) -> None:
-        """Report the strategies that raised, with the node SLO as the message to blame."""
+        """Report the strategies that raised; the finding names the node SLO as its cause."""
         faults, self._targets.faults = self._targets.faults, []
         slo = self.slo or NodeSLORendered(node=self.facts.name)
         about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=sequence_of(self.slo_ref))
