@@ -4,7 +4,7 @@ In: the ConfigMap, as it is, and the nodes. Out: field errors for the sections t
 JSON object, values that are not what they must be (`ranges`), node entries without a selector or with one
 that cannot be read, entries that would select one node together, and bandwidths of network QoS that do not fit
 (`network_shares`). Without the label `koordinator.sh/configmap-type: slo-controller-config` nothing is refused, as with
-Koordinator's webhook: batch-resource-calculator then keeps the last valid section, and the writer gets
+Koordinator's webhook: batch-resource-calculator then keeps the last section that it could read, and the writer gets
 warnings about what would have been refused. Policies without effect cause warnings as well.
 """
 
@@ -67,8 +67,8 @@ def node_configuration_warnings(review: Review) -> list[str]:
         found += [str(error) for error in _changed_sections(review, config)]
         if found:
             found.append(
-                f"an invalid section leaves the last valid one in force; with the label {LABEL_CONFIG_MAP_TYPE}: "
-                f"{SLO_CONFIG_NAME} the ConfigMap would have been refused"
+                "a section that cannot be read leaves the last one that could in force, any other is applied as it is; "
+                f"with the label {LABEL_CONFIG_MAP_TYPE}: {SLO_CONFIG_NAME} the ConfigMap would have been refused"
             )
     return [*found, *_without_effect(config)]
 
