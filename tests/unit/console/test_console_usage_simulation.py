@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -35,7 +36,7 @@ from cotenant_verification.simulate.usage.rates import (
     read_rates,
     repeated,
 )
-from cotenant_verification.simulate.usage.report import usage_document
+from cotenant_verification.simulate.usage.report import usage_document, usage_lines
 from cotenant_verification.simulate.usage.runs import PLANS, choose, run_usage
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -295,6 +296,23 @@ def test_the_chosen_plan_breaks_no_more_of_the_first_half_than_upstream_where_on
     assert chosen.plan.budget is not None
     assert chosen.plan.budget.broken_permille <= 10
     assert [row.plan for row in rows] == list(PLANS)
+
+
+def test_it_is_said_where_no_budget_broke_as_little_as_upstream() -> None:
+    rates = generated(1, days=0.0625)
+    population = populate(generated_trace(1, 2), 2, rates.steps, 1)
+    (table,) = run_usage(rates, population, 1, utilisations=(0.7,))
+    upstream, chosen = table.rows[0], table.rows[table.chosen]
+
+    def told(broken: int) -> str:
+        first = msgspec.structs.replace(chosen.first, broken_node_hours=broken)
+        rows = list(table.rows)
+        rows[table.chosen] = msgspec.structs.replace(chosen, first=first)
+        return "\n".join(usage_lines([msgspec.structs.replace(table, rows=tuple(rows))], rates, population, 100))
+
+    allowed = upstream.first.broken_node_hours
+    assert "No budget broke as little" not in told(allowed)
+    assert f"upstream's default ({allowed} node-hours): the smallest was chosen ({allowed + 1})" in told(allowed + 1)
 
 
 def test_the_command_prints_a_table_for_each_u_and_the_same_as_json(tmp_path: Path) -> None:
