@@ -167,17 +167,6 @@ def test_a_loan_is_never_negative_nor_more_than_the_machine_leaves_the_system(
     assert (offer.offered <= (load.capacities - load.system)[:, np.newaxis]).all()
 
 
-@given(loads(), st.sampled_from(PREDICTIONS))
-@settings(max_examples=15)
-def test_prod_never_gets_less_than_it_requested_because_of_mid(load: NodeLoad, prediction: str) -> None:
-    offer = offered(load, OfferRule(MID, prediction))
-    room = (load.capacities - load.system)[:, np.newaxis]
-    granted = np.minimum(load.real, room)
-    mid = np.minimum(offer.offered, room - granted)
-    assert (room - mid >= np.minimum(load.real, load.request) - 1e-6).all()
-    assert figures_of(load, offer, 0, load.steps).starved_node_hours == 0
-
-
 @given(st.integers(1, 99), st.integers(1, 99), st.floats(0, 1))
 @settings(max_examples=25)
 def test_a_higher_threshold_never_lends_less(one: int, other: int, level: float) -> None:
