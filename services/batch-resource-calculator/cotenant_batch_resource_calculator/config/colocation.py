@@ -114,7 +114,7 @@ class ColocationConfig(msgspec.Struct, frozen=True):
     """Computed once: for each entry, and last for the cluster."""
 
 
-DEFAULTS: JsonObject = {
+STRATEGY_DEFAULTS: JsonObject = {
     "enable": False,
     "metricAggregateDurationSeconds": 300,
     "metricReportIntervalSeconds": 60,
@@ -184,11 +184,11 @@ def _strategy_fields(document: JsonObject) -> JsonObject:
 def load(text: str | None) -> ColocationConfig:
     """Parse the section; without text the defaults. Raises ConfigError."""
     if not text:
-        return _with_choices(ColocationConfig(DEFAULTS))
+        return _with_choices(ColocationConfig(STRATEGY_DEFAULTS))
     return of_document(decode_object(text, KEY))
 
 
-def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> ColocationConfig:
+def of_document(given: JsonObject, *, defaults: JsonObject = STRATEGY_DEFAULTS) -> ColocationConfig:
     """Return the configuration of a decoded section, laid over the defaults. Raises ConfigError."""
     document = canonical(given, _Section)
     section = fit(document, _Section, KEY)
