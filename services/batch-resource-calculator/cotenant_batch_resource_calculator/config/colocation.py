@@ -38,6 +38,7 @@ _RATIO_LABELS = (
     (LABEL_MID_STATIC_CPU_RATIO, "midStaticCPUReservedPercent"),
     (LABEL_MID_STATIC_MEMORY_RATIO, "midStaticMemoryReservedPercent"),
 )
+_RATIO_NAMES = frozenset(label for label, _ in _RATIO_LABELS)
 _MAX_RATIO = 100.0
 
 
@@ -237,7 +238,7 @@ def on_node(
     A ratio label becomes trunc(ratio * 100) percent; one that is not a number between 0 and 100 is ignored.
     """
     text = annotations.get(ANNOTATION_COLOCATION_STRATEGY)
-    if text is None and not any(label in labels for label, _ in _RATIO_LABELS):
+    if text is None and _RATIO_NAMES.isdisjoint(labels):
         return base.strategy, ""
     merged = base.document
     ignored = ""
