@@ -15,7 +15,7 @@ from msgspec import Struct
 from cotenant.model.bounds import Int32
 from cotenant_node_executor.strategies.sections import fitted, lowered_object, readable_section, without_nulls
 
-ANNOTATION = "koordinator.sh/cpuBurst"
+ANNOTATION_CPU_BURST = "koordinator.sh/cpuBurst"
 SECTION = "cpuBurstStrategy"
 AUTO, KERNEL_ONLY, QUOTA_ONLY = "auto", "cpuBurstOnly", "cfsQuotaBurstOnly"
 
@@ -57,7 +57,7 @@ burst_strategy = readable_section(SECTION, BurstStrategy)
 
 def pod_config(node: BurstConfig | None, annotations: Mapping[str, str]) -> BurstConfig | None:
     """A pod's configuration; None where neither the node nor the pod has one."""
-    text = annotations.get(ANNOTATION)
+    text = annotations.get(ANNOTATION_CPU_BURST)
     return node if text is None else merged(node, text)
 
 
@@ -65,7 +65,7 @@ def pod_config(node: BurstConfig | None, annotations: Mapping[str, str]) -> Burs
 def merged(node: BurstConfig | None, annotation: str) -> BurstConfig | None:
     """The node's configuration with the annotation's fields on top."""
     try:
-        own = fitted(without_nulls(lowered_object(annotation)), BurstConfig, ANNOTATION)
+        own = fitted(without_nulls(lowered_object(annotation)), BurstConfig, ANNOTATION_CPU_BURST)
     except ValueError:
         return node
     if node is None:
