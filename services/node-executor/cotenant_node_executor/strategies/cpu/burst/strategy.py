@@ -70,9 +70,10 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
     """Bursts, and one step of every quota when the sample is a new one."""
     before = memory if isinstance(memory, BurstMemory) else _NEW
     node = burst_strategy(situation.slo) if situation.slo is not None else None
+    problems = burst_strategy.problems(situation.slo)
     bursting = [(pod, config) for pod, config in _configured(situation, node) if _has_effect(config)]
     if not bursting:
-        return Decision()
+        return Decision(problems=problems)
     threshold = node.share_pool_threshold_percent if node is not None else 50
     now = _with_pool(situation, before, threshold)
     steps = situation.snapshot if now.at_ns != before.at_ns else None
@@ -84,7 +85,7 @@ def decide(situation: Situation, memory: Struct | None) -> Decision:
         containers |= bursts
         for group, values in _desired(pod, config, bursts, now.state).items():
             desired[group] = values
-    return Decision(desired, memory=_replaced(now, containers))
+    return Decision(desired, memory=_replaced(now, containers), problems=problems)
 
 
 def _configured(situation: Situation, node: BurstConfig | None) -> list[tuple[PodView, BurstConfig]]:
