@@ -16,7 +16,7 @@ from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
 from cotenant_node_executor.strategies.memory import victims as memory_victims
 from cotenant_verification.chaos.run import Result, run, schedule_of
-from cotenant_verification.workload.schedule import Entry, Schedule, in_order
+from cotenant_verification.workload.schedule import Schedule, ScheduleEntry, in_order
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -48,12 +48,12 @@ def crowded(seed: int, resource: str) -> Schedule:
     config: Args = {"reclaim": 65, "threshold": 65, "policy": "cfsQuota", **threshold}
     entries = [
         *schedule.entries,
-        Entry(at_ms=5_000, kind="config", args=config),
-        Entry(at_ms=50_000, kind="executor-crash", target=NODE, fault=True, args={"down_ms": 500}),
+        ScheduleEntry(at_ms=5_000, kind="config", args=config),
+        ScheduleEntry(at_ms=50_000, kind="executor-crash", target=NODE, fault=True, args={"down_ms": 500}),
     ]
     for index in range(60):
         args = YIELDING | usage | {"evicted_at": index * 7 % 5}
-        entries.append(Entry(at_ms=15_000 + 1_500 * index, kind="create-pod", target=f"yielding-{index}", args=args))
+        entries.append(ScheduleEntry(at_ms=15_000 + 1_500 * index, kind="create-pod", target=f"yielding-{index}", args=args))
     return schedule.having(in_order(entries))
 
 

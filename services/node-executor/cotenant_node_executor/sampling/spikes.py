@@ -22,8 +22,8 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from cotenant_node_executor.sampling.snapshot import Snapshot
-from cotenant_node_executor.sampling.usage import Counter, group_milli
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
+from cotenant_node_executor.sampling.usage import CumulativeCounter, group_milli
 from cotenant_node_executor.targets.cgroup.tree import read_file
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Stat
 from cotenant_node_executor.targets.parse import parse_cpu_usage_ns
@@ -43,11 +43,11 @@ class Spikes:
         self._driver = driver
         self._guaranteed: bool | None = None
         """Whether there are guaranteed pods; None: nothing is measured."""
-        self._readings: deque[Counter] = deque(maxlen=MOST_READINGS)
+        self._readings: deque[CumulativeCounter] = deque(maxlen=MOST_READINGS)
         self.due_ns: int | None = None
         """When the counter is to be read; None: it is not."""
 
-    def watch(self, sample: Snapshot) -> None:
+    def watch(self, sample: UsageSnapshot) -> None:
         """Measure the services of this sample from now on. Readings of the same groups stay."""
         guaranteed = any("/" not in pod.usage.group for pod in sample.pods.values())
         if guaranteed != self._guaranteed:
@@ -61,7 +61,7 @@ class Spikes:
         self._guaranteed, self.due_ns = None, None
         self._readings.clear()
 
-    def read(self, sample: Snapshot, now_ns: int) -> None:
+    def read(self, sample: UsageSnapshot, now_ns: int) -> None:
         """Read the counter; if it cannot be read, or went backwards, start over."""
         counter, readings = self._count(now_ns), self._readings
         if counter is None or (readings and counter.value < readings[-1].value):
@@ -71,7 +71,7 @@ class Spikes:
         _, excess_percent = self._largest(sample)
         self.due_ns = now_ns + (CONFIRMED_NS if excess_percent >= 50 else MEASURED_NS)
 
-    def found(self, sample: Snapshot, now_ns: int) -> Snapshot | None:
+    def found(self, sample: UsageSnapshot, now_ns: int) -> UsageSnapshot | None:
         """Return the sample with the services' CPU as it is now; None where it did not rise enough."""
         began, excess_percent = self._largest(sample)
         if began is None or excess_percent < 100:
@@ -79,7 +79,7 @@ class Spikes:
         milli = group_milli(began, self._readings[-1])
         return with_services(sample, milli, now_ns) if milli is not None else None
 
-    def _largest(self, sample: Snapshot) -> tuple[Counter | None, int]:
+    def _largest(self, sample: UsageSnapshot) -> tuple[CumulativeCounter | None, int]:
         """Where the span with the largest excess begins, and its excess in percent of a spike's."""
         began, largest = None, 0
         if len(self._readings) < 2:
@@ -93,13 +93,13 @@ class Spikes:
                 began, largest = reading, excess
         return began, largest * 100 // (capacity * SPIKE_NS) if capacity else 0
 
-    def _count(self, now_ns: int) -> Counter | None:
+    def _count(self, now_ns: int) -> CumulativeCounter | None:
         if not self._guaranteed:
             value = self._value(BURSTABLE)
         else:
             whole, batch = self._value(ROOT_GROUP), self._value(BESTEFFORT)
             value = whole - batch if whole is not None and batch is not None else None
-        return Counter(value, now_ns) if value is not None else None
+        return CumulativeCounter(value, now_ns) if value is not None else None
 
     def _value(self, group: str) -> int | None:
         path = self._driver.stat_path(group, Stat.CPU_USAGE)
@@ -107,12 +107,12 @@ class Spikes:
         return parse_cpu_usage_ns(self._driver.version, content) if content is not None else None
 
 
-def _services_milli(sample: Snapshot) -> int:
+def _services_milli(sample: UsageSnapshot) -> int:
     """The services' CPU in a sample."""
     return sum([pod.usage.cpu_milli or 0 for pod in sample.pods.values() if pod.tier != BESTEFFORT])
 
 
-def with_services(sample: Snapshot, milli: int, now_ns: int) -> Snapshot | None:
+def with_services(sample: UsageSnapshot, milli: int, now_ns: int) -> UsageSnapshot | None:
     """Return a sample with the services' CPU as measured, in milli-CPU for all together; None where it rose by less than
     RISE_PERCENT of the node. The rise is divided in proportion to the services' usage, equally if they used nothing."""
     services = {uid: pod.usage.cpu_milli or 0 for uid, pod in sample.pods.items() if pod.tier != BESTEFFORT}

@@ -17,7 +17,7 @@ import os
 from collections.abc import Mapping
 
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, Thread
-from cotenant_node_executor.targets.interface import InvalidValueError, Refused, WriteReport, Written
+from cotenant_node_executor.targets.interface import InvalidValueError, RefusedValue, WriteReport, WrittenValue
 from cotenant_node_executor.targets.other.accessors import Accessor, Restoring, Used
 from cotenant_node_executor.targets.other.held import HeldValues
 
@@ -28,8 +28,8 @@ class _Cycle:
     """The results of one call."""
 
     def __init__(self) -> None:
-        self.written: list[Written] = []
-        self.refused: dict[tuple[NonCgroup, Attribute], Refused] = {}
+        self.written: list[WrittenValue] = []
+        self.refused: dict[tuple[NonCgroup, Attribute], RefusedValue] = {}
         self.unchanged = 0
         self.skipped = 0
 
@@ -41,7 +41,7 @@ class OtherWriter:
         self._accessors = accessors
         self._used = {kind: accessor for kind, accessor in accessors.items() if isinstance(accessor, Used)}
         self._held = HeldValues() if held is None else held
-        self._known: dict[tuple[NonCgroup, Attribute], Refused] = {}
+        self._known: dict[tuple[NonCgroup, Attribute], RefusedValue] = {}
 
     @property
     def holding(self) -> bool:
@@ -90,7 +90,7 @@ class OtherWriter:
                 present = accessor.read(place, attribute) or ""
                 in_force = in_force and accessor.holds(attribute, value, present)
                 if present != old:
-                    cycle.written.append(Written(place, attribute, attribute.value, _brief(old), _brief(present)))
+                    cycle.written.append(WrittenValue(place, attribute, attribute.value, _brief(old), _brief(present)))
                 if not accessor.holds(attribute, wanted, present):
                     raise InvalidValueError(f"written, but the kernel shows {present!r}")
             except (OSError, ValueError) as error:
@@ -100,7 +100,7 @@ class OtherWriter:
                     cycle.skipped += 1
                     continue
                 message = os.strerror(number) if number else str(error)
-                cycle.refused[place, attribute] = Refused(place, attribute, attribute.value, value, number, message)
+                cycle.refused[place, attribute] = RefusedValue(place, attribute, attribute.value, value, number, message)
         return in_force
 
     def _note_threads(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> None:
@@ -134,12 +134,12 @@ class OtherWriter:
                     accessor.restore(place, attribute, text)
                     present = accessor.read(place, attribute) or ""
                     if present != old:
-                        cycle.written.append(Written(place, attribute, attribute.value, _brief(old), _brief(present)))
+                        cycle.written.append(WrittenValue(place, attribute, attribute.value, _brief(old), _brief(present)))
             except (OSError, ValueError) as error:
                 number = (error.errno or 0) if isinstance(error, OSError) else 0
                 if number not in _GONE:
                     message = os.strerror(number) if number else str(error)
-                    cycle.refused[place, attribute] = Refused(
+                    cycle.refused[place, attribute] = RefusedValue(
                         place, attribute, attribute.value, _brief(text), number, message
                     )
                     continue
