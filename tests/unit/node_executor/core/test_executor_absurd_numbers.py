@@ -78,3 +78,14 @@ def test_an_unreadable_section_is_reported_with_its_field_and_switches_its_strat
     assert f"$.{field}" in own[0]
     assert "it counts as absent" in own[0]
     assert bench.look(1).core.plan(bench.now).problems == (), "told once"
+
+
+def test_a_policy_of_cpu_burst_that_is_none_is_reported() -> None:
+    bench = Bench().load()
+    bench.slo(enable=True, spec=msgspec.Raw(b'{"cpuBurstStrategy": {"policy": "always"}}'))
+    bench.place(batch("plain"))
+    problems = [each.texts for each in bench.look(1).core.plan(bench.now).problems if each.strategy == "cpu-burst"]
+    assert problems == [(
+        "cpuBurstStrategy: policy 'always' is unknown, "
+        "expected one of none, auto, cpuBurstOnly, cfsQuotaBurstOnly: none is used",
+    )]

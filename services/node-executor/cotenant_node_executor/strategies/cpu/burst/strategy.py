@@ -23,6 +23,7 @@ from cotenant_node_executor.strategies.cpu.burst.config import (
     BurstConfig,
     burst_strategy,
     pod_config,
+    policy_problems,
 )
 from cotenant_node_executor.strategies.cpu.burst.kernel_burst import MAX_BURST_US, pod_bursts_us
 from cotenant_node_executor.strategies.cpu.burst.quota_burst import next_pod_quota_us, next_quota_us, operation
@@ -70,7 +71,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Bursts, and one step of every quota when the sample is a new one."""
     before = memory if isinstance(memory, BurstMemory) else _NEW
     node = burst_strategy(situation.slo) if situation.slo is not None else None
-    problems = burst_strategy.problems(situation.slo)
+    problems = policy_problems(situation.slo)
     bursting = [(pod, config) for pod, config in _configured(situation, node) if _has_effect(config)]
     if not bursting:
         return StrategyDecision(problems=problems)
