@@ -324,12 +324,12 @@ class MetricsIngestCore:
         train(over, self._predictions)
 
     def _see(self, time: datetime) -> None:
-        """The log's time is at least this one."""
+        """Advance the log's time; it never goes back."""
         if self._log_time is None or time > self._log_time:
             self._log_time, self._log_ms = time, int(time.timestamp() * 1000)
 
     def _begin(self, now: datetime) -> None:
-        """End the load with the first decision, and take queued samples, some with each."""
+        """The first decision ends the load; each takes up to EARLY_AT_ONCE queued samples."""
         self._see(now)
         self._listening_since = self._listening_since or now
         if not self._loaded:
@@ -340,8 +340,8 @@ class MetricsIngestCore:
             self._take(event, _SAMPLE.decode(data))
 
     def _restore(self, node: NodeMetricState) -> None:
-        """Restore windows and models when the node's first sample after the load comes: by then all their inputs are
-        folded."""
+        """Restore windows and models before the node's first sample after the load: all their inputs are folded by
+        then."""
         training = node.restore(sizes_of(self._decisions.policy(node)), self._predictions)
         if training is not None:
             self._behind.append(training)

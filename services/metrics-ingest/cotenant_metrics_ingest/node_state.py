@@ -201,7 +201,7 @@ class NodeMetricState(msgspec.Struct):
         windows = self.windows
         assert windows is not None
         if state.trained_ms > windows.last_ms + LONGEST_MS:
-            # Later than any clock of a node.
+            # No clock of a node can be that far ahead: the stored models are ignored.
             self.stored_ms = 0
             return None
         placed = self.placed_by_uid()
@@ -255,7 +255,7 @@ class NodeMetricState(msgspec.Struct):
         self.configure()
 
     def undeclare(self) -> None:
-        """The Node object is gone: it is no longer measured."""
+        """The Node object was deleted: the node is no longer measured."""
         self.declared, self.declared_at, self.windows, self.heard = 0, None, None, None
         if self.prediction is not None:
             self.prediction.end()
@@ -303,7 +303,7 @@ class NodeMetricState(msgspec.Struct):
 
     @property
     def forgotten(self) -> bool:
-        """Whether no part of the node is left."""
+        """Whether nothing about the node is stored any more, so that its state can be dropped."""
         parts = (self.declared, self.published, self.placed, self.reported_amounts, self.stored_at)
         return not any(parts) and self.strategy is NO_STRATEGY
 

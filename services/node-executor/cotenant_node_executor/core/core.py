@@ -35,7 +35,7 @@ from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
-from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, CyclePlan, missing_groups
+from cotenant_node_executor.core.plan import EMPTY_PLAN, NO_GROUPS, CyclePlan, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
@@ -231,7 +231,7 @@ class ExecutorCore:
         return self.pods.by_name
 
     def trace_of(self, ref: str) -> str:
-        """The traceparent of a standing placement, by its reference; empty where there is none."""
+        """The traceparent of a current placement, by its reference; empty where there is none."""
         return next((placed.traceparent for placed in self.pods.by_name.values() if placed.ref == ref), "")
 
     def figures(self, strategy: str) -> dict[str, int]:
@@ -269,7 +269,7 @@ class ExecutorCore:
         """Return this cycle's orders and file values; empty until the load is complete and the machine was observed."""
         seen = self.seen
         if seen is None or not self.loaded:
-            return NOTHING
+            return EMPTY_PLAN
         if self._admission.waiting:
             self._admit(seen)
         orders: list[Order] = []
@@ -318,7 +318,7 @@ class ExecutorCore:
         self._changed = True
 
     def _report_strategies(self) -> None:
-        """Report the strategies that raised, with the node SLO as the message to blame."""
+        """Report the strategies that raised; the finding names the node SLO as its cause."""
         faults, self._targets.faults = self._targets.faults, []
         slo = self.slo or NodeSLORendered(node=self.facts.name)
         about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=sequence_of(self.slo_ref))

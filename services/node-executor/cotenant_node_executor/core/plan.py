@@ -41,7 +41,7 @@ class CyclePlan(Struct, frozen=True, gc=False):
     """Would-be actions of strategies in a dry run."""
 
 
-NOTHING = CyclePlan(orders=(), groups=(), targets=Composed({}, {}))
+EMPTY_PLAN = CyclePlan(orders=(), groups=(), targets=Composed({}, {}))
 
 
 def missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:

@@ -190,7 +190,7 @@ class PodSteps:
             return None
         try:
             return self._compute(key, placed.to_run, placed.placement, seen, now)
-        except Exception as error:  # noqa: BLE001 - whatever a pod makes a rule raise, the node goes on without it
+        except Exception as error:  # noqa: BLE001 - a pod that makes a rule raise is quarantined; the others go on
             self._set_aside.add(key)
             subject, sequence = placement_subject(self._node, *key), sequence_of(placed.ref)
             about = Event(subject=subject, data=placed.placement, sequence=sequence)
@@ -254,8 +254,8 @@ class PodSteps:
         return events + ends
 
     def _is_starting(self, key: Key, step: PodStep, known: _Report | None, now: datetime) -> bool:
-        """Return whether a pod's containers were ordered to start less than START ago. That it is pending is reported
-        only if the start takes longer: most often they run by then, and one report suffices."""
+        """Return whether a pod's containers were ordered to start less than START ago. The phase Pending is
+        reported only if the start takes longer: usually they run by then, and one report suffices."""
         uid = step.report.uid
         if (known is not None and known.status.uid == uid) or not any(isinstance(order, Start) for order in step.orders):
             return False
@@ -271,7 +271,7 @@ class PodSteps:
 
 
 def _eviction_of(known: _Report | None, uid: str) -> tuple[str, ...]:
-    """The report that said the pod's eviction first, or one behind it: it names the sample, whichever executor saw that."""
+    """The first report with the pod's eviction, or a later one: its causes lead to the sample, also after a restart."""
     if known is None or known.status.uid != uid or known.status.eviction is None:
         return ()
     return (f"LOG:{known.sequence}",)

@@ -32,7 +32,7 @@ from cotenant.events.quotas import QuotaRuntime
 from cotenant.events.reservations import ReservationShare
 from cotenant.log.contract import LOG
 from cotenant.log.plans import Plan
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, RESOURCE_PODS
 from cotenant.model.subjects import executor_subject, object_subject, pod_subject, resources_subject, tokens
 from cotenant_verification.checks.charges import Charges
 from cotenant_verification.checks.needs import RequirementsCache
@@ -335,5 +335,5 @@ class LogView:
         return found if found is not None and found.sequence == sequence else self._standing.get(sequence)
 
 
-TRACKED = (CPU, MEMORY, PODS, BATCH_CPU, BATCH_MEMORY)
+TRACKED = (CPU, MEMORY, RESOURCE_PODS, BATCH_CPU, BATCH_MEMORY)
 """Resources that the checks add up."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_console.api.client import Document, Json
-from cotenant_verification.simulate.openb import GPU, GPU_MODEL_LABEL, asked_gpus
+from cotenant_verification.simulate.openb import GPU_MODEL_LABEL, NVIDIA_GPU, asked_gpus
 from cotenant_verification.workload.pod_constraints import REVISION_LABEL, constrain
 from cotenant_verification.workload.schedule import located
 
@@ -74,7 +74,7 @@ def pod(target: str, args: Args) -> Document:
         limits["memory"] = f"{args['memory_limit']}Mi"
     devices: Document = asked_gpus(int(args["gpu_core"])) if "gpu_core" in args else {}
     if "gpus" in args:
-        devices[GPU] = str(args["gpus"])
+        devices[NVIDIA_GPU] = str(args["gpus"])
     resources: Document = {"requests": requests | devices, "limits": limits | devices}
     spec: Document = {
         "priorityClassName": str(args.get("priority", "koord-batch" if kind == "batch" else "koord-prod")),

@@ -197,7 +197,7 @@ class Guard:
         for name in names:
             make_fair(self._threads.pop(name, ()))
         ended = time.monotonic()
-        for name in names:  # what was started since
+        for name in names:  # threads started in the meantime
             ended = time.monotonic() if demote(self.wanted[name]) else ended
         text = f"{why}; the last thread was fair after {1e3 * (ended - began):.1f} ms"
         found = dict.fromkeys(names, text)
@@ -205,13 +205,13 @@ class Guard:
         return found
 
     def end(self) -> None:
-        """Take the class away from everything."""
+        """Demote all threads to the fair class."""
         for directories in self.wanted.values():
             demote(directories)
 
 
 def say(**members: object) -> None:
-    """One line to the executor, if it still reads."""
+    """Write one line to the executor; ignored if it has ended."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(members).encode() + b"\n")
 

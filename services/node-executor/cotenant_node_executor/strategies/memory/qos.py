@@ -38,11 +38,11 @@ from cotenant_node_executor.strategies.sections import QOS, fitted, raw_section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED, Knob, NodeCapabilities
+from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED_TEXT, Knob, NodeCapabilities
 
 NAME = "memory-qos"
 PAGE_BYTES = 4096
-_UNLIMITED = int(UNLIMITED)
+_UNLIMITED = int(UNLIMITED_TEXT)
 _CLASS_GROUPS = {KubeQoS.GUARANTEED: ROOT_GROUP, KubeQoS.BURSTABLE: BURSTABLE, KubeQoS.BEST_EFFORT: BESTEFFORT}
 
 Values = Mapping[Knob, int]

@@ -16,7 +16,7 @@ from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.bounds import Int32
 from cotenant_node_executor.strategies.sections import fitted, lowered_object, readable_section, without_nulls
 
-ANNOTATION = "koordinator.sh/cpuBurst"
+ANNOTATION_CPU_BURST = "koordinator.sh/cpuBurst"
 SECTION = "cpuBurstStrategy"
 NONE, AUTO, KERNEL_ONLY, QUOTA_ONLY = POLICIES = ("none", "auto", "cpuBurstOnly", "cfsQuotaBurstOnly")
 
@@ -66,7 +66,7 @@ def policy_problems(slo: NodeSLORendered | None) -> tuple[str, ...]:
 
 def pod_config(node: BurstConfig | None, annotations: Mapping[str, str]) -> BurstConfig | None:
     """A pod's configuration; None where neither the node nor the pod has one."""
-    text = annotations.get(ANNOTATION)
+    text = annotations.get(ANNOTATION_CPU_BURST)
     return node if text is None else merged(node, text)
 
 
@@ -74,7 +74,7 @@ def pod_config(node: BurstConfig | None, annotations: Mapping[str, str]) -> Burs
 def merged(node: BurstConfig | None, annotation: str) -> BurstConfig | None:
     """The node's configuration with the annotation's fields on top."""
     try:
-        own = fitted(without_nulls(lowered_object(annotation)), BurstConfig, ANNOTATION)
+        own = fitted(without_nulls(lowered_object(annotation)), BurstConfig, ANNOTATION_CPU_BURST)
     except ValueError:
         return node
     if node is None:

@@ -18,7 +18,7 @@ from msgspec import Struct
 from cotenant.domain.qos import QoSClass
 from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.strategies.cpu.burst.config import (
-    ANNOTATION,
+    ANNOTATION_CPU_BURST,
     SECTION,
     BurstConfig,
     burst_strategy,
@@ -95,7 +95,7 @@ def _configured(situation: Situation, node: BurstConfig | None) -> list[tuple[Po
     found: list[tuple[PodView, BurstConfig]] = []
     if node is None:
         return found
-    asked = [group for group, pod in situation.pods.items() if on or ANNOTATION in pod.annotations]
+    asked = [group for group, pod in situation.pods.items() if on or ANNOTATION_CPU_BURST in pod.annotations]
     for group in sorted(asked):
         pod = situation.pods[group]
         if pod.qos in _NOT_BURSTABLE or pod.shape.holds_cpus:

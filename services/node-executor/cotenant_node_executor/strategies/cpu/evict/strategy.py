@@ -46,7 +46,7 @@ from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Evict, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.convert import PERIOD_US
 from cotenant_node_executor.targets.cpulist import smallest_cpu_list
-from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
 
 NAME = "cpu-evict"
 SECOND_NS = 1_000_000_000
@@ -120,7 +120,7 @@ def _with_sample(
 
 def _real_limit_milli(situation: Situation) -> int:
     """The limit of best-effort work, by the files as they are; containers have the CPUs of the best-effort group here."""
-    quota = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED)
+    quota = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED_TEXT)
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     cpus = len(smallest_cpu_list(text, ())) if text else len(situation.node.processors)
     return best_effort_real_limit_milli(cpus, int(quota), PERIOD_US)
