@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cotenant_batch_resource_calculator.config.colocation import (
-    DEFAULTS,
+    STRATEGY_DEFAULTS,
     ColocationStrategy,
     choose,
     chosen,
@@ -134,7 +134,7 @@ def test_the_first_entry_that_selects_a_node_counts_and_is_named_or_numbered() -
 
 
 def test_without_a_section_the_defaults_count() -> None:
-    assert load(None).cluster == load("").cluster == DEFAULTS
+    assert load(None).cluster == load("").cluster == STRATEGY_DEFAULTS
     with pytest.raises(ConfigError, match="colocation-config"):
         load(" ")
 
