@@ -23,7 +23,13 @@ from msgspec import Struct
 from cotenant.domain.qos import QoSClass
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.usage import best_effort_real_limit_milli, best_effort_request_milli
-from cotenant_node_executor.strategies.cpu.evict.config import ByAllocatable, ByUsage, CpuEvictConfig, evict_config
+from cotenant_node_executor.strategies.cpu.evict.config import (
+    ByAllocatable,
+    ByUsage,
+    CpuEvictConfig,
+    config_problems,
+    evict_config,
+)
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import BestEffort, SatisfactionConfig, release_milli
 from cotenant_node_executor.strategies.cpu.evict.thresholds import allocatable_release_milli, usage_release_milli
 from cotenant_node_executor.strategies.cpu.evict.victims import (
@@ -82,7 +88,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     snapshot, slo = situation.snapshot, situation.slo
     config = evict_config(slo) if slo is not None else None
     if config is None:
-        return StrategyDecision()
+        return StrategyDecision(problems=config_problems(slo))
     if snapshot is None or snapshot.node.cpu_milli is None:
         return StrategyDecision(memory=memory)
     before = memory if isinstance(memory, EvictMemory) else EvictMemory()
