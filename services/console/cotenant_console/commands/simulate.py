@@ -55,7 +55,7 @@ def command(
         raise click.BadParameter(str(error), param_hint="--for") from error
     if chaos:
         chaos_runs = importlib.import_module("cotenant_verification.chaos.command")
-        options = chaos_runs.Options(
+        options = chaos_runs.ChaosOptions(
             seed=seed,
             span=span,
             span_seconds=seconds,

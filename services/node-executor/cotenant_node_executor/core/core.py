@@ -50,7 +50,7 @@ MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
 
 _GONE = PlacementPhase.GONE
-_NOBODY: frozenset[str] = frozenset()
+_NO_PODS: frozenset[str] = frozenset()
 
 
 class ExecutorCore:
@@ -294,13 +294,13 @@ class ExecutorCore:
         reclaims = tuple(self._targets.reclaims)
         self._targets.reclaims.clear()
         groups = tuple(sorted(missing)) if missing else ()
-        rehearsed = self._targets.rehearsed
-        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, rehearsed)
+        dry_runs = self._targets.dry_runs
+        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, dry_runs)
 
     def _leaving(self) -> frozenset[str]:
         """The pods that are being evicted here, and those that the placement ends."""
         if not self.evictions.uids and not self.pods.terminating:
-            return _NOBODY
+            return _NO_PODS
         return self.evictions.uids | self.pods.terminating
 
     def _admit(self, seen: Observation) -> None:

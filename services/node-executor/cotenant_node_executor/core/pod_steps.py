@@ -60,7 +60,7 @@ class PodSteps:
         """Pods on the machine without a placement; None: to be looked up."""
         self.keeps_orphans = False
         """Pods without a placement keep running: another LOG placed them."""
-        self._set_aside: set[Key] = set()
+        self._quarantined: set[Key] = set()
         """Pods whose step raised, until a new fact about the pod."""
         self.findings: list[Finding] = []
         """What was quarantined and is not published yet."""
@@ -79,7 +79,7 @@ class PodSteps:
         """Something about this pod changed."""
         self.open.add(key)
         self._steps.pop(key, None)
-        self._set_aside.discard(key)
+        self._quarantined.discard(key)
 
     def placement_changed(self, key: Key, *, gone: bool) -> None:
         """A placement of this name arrived, or ended."""
@@ -186,12 +186,12 @@ class PodSteps:
 
     def _step(self, key: Key, placed: DecodedPlacement, seen: Observation, now: datetime) -> PodStep | None:
         """Compute a placed pod's orders and report; None where it cannot run here, or is quarantined."""
-        if placed.to_run is None or placed.refusal or key in self._set_aside:
+        if placed.to_run is None or placed.refusal or key in self._quarantined:
             return None
         try:
             return self._compute(key, placed.to_run, placed.placement, seen, now)
         except Exception as error:  # noqa: BLE001 - a pod that makes a rule raise is quarantined; the others go on
-            self._set_aside.add(key)
+            self._quarantined.add(key)
             subject, sequence = placement_subject(self._node, *key), sequence_of(placed.ref)
             about = Event(subject=subject, data=placed.placement, sequence=sequence)
             self.findings.append(Finding(about, f"{type(error).__name__}: {error}"))
@@ -232,7 +232,7 @@ class PodSteps:
                     ends.append(self._end(key, known, now))
                 continue
             step = self._steps.get(key) or self._step(key, placed, seen, now)
-            if key in self._set_aside:
+            if key in self._quarantined:
                 self.open.discard(key)
                 continue
             report = step.report if step is not None else refused_report(placed)
