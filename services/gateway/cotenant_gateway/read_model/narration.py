@@ -1,8 +1,9 @@
 """core/v1 Events for `kubectl get events`, composed from the facts on the log.
 
 In: facts about pods and nodes (placements, waiting reasons, runs, evictions and those called off, readiness), and rejected
-sections of the node configuration. Out: Event objects: one per object and reason (and section), counted when the same happens again. At most MAX_EVENTS are kept, oldest dropped. They are
-recomposed from the last facts after a restart and never stored: the log itself is the record.
+sections of the node configuration. Out: Event objects: one per object and reason (and section), counted when the same happens
+again. At most MAX_EVENTS are kept, oldest dropped. They are recomposed from the last facts after a restart and never stored:
+the log itself is the record.
 """
 
 from __future__ import annotations
