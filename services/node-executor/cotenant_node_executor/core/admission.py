@@ -22,7 +22,7 @@ from cotenant.domain.amplification import amplified
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, sequence_of
 
-_FIRST = (PODS, CPU, MEMORY)
+FIRST = (PODS, CPU, MEMORY)
 """The order in which kubelet compares; others follow by name."""
 
 
@@ -54,6 +54,11 @@ class Admission:
         self.waiting: set[Key] = set()
         """Pods that name this node and have not been checked."""
 
+    @property
+    def offer(self) -> Mapping[str, int]:
+        """What the node has for pods."""
+        return {**self.allocatable, **amplified(self.allocatable, self.amplification), **self.overcommitted}
+
     def refusals(
         self, pods: Mapping[Key, DecodedPlacement], run_of: Callable[[Key, str], RunState]
     ) -> Iterator[tuple[Key, Refusal]]:
@@ -65,7 +70,7 @@ class Admission:
         """
         asked = {key for key in self.waiting if key in pods and pods[key].names_node}
         self.waiting.clear()
-        allocatable = {**self.allocatable, **amplified(self.allocatable, self.amplification), **self.overcommitted}
+        allocatable = self.offer
         used: dict[str, int] = {}
         new: list[tuple[int, Key]] = []
         for key, placed in pods.items():
@@ -93,7 +98,7 @@ def take_room(used: dict[str, int], requests: Mapping[str, int]) -> None:
 def refusal(requests: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> Refusal | None:
     """Return why a pod does not fit beside what is used. Amounts are those of placements: cpu in milli-cores, else units."""
     wanted = {**requests, PODS: 1}
-    for name in (*_FIRST, *sorted(wanted.keys() - set(_FIRST))):
+    for name in (*FIRST, *sorted(wanted.keys() - set(FIRST))):
         requested, capacity = wanted.get(name, 0), allocatable.get(name)
         if requested > 0 and capacity is not None and used.get(name, 0) + requested > capacity:
             figures = f"requested: {requested}, used: {used.get(name, 0)}, capacity: {capacity}"

@@ -9,7 +9,7 @@ the same name replaces the former pod, whose processes are then ended like those
 What concerns one pod is in `pod_steps`. A strategy that raises is quarantined by itself: it keeps the values of its last
 decision until the node SLO changes; `findings` reports it once.
 
-Over 300 lines: it is the only place that knows all parts of the core, and each public method says what it returns.
+Over 300 lines: the only place that knows all parts of the core; each public method says what it returns.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_place
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
 from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
+from cotenant_node_executor.core.resizes import Resizes
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.sampling.wanted import Wanted, wanted_by
@@ -44,7 +45,7 @@ from cotenant_node_executor.strategies.registry import STRATEGIES
 from cotenant_node_executor.strategies.situation import NodeFacts
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, Strategy
 from cotenant_node_executor.targets.address import Attribute, Place
-from cotenant_node_executor.targets.interface import Capabilities
+from cotenant_node_executor.targets.interface import Capabilities, WriteReport
 
 MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
@@ -85,6 +86,7 @@ class ExecutorCore:
         self.resources: NodeResources | None = None
         """The overcommitted resources of the node."""
         self._admission = Admission()
+        self._resizes = Resizes(self.pods, self._steps, self._admission, of_kubelet=facts.kubelet_pods)
         self._topology = TopologyReport(facts.name)
         self.wanted = Wanted()
         """Metrics that the node SLO enables; the same object while it does not change."""
@@ -169,6 +171,7 @@ class ExecutorCore:
             self.pods.put(key, placed)
             if placed.names_node and not of_kubelet:
                 self._admission.waiting.add(key)
+        self._resizes.placed(key, self.pods.by_name.get(key))
         self._ask_services(before, self.pods.by_name.get(key))
         if self._topology.depends_on_pods or _holds_cpus(before) or _holds_cpus(self.pods.by_name.get(key)):
             self._topology.stale = True
@@ -272,6 +275,7 @@ class ExecutorCore:
             return NOTHING
         if self._admission.waiting:
             self._admit(seen)
+        self._resizes.judge(seen, now)
         orders: list[Order] = []
         missing: Set[str] = NO_GROUPS
         if self._steps.orders_due:
@@ -296,6 +300,10 @@ class ExecutorCore:
         groups = tuple(sorted(missing)) if missing else ()
         rehearsed = self._targets.rehearsed
         return Plan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, rehearsed)
+
+    def wrote(self, report: WriteReport, now: datetime) -> None:
+        """Take over the last plan's writes."""
+        self._resizes.wrote(report, now)
 
     def _leaving(self) -> frozenset[str]:
         """The pods that are being evicted here, and those that the placement ends."""
