@@ -99,8 +99,8 @@ class GatewayProcess:
                 await asyncio.sleep(0.05)
 
     async def kubectl(self, home: Path, *arguments: str, status: int = 0, editor: Path | None = None) -> str:
-        """Run a kubectl command against it, within a bound, and return what it prints; it must end with this status. `editor`: what
-        it edits with."""
+        """Run a kubectl command against it, within a bound, and return what it prints; it must end with this status. `editor`:
+        what it edits with."""
         environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", **({"KUBE_EDITOR": str(editor)} if editor else {})}
         process = await asyncio.create_subprocess_exec(
             *("kubectl", f"--kubeconfig={self.kubeconfig}", f"--cache-dir={home}/cache", *arguments),

@@ -25,7 +25,8 @@ def gateway_process(shared_nats_server: NatsServer) -> Iterator[GatewayProcess]:
 
 
 def asking(cpu: str) -> str:
-    return json.dumps({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": "4"}}}]}})
+    resources = {"requests": {"cpu": cpu}, "limits": {"cpu": "4"}}
+    return json.dumps({"spec": {"containers": [{"name": "main", "resources": resources}]}})
 
 
 async def test_the_subresource_is_listed_read_patched_and_replaced(gateway_process: GatewayProcess) -> None:

@@ -19,6 +19,9 @@ from enum import Enum
 from msgspec import Struct
 
 from cotenant.domain.amplification import amplified
+from cotenant.domain.node import overcommitted_amounts
+from cotenant.events.node.resources import NodeResources
+from cotenant.events.reservations import ReservationShare
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, sequence_of
 
@@ -51,8 +54,22 @@ class Admission:
         """Batch and mid resources; empty before they are known."""
         self.amplification: Mapping[str, float] = {}
         """The calculator's amplification ratios of the reported amounts."""
+        self.reserved: dict[str, ReservationShare] = {}
+        """Reservations on this node, by name. A pod that is resized in place does not take their room."""
         self.waiting: set[Key] = set()
         """Pods that name this node and have not been checked."""
+
+    def lend(self, resources: NodeResources | None) -> None:
+        """Take over the node's batch and mid resources; None: unknown."""
+        self.overcommitted = {} if resources is None else overcommitted_amounts(resources)
+        self.amplification = {} if resources is None else resources.amplification
+
+    def reserve(self, share: ReservationShare, *, ended: bool) -> None:
+        """Take over the room that a reservation holds here."""
+        if ended:
+            self.reserved.pop(share.name, None)
+        else:
+            self.reserved[share.name] = share
 
     @property
     def offer(self) -> Mapping[str, int]:

@@ -19,7 +19,6 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from cotenant.domain.node import overcommitted_amounts
 from cotenant.engine.core import MAX_EVENTS_PER_DECISION
 from cotenant.engine.last_sequences import LastSequences
 from cotenant.engine.quarantine import Finding
@@ -28,6 +27,7 @@ from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.node.topology import MachineTopology
 from cotenant.events.placements import Placement, PlacementPhase
+from cotenant.events.reservations import ReservationShare
 from cotenant.model.subjects import slo_subject
 from cotenant_node_executor.core.admission import Admission, RunState
 from cotenant_node_executor.core.desired_values import DesiredTargets
@@ -109,13 +109,10 @@ class ExecutorCore:
     def fresh(self) -> ExecutorCore:
         """Return an empty core for the same node with a new boot id."""
         boot = f"{self.boot.partition('+')[0]}+{int(self.boot.partition('+')[2] or 0) + 1}"
+        strategies, roots = (*self.strategies.values(),), self._root_pods
+        plain = self._plain_processes
         return ExecutorCore(
-            self.facts,
-            self.capabilities,
-            boot,
-            plain_processes=self._plain_processes,
-            root_pods=self._root_pods,
-            strategies=(*self.strategies.values(),),
+            self.facts, self.capabilities, boot, plain_processes=plain, root_pods=roots, strategies=strategies
         )
 
     # -- folding -------------------------------------------------------------------------------------------------------
@@ -139,9 +136,11 @@ class ExecutorCore:
             if wanted != self.wanted:
                 self.wanted = wanted
         elif isinstance(data, NodeResources):
-            self._admission.overcommitted = {} if event.tombstone else overcommitted_amounts(data)
-            self._admission.amplification = {} if event.tombstone else data.amplification
             self.resources = None if event.tombstone else data
+            self._admission.lend(self.resources)
+            self._changed = True
+        elif isinstance(data, ReservationShare):
+            self._admission.reserve(data, ended=event.tombstone)
             self._changed = True
         elif isinstance(data, ExecutorStatus):
             # The marker is removed with its node. The executor keeps running, and publishes it again at its next start.

@@ -6,7 +6,7 @@ resize, for the report. The rules:
 
     infeasible, for good   more of a resource than the node's allocatable; the CPU of a pod with CPUs of its own; a container
                            that would have to be restarted
-    deferred               more than is left beside what the other pods were admitted with; looked at again in each cycle, in
+    deferred               more than is left beside the other pods and reservations; looked at again in each cycle, in
                            the order of priority, QoS class and age
     in progress            admitted, but a value could not be written; a memory limit below what its container uses waits
                            until it uses less, so that the kernel kills nobody
@@ -16,10 +16,13 @@ A resize that asks for no more of any resource is always admitted. Where kubelet
 its placement comes. What was admitted stands in the pod's report; an executor that starts goes on from there, so a resize whose
 report was never stored was not admitted. Bound: the pods of the node.
 Source: kubelet, canResizePod and the order in which it retries pending resizes.
+
+Over 300 lines: judging, what is usable now and the outcome of the writes are steps of one state.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -180,7 +183,7 @@ class Resizes:
         grows = [name for name in after if after[name] > before.get(name, 0)]
         if not grows:
             return None
-        offered, used = self._admission.offer, self._used_beside(key, seen)
+        offered, used = self._admission.offer, self._used_beside(key, after, seen)
         more = sorted((name for name in grows if name in offered), key=lambda name: (name not in FIRST, name))
         for name in more:
             if after[name] > offered[name]:
@@ -192,15 +195,22 @@ class Resizes:
                 return ResizeState.DEFERRED, f"Node didn't have enough resource: {name}, {figures}"
         return None
 
-    def _used_beside(self, key: Key, seen: Observation) -> Mapping[str, int]:
-        """What the node's other pods were admitted with."""
-        used: dict[str, int] = {}
+    def _used_beside(self, key: Key, after: Mapping[str, int], seen: Observation) -> Mapping[str, int]:
+        """What other pods were admitted with, and what is left in reservations once this pod has what it asks for."""
+        used: Counter[str] = Counter()
+        left = {share.uid: Counter(share.allocatable) for share in self._admission.reserved.values()}
         for other, placed in self._pods.by_name.items():
-            uid = placed.placement.uid
-            if other == key or placed.refusal or self._steps.run_state(other, uid, seen) is RunState.OVER:
+            placement = placed.placement
+            if placed.refusal or self._steps.run_state(other, placement.uid, seen) is RunState.OVER:
                 continue
-            for name, amount in self._holds(other, placed).items():
-                used[name] = used.get(name, 0) + amount
+            holds = after if other == key else self._holds(other, placed)
+            if other != key:
+                used.update(holds)
+            of = placement.allocation.reservation if placement.allocation is not None else None
+            if of is not None and of.uid in left:
+                left[of.uid].subtract(holds)
+        for share in left.values():
+            used.update(+share)
         return used
 
     def _holds(self, key: Key, placed: DecodedPlacement) -> Mapping[str, int]:

@@ -41,7 +41,7 @@ def admitted_resizes_fit(view: LogView, event: Event) -> Wrong:
     used: Counter[str] = Counter()
     for placement in view.held(data.node, event.sequence) if grows else ():
         if placement.reason != NAMED_BY_POD or run_subject(data.node, placement.namespace, placement.name) in view.last:
-            used.update(_admitted(view, placement))
+            used.update(admitted(view, placement))
     for name in grows:
         if used[name] > offered.get(name, 0):
             yield (
@@ -72,7 +72,7 @@ def what_is_counted_covers_what_is_admitted(view: LogView, event: Event) -> Wron
             yield event.subject, f"{data.namespace}/{data.name} has {amount} {name} on {data.node}, and counts {counted}"
 
 
-def _admitted(view: LogView, placement: Placement) -> Mapping[str, int]:
+def admitted(view: LogView, placement: Placement) -> Mapping[str, int]:
     """What the node has admitted a pod with, by its last report."""
     if placement.resize is None:
         return placement.requests
@@ -80,6 +80,13 @@ def _admitted(view: LogView, placement: Placement) -> Mapping[str, int]:
     run = event.data if event is not None and isinstance(event.data, RunStatus) else None
     reported = run.resize.admitted if run is not None and run.uid == placement.uid and run.resize is not None else ()
     return _with(placement, reported or placement.resize.admitted)
+
+
+def was_resized(view: LogView, placement: Placement) -> bool:
+    """Whether the pod of a placement is being resized, or was."""
+    event = view.last.get(run_subject(placement.node, placement.namespace, placement.name))
+    run = event.data if event is not None and isinstance(event.data, RunStatus) else None
+    return placement.resize is not None or (run is not None and run.uid == placement.uid and run.resize is not None)
 
 
 def _with(placement: Placement, resources: Stated) -> dict[str, int]:

@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from cotenant.api.objects.pod import Pod
 from cotenant.domain.resizing import stated
+from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus, RunStatus
 from cotenant.events.placements import PlacementPhase
+from cotenant.events.reservations import ReservationShare
 from cotenant.events.resizes import PlacementResize, ResizeState, ResizeStatus
-from cotenant.model.subjects import executor_subject, resources_subject, run_subject
+from cotenant.model.subjects import executor_subject, reservation_subject, resources_subject, run_subject
 from cotenant_node_executor.sampling.snapshot import ContainerUsage, GroupUsage, PodUsage, PressureSet
 from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.targets.interface import Knob, Refused, WriteReport
@@ -204,6 +206,22 @@ def test_a_batch_pod_is_resized_within_the_batch_resources() -> None:
     bench.cycle()
     assert bench.resize_of("b").state is ResizeState.DONE
     assert bench.values(small)[Knob.CPU_QUOTA] == "200000"
+
+
+def test_a_pod_grows_into_its_reservation_and_not_into_that_of_others() -> None:
+    bench = Node().load()
+    share = ReservationShare(node=NODE, name="r", uid="uid-r", allocatable={"cpu": 2000})
+    bench.store(reservation_subject(NODE, "r"), share)
+    bench.begin(sized("p", "1"), 1000)
+    bench.ask(sized("p", "1"), sized("p", "3"), 3000)
+    bench.cycle()
+    assert bench.resize_of("p").state is ResizeState.DEFERRED
+    mine = Allocation(reservation=ReservationUsed(name="r", uid="uid-r"))
+    bench.ask(sized("p", "1"), sized("p", "4"), 4000, allocation=mine)
+    bench.cycle()
+    assert bench.resize_of("p").state is ResizeState.DONE
+    bench.store(reservation_subject(NODE, "r"), share, tombstone=True)
+    bench.cycle()
 
 
 def test_a_container_that_would_be_restarted_is_refused() -> None:
