@@ -19,14 +19,14 @@ from cotenant.api.times import parse_rfc3339
 from cotenant.domain.quota.membership import is_preemptible
 from cotenant.domain.quota.trees.demands import (
     ENDED_PHASES,
+    ChargeClass,
     Demands,
-    Kind,
     counted_request,
     counts_otherwise,
     kind_of,
     placed_request,
 )
-from cotenant.domain.quota.trees.rules import Rules
+from cotenant.domain.quota.trees.rules import QuotaRules
 from cotenant.domain.quota.trees.terminating import ignored_after
 from cotenant.model.quantities import Scalar
 from cotenant.model.times import EPOCH
@@ -41,7 +41,7 @@ REQUESTS_SHARED = 4096
 
 class _PodFacts(msgspec.Struct, frozen=True):
     uid: str
-    kind: Kind
+    kind: ChargeClass
     names_node: bool
     ended: bool
     sequence: int
@@ -79,15 +79,15 @@ class _Pod:
         """Facts from the object, while it exists."""
         self.on_nodes: dict[str, OnNode] = {}
         """States by the subject of their placement or run."""
-        self.asked: Kind | None = None
-        self.held: Kind | None = None
+        self.asked: ChargeClass | None = None
+        self.held: ChargeClass | None = None
         """The kinds as which it is counted as request and as used."""
 
 
 class PodDemands:
     """A mutable fold."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: QuotaRules) -> None:
         self._rules = rules
         self.demands = Demands(rules)
         self._now = EPOCH
@@ -96,7 +96,7 @@ class PodDemands:
         pod's object until that time."""
         self._pods: dict[PodKey, _Pod] = {}
         self._shared: dict[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]] = {}
-        self._members: dict[Kind, set[PodKey]] = {}
+        self._members: dict[ChargeClass, set[PodKey]] = {}
         """The pods that are counted, by kind."""
 
     # -- folding -------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class PodDemands:
         return self._shared.setdefault(amounts, amounts)
 
     @staticmethod
-    def _kind(known: _Pod, pod: _PodFacts) -> Kind:
+    def _kind(known: _Pod, pod: _PodFacts) -> ChargeClass:
         """The kind as which the pod counts: by its object, or by its placement (`counts_otherwise`)."""
         for fact in known.on_nodes.values():
             if fact.uid == pod.uid and fact.assigned and counts_otherwise(fact.resized, fact.object_sequence, pod.sequence):
@@ -225,7 +225,7 @@ class PodDemands:
     def _recount(self, key: PodKey, known: _Pod) -> None:
         """The pod counts as request until it has ended, and as used once it is assigned."""
         pod = known.facts
-        kind: Kind | None = None
+        kind: ChargeClass | None = None
         assigned = False
         if pod is not None:
             assigned, ended = pod.names_node, pod.ended

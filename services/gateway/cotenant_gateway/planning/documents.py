@@ -13,7 +13,7 @@ from cotenant.api.objects.metadata import AnyObject
 from cotenant.api.snapshots import Address, Snapshot
 from cotenant.api.splices import DocumentError, Members, member_object, members, raw
 from cotenant.log.plans import Plan
-from cotenant_gateway.admission.chain import Rules, admit
+from cotenant_gateway.admission.chain import AdmissionRules, admit
 from cotenant_gateway.admission.namespaces import namespace_refusal
 from cotenant_gateway.admission.review import Review, WrongTypes, open_review, type_error
 from cotenant_gateway.read_model.core import GatewayCore
@@ -96,7 +96,7 @@ def check_kind(kinds: Registry, kind: Kind, head: AnyObject) -> None:
 
 
 def admitted(
-    core: GatewayCore, address: Address, document: msgspec.Raw, old: Snapshot | None, rules: Rules | None = None
+    core: GatewayCore, address: Address, document: msgspec.Raw, old: Snapshot | None, rules: AdmissionRules | None = None
 ) -> Review:
     """Return the review of a document after admission. `old` is the object as it is; `rules`: those of a subresource. Raises
     ApiError."""

@@ -22,14 +22,14 @@ from cotenant.domain.amplification import amplified
 from cotenant.domain.node import overcommitted_amounts
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.reservations import ReservationShare
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, sequence_of
 
-FIRST = (PODS, CPU, MEMORY)
+FIRST = (RESOURCE_PODS, CPU, MEMORY)
 """The order in which kubelet compares; others follow by name."""
 
 
-class Refusal(Struct, frozen=True):
+class AdmissionRefusal(Struct, frozen=True):
     """Why a pod is not run here."""
 
     reason: str
@@ -78,7 +78,7 @@ class Admission:
 
     def refusals(
         self, pods: Mapping[Key, DecodedPlacement], run_of: Callable[[Key, str], RunState]
-    ) -> Iterator[tuple[Key, Refusal]]:
+    ) -> Iterator[tuple[Key, AdmissionRefusal]]:
         """Yield the waiting pods that do not fit, in order of arrival. `run_of`: the progress of the pod of that name and
         uid.
 
@@ -109,15 +109,15 @@ def take_room(used: dict[str, int], requests: Mapping[str, int]) -> None:
     """Count one more pod."""
     for name, amount in requests.items():
         used[name] = used.get(name, 0) + amount
-    used[PODS] = used.get(PODS, 0) + 1
+    used[RESOURCE_PODS] = used.get(RESOURCE_PODS, 0) + 1
 
 
-def refusal(requests: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> Refusal | None:
+def refusal(requests: Mapping[str, int], used: Mapping[str, int], allocatable: Mapping[str, int]) -> AdmissionRefusal | None:
     """Return why a pod does not fit beside what is used. Amounts are those of placements: cpu in milli-cores, else units."""
-    wanted = {**requests, PODS: 1}
+    wanted = {**requests, RESOURCE_PODS: 1}
     for name in (*FIRST, *sorted(wanted.keys() - set(FIRST))):
         requested, capacity = wanted.get(name, 0), allocatable.get(name)
         if requested > 0 and capacity is not None and used.get(name, 0) + requested > capacity:
             figures = f"requested: {requested}, used: {used.get(name, 0)}, capacity: {capacity}"
-            return Refusal(f"OutOf{name}", f"Pod was rejected: Node didn't have enough resource: {name}, {figures}")
+            return AdmissionRefusal(f"OutOf{name}", f"Pod was rejected: Node didn't have enough resource: {name}, {figures}")
     return None

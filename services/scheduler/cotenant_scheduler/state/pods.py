@@ -29,10 +29,10 @@ from cotenant_scheduler.state.pod_records import Charge, PlacementRecord, PodRec
 from cotenant_scheduler.state.quotas.charged_pods import ChargedPods
 from cotenant_scheduler.state.reading.pod_reader import PodReader
 from cotenant_scheduler.state.reading.priorities import PriorityValues
-from cotenant_scheduler.state.reading.shapes import PodFacts, Shape
+from cotenant_scheduler.state.reading.shapes import ParsedPod, Shape
 from cotenant_scheduler.state.stored_placements import PlacementInterner, PlacementView, StoredPlacement
 
-F = TypeVar("F", bound=PodFacts | None)
+F = TypeVar("F", bound=ParsedPod | None)
 
 
 class PodCache:
@@ -223,7 +223,7 @@ class PodCache:
                 and facts.shape.selected_by != book.selecting(namespace, facts.labels)
             )
 
-    def _read_again(self, concerned: Callable[[PodFacts], bool]) -> None:
+    def _read_again(self, concerned: Callable[[ParsedPod], bool]) -> None:
         """Update the shapes of pods, and recount those that are placed."""
         for key in sorted(self.records):
             record = self.records[key]
@@ -237,7 +237,7 @@ class PodCache:
                     placed.facts = self._instead(placed.facts, facts)
                     self._account(record, node, placed)
 
-    def _instead(self, before: PodFacts | None, now: F) -> F:
+    def _instead(self, before: ParsedPod | None, now: F) -> F:
         """Return the facts that replace others, and move the hold on selectors from the old to the new ones."""
         if now is not None and now.shape is not None and now.shape.held:
             self._reader.selectors.hold(now.shape.held, 1)
@@ -253,7 +253,7 @@ class PodCache:
         if forgotten:
             self._read_again(lambda facts: facts.shape is not None and not forgotten.isdisjoint(facts.shape.selected_by))
 
-    def _facts_of(self, data: Placement | PlacementView, before: PlacementRecord | None) -> PodFacts | None:
+    def _facts_of(self, data: Placement | PlacementView, before: PlacementRecord | None) -> ParsedPod | None:
         known = before.data if before is not None else None
         if known is not None and known.pod == data.pod and known.resize == data.resize:
             facts = before.facts if before is not None else None
@@ -264,11 +264,11 @@ class PodCache:
         except (msgspec.DecodeError, DocumentError):
             return None
 
-    def _read_counted(self, data: Placement | PlacementView) -> PodFacts:
+    def _read_counted(self, data: Placement | PlacementView) -> ParsedPod:
         """The facts of a placed pod; while it is resized, with the resources that are counted."""
         return self._reader.read(counted_document(data.pod, data.resize), self.priorities)
 
-    def _known_facts(self, record: PodRecord, document: msgspec.Raw) -> PodFacts | None:
+    def _known_facts(self, record: PodRecord, document: msgspec.Raw) -> ParsedPod | None:
         for placed in record.placements.values():
             if placed.data.resize is None and placed.data.pod == document:
                 return placed.facts

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from cotenant_verification.workload.schedule import Entry, Header
+from cotenant_verification.workload.schedule import Header, ScheduleEntry
 
 SHARE = 0.35
 """Of the pods are resized."""
@@ -16,10 +16,10 @@ PERCENT = (40, 60, 80, 120, 150, 200, 400, 5000)
 SOON_MS = 20_000
 
 
-def resizes(header: Header, entries: Sequence[Entry]) -> list[Entry]:
+def resizes(header: Header, entries: Sequence[ScheduleEntry]) -> list[ScheduleEntry]:
     """Return the entries."""
     chance = Random(f"resizes/{header.seed}")
-    found: list[Entry] = []
+    found: list[ScheduleEntry] = []
     for entry in entries:
         if entry.kind != "create-pod" or chance.random() >= SHARE:
             continue
@@ -34,5 +34,5 @@ def resizes(header: Header, entries: Sequence[Entry]) -> list[Entry]:
                 "cpu": max(1, cpu * percent // 100),
                 "memory_mib": max(64, memory * chance.choice(PERCENT[:5]) // 100),
             }
-            found.append(Entry(at_ms=at, kind="resize-pod", target=entry.target, args=args))
+            found.append(ScheduleEntry(at_ms=at, kind="resize-pod", target=entry.target, args=args))
     return found

@@ -16,9 +16,9 @@ from cotenant.events.placements import PlacementPhase
 from cotenant.events.reservations import ReservationShare
 from cotenant.events.resizes import PlacementResize, ResizeState, ResizeStatus
 from cotenant.model.subjects import executor_subject, reservation_subject, resources_subject, run_subject
-from cotenant_node_executor.sampling.snapshot import ContainerUsage, GroupUsage, PodUsage, PressureSet
+from cotenant_node_executor.sampling.snapshot import ContainerUsage, GroupUsage, PodSample, PressureSet
 from cotenant_node_executor.strategies.pod_view import pod_view
-from cotenant_node_executor.targets.interface import Knob, Refused, WriteReport
+from cotenant_node_executor.targets.interface import Knob, RefusedValue, WriteReport
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, pod, snapshot
 
 MIB = 1 << 20
@@ -68,10 +68,10 @@ class Node(Bench):
         return {knob: desired.value for knob, desired in found.items() if desired is not None}
 
 
-def using(entry: Pod, memory_bytes: int) -> Mapping[str, PodUsage]:
+def using(entry: Pod, memory_bytes: int) -> Mapping[str, PodSample]:
     group = GroupUsage("", 100, memory_bytes, memory_bytes, None, PressureSet())
     uid = entry.metadata.uid
-    return {uid: PodUsage(uid, "guaranteed", group, (ContainerUsage("main", group),))}
+    return {uid: PodSample(uid, "guaranteed", group, (ContainerUsage("main", group),))}
 
 
 def test_a_resize_that_fits_is_written_and_reported_as_done_in_one_cycle() -> None:
@@ -131,7 +131,7 @@ def test_a_shrink_that_the_kernel_refuses_is_in_progress_until_it_is_written() -
     bench.ask(large, small, 3000)
     bench.ask(other, sized("q", "2"), 2000)
     group = pod_view(small).groups[1]
-    refused = Refused(group, Knob.CPU_QUOTA, "cpu.cfs_quota_us", "100000", 22, "no")
+    refused = RefusedValue(group, Knob.CPU_QUOTA, "cpu.cfs_quota_us", "100000", 22, "no")
     bench.cycle(WriteReport(refused=(refused,)))
     assert bench.resize_of("p").state is ResizeState.IN_PROGRESS
     assert bench.resize_of("p").applied == stated(large.spec)
@@ -254,7 +254,7 @@ def test_an_executor_that_starts_goes_on_from_what_was_reported() -> None:
     assert bench.resize_of("p").state is ResizeState.DEFERRED
     was, shrinks = sized("q", "1"), sized("q", "500m")
     bench.ask(was, shrinks, 1000)
-    refused = Refused(pod_view(shrinks).groups[1], Knob.CPU_QUOTA, "cpu.cfs_quota_us", "50000", 22, "no")
+    refused = RefusedValue(pod_view(shrinks).groups[1], Knob.CPU_QUOTA, "cpu.cfs_quota_us", "50000", 22, "no")
     bench.cycle(WriteReport(refused=(refused,)))
     assert bench.resize_of("q").state is ResizeState.IN_PROGRESS
     was, grows = sized("r", "1"), sized("r", "1500m")

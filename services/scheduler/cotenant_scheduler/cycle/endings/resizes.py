@@ -15,7 +15,7 @@ from cotenant.api.objects.pod_resources import pod_requests
 from cotenant.domain.resizing import next_resize, pod_with_resources, stated
 from cotenant.events.placements import PlacementPhase
 from cotenant.events.resizes import PlacementResize
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.state.pod_records import PlacementRecord, PodRecord
 
@@ -48,5 +48,5 @@ def counted_requests(document: msgspec.Raw, resize: PlacementResize, otherwise: 
         requests = pod_requests(pod_with_resources(decode_pod(document), resize.counted))
     except (msgspec.DecodeError, QuantityError):
         return dict(otherwise)
-    requests.pop(PODS, None)
+    requests.pop(RESOURCE_PODS, None)
     return requests
