@@ -139,7 +139,7 @@ class Resizes:
             self._give(key, asked, current.admitted)
             return
         applied = current.applied or current.admitted
-        usable, waits = _spared(current.admitted, applied, _used(seen, uid))
+        usable, waits = _spared(current.admitted, applied, _used(seen, pod))
         if waits and asked.view is not None and pod_view(pod_with_resources(pod, usable)).group != asked.view.group:
             usable = applied  # the mixture would be of another QoS class
         self._give(key, asked, usable)
@@ -250,12 +250,15 @@ class Resizes:
 WAITS = "memory limit"
 
 
-def _used(seen: Observation, uid: str) -> Mapping[str, int]:
-    """The memory of a pod's containers, in bytes, where it was measured."""
-    pod = seen.snapshot.pods.get(uid) if seen.snapshot is not None else None
-    if pod is None:
+def _used(seen: Observation, pod: Pod) -> Mapping[str, int]:
+    """The memory of a pod's containers, in bytes, where it was measured; that of an only container is its pod's."""
+    sample = seen.snapshot.pods.get(pod.metadata.uid) if seen.snapshot is not None else None
+    if sample is None:
         return {}
-    return {each.name: each.usage.memory_bytes for each in pod.containers if each.usage.memory_bytes is not None}
+    names = [each.name for each in resizable_containers(pod.spec)]
+    if not sample.containers and len(names) == 1 and sample.usage.memory_bytes is not None:
+        return {names[0]: sample.usage.memory_bytes}
+    return {each.name: each.usage.memory_bytes for each in sample.containers if each.usage.memory_bytes is not None}
 
 
 def _spared(wanted: Stated, applied: Stated, used: Mapping[str, int]) -> tuple[Stated, str]:

@@ -8,7 +8,7 @@ others' seeds as they are.
 | `machines` | nodes of several shapes |
 | `quotas` | two trees, one of several levels; min, max, weights and lending change; some changes are refused |
 | `pods` | services with rising and falling load, greedy ones among them; jobs that end; updates, deletes, the same name again |
-| `resizes` | some of these pods are resized in place, beyond their nodes too |
+| `resizes` | in every second run: some of these pods are resized in place, beyond their nodes too |
 | `gangs` | jobs whose pods are placed together or not at all |
 | `reservations` | room kept for pods with a label, that expires, is deleted, is used once or often |
 | `constraints` | namespaces whose labels change; affinities, spread, ports, gates, taints, zones; preemption with a budget |
