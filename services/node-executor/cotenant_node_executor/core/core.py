@@ -37,7 +37,7 @@ from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_place
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
 from cotenant_node_executor.core.plan import EMPTY_PLAN, NO_GROUPS, CyclePlan, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
-from cotenant_node_executor.core.resizes import Resizes
+from cotenant_node_executor.core.resizing.resizes import Resizes
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
 from cotenant_node_executor.sampling.wanted import SamplingOptions, wanted_by

@@ -28,8 +28,8 @@ from cotenant_verification.bench.audit.acting import counted_twice, used_by
 from cotenant_verification.checks.invariants import Moment, Wrong
 from cotenant_verification.checks.log_view import TRACKED, LogView
 from cotenant_verification.checks.records import CommitSeen
+from cotenant_verification.promises.log.resizes import admitted, was_resized
 from cotenant_verification.promises.placements import new_placements
-from cotenant_verification.promises.resizes import admitted, was_resized
 
 GROUP = "scheduling.koordinator.sh"
 RESTRICTED = "Restricted"

@@ -17,13 +17,13 @@ from cotenant_verification.promises import preemption as v
 from cotenant_verification.promises import queue as h
 from cotenant_verification.promises import quotas as q
 from cotenant_verification.promises import reservations as rs
-from cotenant_verification.promises import resizes as z
 from cotenant_verification.promises import suppression as s
 from cotenant_verification.promises import yarn_capacity as y
 from cotenant_verification.promises.log import causes as x
 from cotenant_verification.promises.log import durability as k
 from cotenant_verification.promises.log import memory as d
 from cotenant_verification.promises.log import replay as f
+from cotenant_verification.promises.log import resizes as z
 
 PROMISES: tuple[Invariant, ...] = (
     Invariant(

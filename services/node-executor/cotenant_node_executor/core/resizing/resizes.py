@@ -16,8 +16,6 @@ A resize that asks for no more of any resource is always admitted. Where kubelet
 its placement comes. What was admitted stands in the pod's report; an executor that starts goes on from there, so a resize whose
 report was never stored was not admitted. Bound: the pods of the node.
 Source: kubelet, canResizePod and the order in which it retries pending resizes.
-
-Over 300 lines: judging, what is usable now and the outcome of the writes are steps of one state.
 """
 
 from __future__ import annotations
@@ -28,25 +26,21 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from cotenant.api.objects.pod import Pod
 from cotenant.api.objects.pod_resources import pod_requests
-from cotenant.api.validation.resize_policies import RESTART
 from cotenant.domain.qos import KubeQoS
-from cotenant.domain.resizing import Stated, larger, pod_with_resources, resizable_containers, same_amounts, stated
+from cotenant.domain.resizing import Stated, larger, pod_with_resources, same_amounts, stated
 from cotenant.events.placements import PlacementPhase
-from cotenant.events.resizes import ContainerResources, ResizeState, ResizeStatus
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY
-from cotenant.model.quantities import QuantityError, resource_amount
+from cotenant.events.resizes import ResizeState, ResizeStatus
+from cotenant.model.quantities import QuantityError
 from cotenant_node_executor.core.admission import FIRST, Admission, RunState
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key
 from cotenant_node_executor.core.placed_pods import PlacedPods
 from cotenant_node_executor.core.pod_steps import PodSteps
+from cotenant_node_executor.core.resizing.amounts import CPU_NAMES, WAITS, changed, restarted, spared, used_memory
 from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.targets.interface import WriteReport
 
-_CPU = (CPU, BATCH_CPU, MID_CPU)
-_MEMORY = (MEMORY, BATCH_MEMORY, MID_MEMORY)
 _CLASSES = (KubeQoS.GUARANTEED, KubeQoS.BURSTABLE, KubeQoS.BEST_EFFORT)
 _FINAL = frozenset({ResizeState.DONE, ResizeState.INFEASIBLE})
 
@@ -139,7 +133,7 @@ class Resizes:
             self._give(key, asked, current.admitted)
             return
         applied = current.applied or current.admitted
-        usable, waits = _spared(current.admitted, applied, _used(seen, pod))
+        usable, waits = spared(current.admitted, applied, used_memory(seen, pod))
         if waits and asked.view is not None and pod_view(pod_with_resources(pod, usable)).group != asked.view.group:
             usable = applied  # the mixture would be of another QoS class
         self._give(key, asked, usable)
@@ -173,11 +167,11 @@ class Resizes:
         """Return why a resize is not admitted, None if it is."""
         assert asked.to_run is not None
         pod = asked.to_run.pod
-        changed = _changed(has, wants)
-        if asked.view is not None and asked.view.bound_cpus and any(name in _CPU for _, name in changed):
+        differing = changed(has, wants)
+        if asked.view is not None and asked.view.bound_cpus and any(name in CPU_NAMES for _, name in differing):
             return ResizeState.INFEASIBLE, "the CPU of a pod that holds CPUs of its own cannot be resized in place"
-        if (restarted := _restarted(pod, changed)) is not None:
-            why = f"container {restarted} would have to be restarted (resizePolicy): this node resizes running containers only"
+        if (container := restarted(pod, differing)) is not None:
+            why = f"container {container} would have to be restarted (resizePolicy): this node resizes running containers only"
             return ResizeState.INFEASIBLE, why
         before, after = pod_requests(pod_with_resources(pod, has)), pod_requests(pod_with_resources(pod, wants))
         grows = [name for name in after if after[name] > before.get(name, 0)]
@@ -245,68 +239,3 @@ class Resizes:
             else:
                 status = replace(last, state=ResizeState.DONE, since=now, message="", applied=())
             self._decide(key, placement.uid, last, status)
-
-
-WAITS = "memory limit"
-
-
-def _used(seen: Observation, pod: Pod) -> Mapping[str, int]:
-    """The memory of a pod's containers, in bytes, where it was measured; that of an only container is its pod's."""
-    sample = seen.snapshot.pods.get(pod.metadata.uid) if seen.snapshot is not None else None
-    if sample is None:
-        return {}
-    names = [each.name for each in resizable_containers(pod.spec)]
-    if not sample.containers and len(names) == 1 and sample.usage.memory_bytes is not None:
-        return {names[0]: sample.usage.memory_bytes}
-    return {each.name: each.usage.memory_bytes for each in sample.containers if each.usage.memory_bytes is not None}
-
-
-def _spared(wanted: Stated, applied: Stated, used: Mapping[str, int]) -> tuple[Stated, str]:
-    """Return the resources to write now, and what waits: a memory limit below what its container uses stays as it is,
-    and so does the request."""
-    before = {each.name: each for each in applied}
-    usable: list[ContainerResources] = []
-    waits: list[str] = []
-    for each in wanted:
-        old, in_use = before.get(each.name), used.get(each.name)
-        kept = {
-            name: old.limits[name]
-            for name in _MEMORY
-            if old is not None
-            and in_use is not None
-            and name in each.limits
-            and name in old.limits
-            and resource_amount(name, each.limits[name]) < min(resource_amount(name, old.limits[name]), in_use)
-        }
-        if kept and old is not None:
-            asked = {name: old.requests[name] for name in kept if name in old.requests}
-            usable.append(replace(each, requests={**each.requests, **asked}, limits={**each.limits, **kept}))
-        else:
-            usable.append(each)
-        waits += [f"{WAITS} {each.limits[name]} of container {each.name} is below the {in_use} bytes in use" for name in kept]
-    return tuple(usable), "; ".join(waits)
-
-
-def _changed(has: Stated, wants: Stated) -> list[tuple[str, str]]:
-    """The containers and resources whose amounts differ."""
-    before = {each.name: each for each in has}
-    found: list[tuple[str, str]] = []
-    for each in wants:
-        old = before.get(each.name, ContainerResources(name=each.name))
-        for ours, theirs in ((each.requests, old.requests), (each.limits, old.limits)):
-            found += [(each.name, name) for name in (*_CPU, *_MEMORY) if _amount(name, ours) != _amount(name, theirs)]
-    return found
-
-
-def _amount(name: str, amounts: Mapping[str, str]) -> int | None:
-    return resource_amount(name, amounts[name]) if name in amounts else None
-
-
-def _restarted(pod: Pod, changed: list[tuple[str, str]]) -> str | None:
-    """The first container that its policy restarts for a change."""
-    for container in resizable_containers(pod.spec):
-        for policy in container.resize_policy:
-            names = _CPU if policy.resource_name == CPU else _MEMORY
-            if policy.restart_policy == RESTART and any((container.name, name) in changed for name in names):
-                return container.name
-    return None
