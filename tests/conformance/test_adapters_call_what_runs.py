@@ -13,7 +13,6 @@ AGGREGATION = "float samples aggregated by name: the service aggregates whole mi
 DEVICES = "usages of devices in reports"
 YARN_NODES = "YARN nodes that are nodes of a Kubernetes cluster"
 NUMA_USAGE = "memory of a control group by NUMA node (the executor reads it by node)"
-IDENTITY = "the sysctls that Anolis' kernel needs for group identity"
 MOUNTS = "paths from one root of all hierarchies (the executor takes each controller's mount from the kernel)"
 
 NOT_WIRED: dict[str, str] = {
@@ -21,7 +20,6 @@ NOT_WIRED: dict[str, str] = {
     "cotenant_metrics_ingest.aggregation.aggregate": AGGREGATION,
     "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
-    "cotenant_node_executor.strategies.cpu.identity.group_identity.enabled_sysctls": IDENTITY,
     "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
     "cotenant_node_executor.targets.cgroup.paths.cgroup_file": MOUNTS,
     "cotenant_yarn_copilot.batch_source.batch_of_node": YARN_NODES,

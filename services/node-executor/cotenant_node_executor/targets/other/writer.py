@@ -2,7 +2,8 @@
 
 In: the map place -> attribute -> value of a cycle. Out: completed writes with old and new value as read back, and refusals, in
 the form of the cgroup writer's report. Every target is read in every cycle, so a change by another process is repaired. A
-refused write is tried again every cycle and reported when it is new; a missing place is skipped.
+refused write is tried again every cycle and reported when it is new; a missing place is skipped. Sysctls that become 0 are
+written before all others: of two switches that exclude each other the kernel refuses one while the other is on.
 
 A place's value before its first write is kept (`held`). A place without a desired value is restored, also by the next
 start after an executor was killed.
@@ -13,9 +14,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from cotenant_node_executor.targets.address import Attribute, NonCgroup, Thread
+from cotenant_node_executor.targets.address import Attribute, NonCgroup, Sysctl, SysctlAttribute, Thread
 from cotenant_node_executor.targets.interface import InvalidValueError, Refused, WriteReport, Written
 from cotenant_node_executor.targets.other.accessors import Accessor, Restoring
 from cotenant_node_executor.targets.other.held import HeldValues
@@ -42,7 +43,7 @@ class OtherWriter:
         refused: dict[tuple[NonCgroup, Attribute], Refused] = {}
         unchanged = skipped = 0
         self._note_threads(values)
-        for place, attributes in values.items():
+        for place, attributes in _switched_off_first(values):
             accessor = self._accessors.get(type(place))
             for attribute, value in attributes.items():
                 try:
@@ -117,6 +118,17 @@ class OtherWriter:
                     refused[place, attribute] = Refused(place, attribute, attribute.value, _brief(text), number, message)
                     continue
             self._held.forget(place, attribute)
+
+
+def _switched_off_first(
+    values: Mapping[NonCgroup, Mapping[Attribute, str]],
+) -> Iterable[tuple[NonCgroup, Mapping[Attribute, str]]]:
+    off = {
+        place: attributes
+        for place, attributes in values.items()
+        if isinstance(place, Sysctl) and attributes.get(SysctlAttribute.VALUE) == "0"
+    }
+    return {**off, **values}.items() if off else values.items()
 
 
 _NO_VALUES: Mapping[Attribute, str] = {}
