@@ -9,14 +9,11 @@ from tests.conformance.running_code import Definition, definitions, imports, run
 
 ADAPTERS = Path(__file__).parent / "adapters"
 
-AGGREGATION = "float samples aggregated by name: the service aggregates whole milli-CPUs in arrays (windows.percentiles)"
 DEVICES = "usages of devices in reports"
 NUMA_USAGE = "memory of a control group by NUMA node (the executor reads it by node)"
 MOUNTS = "paths from one root of all hierarchies (the executor takes each controller's mount from the kernel)"
 
 NOT_WIRED: dict[str, str] = {
-    "cotenant_metrics_ingest.aggregation.Point": AGGREGATION,
-    "cotenant_metrics_ingest.aggregation.aggregate": AGGREGATION,
     "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
     "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
