@@ -11,13 +11,11 @@ ADAPTERS = Path(__file__).parent / "adapters"
 
 DEVICES = "usages of devices in reports"
 NUMA_USAGE = "memory of a control group by NUMA node (the executor reads it by node)"
-MOUNTS = "paths from one root of all hierarchies (the executor takes each controller's mount from the kernel)"
 
 NOT_WIRED: dict[str, str] = {
     "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
     "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
-    "cotenant_node_executor.targets.cgroup.paths.cgroup_file": MOUNTS,
 }
 """What adapters call and no service runs yet, with the capability that will."""
 
