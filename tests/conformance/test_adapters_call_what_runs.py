@@ -10,12 +10,10 @@ from tests.conformance.running_code import Definition, definitions, imports, run
 ADAPTERS = Path(__file__).parent / "adapters"
 
 DEVICES = "usages of devices in reports"
-NUMA_USAGE = "memory of a control group by NUMA node (the executor reads it by node)"
 
 NOT_WIRED: dict[str, str] = {
     "cotenant_metrics_ingest.report.GpuUsage": DEVICES,
     "cotenant_metrics_ingest.report.gpu_devices": DEVICES,
-    "cotenant_node_executor.targets.parse.parse_numa_stat": NUMA_USAGE,
 }
 """What adapters call and no service runs yet, with the capability that will."""
 

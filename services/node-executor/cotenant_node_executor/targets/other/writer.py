@@ -21,6 +21,8 @@ from cotenant_node_executor.targets.interface import InvalidValueError, Refused,
 from cotenant_node_executor.targets.other.accessors import Accessor, Restoring
 from cotenant_node_executor.targets.other.held import HeldValues
 
+Values = Mapping[NonCgroup, Mapping[Attribute, str]]
+
 _GONE = (errno.ENOENT, errno.ESRCH)
 
 
@@ -120,15 +122,13 @@ class OtherWriter:
             self._held.forget(place, attribute)
 
 
-def _switched_off_first(
-    values: Mapping[NonCgroup, Mapping[Attribute, str]],
-) -> Iterable[tuple[NonCgroup, Mapping[Attribute, str]]]:
-    off = {
+def _switched_off_first(values: Values) -> Iterable[tuple[NonCgroup, Mapping[Attribute, str]]]:
+    off: Values = {
         place: attributes
         for place, attributes in values.items()
         if isinstance(place, Sysctl) and attributes.get(SysctlAttribute.VALUE) == "0"
     }
-    return {**off, **values}.items() if off else values.items()
+    return [*off.items(), *(item for item in values.items() if item[0] not in off)] if off else values.items()
 
 
 _NO_VALUES: Mapping[Attribute, str] = {}
