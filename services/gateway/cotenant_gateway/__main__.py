@@ -21,13 +21,13 @@ from cotenant.runtime.settings import clock_of, parser
 from cotenant_gateway.access.audit import Audit
 from cotenant_gateway.access.rates import OF_USERS, Rate
 from cotenant_gateway.http.app import request_handler
-from cotenant_gateway.http.auth.access import Access
+from cotenant_gateway.http.auth.access import AccessControl
 from cotenant_gateway.http.auth.bus_evictions import BusEvictions
 from cotenant_gateway.http.auth.bus_reservations import BusReservations
 from cotenant_gateway.http.auth.credential_flags import CredentialError, CredentialSources, add_credential_flags
 from cotenant_gateway.http.auth.metrics import register_access
 from cotenant_gateway.http.auth.node_evictions import NodeEvictions
-from cotenant_gateway.http.clients.limits import Limits, within_open_files
+from cotenant_gateway.http.clients.limits import GatewayLimits, within_open_files
 from cotenant_gateway.http.clients.metrics import register_clients
 from cotenant_gateway.http.clients.streams import OpenStreams
 from cotenant_gateway.http.debugging import SchedulerDebugging
@@ -110,7 +110,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
         client_ca=arguments.client_ca_file,
         unix_socket=arguments.unix_socket,
     )
-    limits = within_open_files(Limits())
+    limits = within_open_files(GatewayLimits())
     streams = OpenStreams(limits)
     logs = LogReader(ask, is_live, streams, host.stopping)
     resources = ResourceHandlers(
@@ -127,7 +127,7 @@ async def serve(host: Host, arguments: argparse.Namespace) -> None:
     audit = Audit(host.log, identity, clock_of(settings))
     rates = Rate(arguments.requests_per_second, 5 * arguments.requests_per_second)
     hosts = (settings.http_host, *arguments.allowed_host)
-    access = Access(gateway, credentials.authenticator, hosts, audit=audit, rates=rates)
+    access = AccessControl(gateway, credentials.authenticator, hosts, audit=audit, rates=rates)
     plain = [*status_routes(host), *credentials.routes()]
     handler = request_handler(access, resources, facts, plain, telemetry.observe, SchedulerDebugging(ask))
     handler = traced(handler, host.telemetry.tracing, resources.kinds)

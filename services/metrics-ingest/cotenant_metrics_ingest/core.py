@@ -47,9 +47,9 @@ from cotenant_metrics_ingest.node_report import DueReport, reports_of
 from cotenant_metrics_ingest.node_state import (
     NO_STRATEGY,
     ExecutorView,
-    NodeState,
-    Published,
-    Shown,
+    NodeMetricState,
+    PredictionFigures,
+    PublishedReport,
     StrategyView,
     forecasts_of,
 )
@@ -94,7 +94,7 @@ class MetricsIngestCore:
         self.stored = {"succeeded": 0, "failed": 0}
         """NodeMetrics stored since the load, by whether the node sent samples."""
         self._sequences = LastSequences()
-        self._nodes: dict[str, NodeState] = {}
+        self._nodes: dict[str, NodeMetricState] = {}
         self._loaded = False
         self._early: list[tuple[Event, bytes]] = []
         """Samples that arrived before the first decision, or after one that is still queued: without data, and their
@@ -143,10 +143,10 @@ class MetricsIngestCore:
             case ("predictions", name):
                 self._stored_models(event, name)
 
-    def _node_of(self, name: str) -> NodeState:
+    def _node_of(self, name: str) -> NodeMetricState:
         node = self._nodes.get(name)
         if node is None:
-            node = self._nodes[name] = NodeState()
+            node = self._nodes[name] = NodeMetricState()
         return node
 
     def _resources(self, event: Event, name: str) -> None:
@@ -181,7 +181,7 @@ class MetricsIngestCore:
             return
         metric = event.data
         node.published_at = event.time
-        node.published = Published.of(metric, whole=not self._loaded or node.windows is None)
+        node.published = PublishedReport.of(metric, whole=not self._loaded or node.windows is None)
         if not self._loaded:
             node.to_restore = True
             node.refused, node.refused_reason = metric.refused_samples, metric.refused_reason
@@ -259,14 +259,14 @@ class MetricsIngestCore:
         else:
             self._count(EARLY_FULL)
 
-    def _predict(self, node: NodeState, sample: UsageSample, samples: Samples | None, first: int) -> None:
+    def _predict(self, node: NodeMetricState, sample: UsageSample, samples: Samples | None, first: int) -> None:
         if node.predict_from(sample, samples, first, self._predictions):
             assert node.prediction is not None
             self._over.append(node.prediction)
             if len(self._over) >= TRAINED_AT_ONCE:
                 self._train()
 
-    def _refuse(self, node: NodeState, reason: str, message: str) -> None:
+    def _refuse(self, node: NodeMetricState, reason: str, message: str) -> None:
         self._count(reason)
         node.refused += 1
         node.refused_reason = f"{reason}: {message}"
@@ -309,7 +309,7 @@ class MetricsIngestCore:
         ]
         return sorted(events, key=lambda event: event.subject.startswith(PREDICTIONS))
 
-    def shown(self) -> dict[str, Shown]:
+    def shown(self) -> dict[str, PredictionFigures]:
         """The predictions of nodes whose samples arrive, by name; for another thread."""
         return {
             name: published.shown
@@ -339,7 +339,7 @@ class MetricsIngestCore:
         for event, data in taken:
             self._take(event, _SAMPLE.decode(data))
 
-    def _restore(self, node: NodeState) -> None:
+    def _restore(self, node: NodeMetricState) -> None:
         """Restore windows and models when the node's first sample after the load comes: by then all their inputs are
         folded."""
         training = node.restore(sizes_of(self._decisions.policy(node)), self._predictions)

@@ -13,7 +13,7 @@ from cotenant.engine.definition import Gauge
 from cotenant.events.node.metrics import Usage
 from cotenant.model.tiers import PriorityClass
 from cotenant_metrics_ingest.core import EARLY_FULL, NO_NODE, MetricsIngestCore
-from cotenant_metrics_ingest.node_state import Shown
+from cotenant_metrics_ingest.node_state import PredictionFigures
 from cotenant_metrics_ingest.windows.node_windows import BACKWARDS, FUTURE, MALFORMED, TOO_OLD
 
 REASONS = (MALFORMED, BACKWARDS, FUTURE, TOO_OLD, NO_NODE, EARLY_FULL)
@@ -28,7 +28,7 @@ _PROD = {"priority": PriorityClass.PROD.value}
 Value = tuple[float, dict[str, str]]
 
 
-def _by_node(core: MetricsIngestCore) -> Iterator[tuple[str, Shown]]:
+def _by_node(core: MetricsIngestCore) -> Iterator[tuple[str, PredictionFigures]]:
     """The nodes whose samples arrive, by name, each with the name under which it is shown."""
     for place, (name, shown) in enumerate(sorted(core.shown().items())):
         yield name if place < MOST_NODES else OTHER_NODES, shown

@@ -22,7 +22,7 @@ from cotenant.model.quantities import QuantityError, Scalar, parse_value
 from cotenant.runtime.figures import Value, show
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.placed import DecodedPlacement
-from cotenant_node_executor.sampling.snapshot import GroupUsage, Snapshot
+from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.shell import ExecutorShell
 from cotenant_node_executor.strategies.cpu.burst import strategy as burst
 from cotenant_node_executor.strategies.cpu.evict import strategy as cpu_evict
@@ -60,11 +60,11 @@ def _of_node(shell: ExecutorShell, read: OfCore) -> Iterable[Value]:
     return []
 
 
-def _snapshot(core: ExecutorCore) -> Snapshot | None:
+def _snapshot(core: ExecutorCore) -> UsageSnapshot | None:
     return core.seen.snapshot if core.seen is not None else None
 
 
-def _from_snapshot(read: Callable[[Snapshot], Iterable[Value]]) -> OfCore:
+def _from_snapshot(read: Callable[[UsageSnapshot], Iterable[Value]]) -> OfCore:
     def values(core: ExecutorCore) -> Iterable[Value]:
         snapshot = _snapshot(core)
         return read(snapshot) if snapshot is not None else ()
@@ -79,20 +79,20 @@ def _usage(cpu_milli: int | None, memory_bytes: int | None) -> Iterator[Value]:
         yield memory_bytes, {"resource": "memory", "unit": "byte"}
 
 
-def _node_cpu(snapshot: Snapshot) -> Iterator[Value]:
+def _node_cpu(snapshot: UsageSnapshot) -> Iterator[Value]:
     if snapshot.node.cpu_milli is not None:
         yield snapshot.node.cpu_milli / 1000, {}
 
 
-def _node_memory(snapshot: Snapshot) -> Iterator[Value]:
+def _node_memory(snapshot: UsageSnapshot) -> Iterator[Value]:
     yield snapshot.node.memory_bytes, {}
 
 
-def _node_usage(snapshot: Snapshot) -> Iterator[Value]:
+def _node_usage(snapshot: UsageSnapshot) -> Iterator[Value]:
     return _usage(snapshot.node.cpu_milli, snapshot.node.memory_bytes)
 
 
-def _system_usage(snapshot: Snapshot) -> Iterator[Value]:
+def _system_usage(snapshot: UsageSnapshot) -> Iterator[Value]:
     return _usage(snapshot.system.cpu_milli, snapshot.system.memory_bytes)
 
 
@@ -110,11 +110,11 @@ def _best_effort_memory(core: ExecutorCore) -> Iterator[Value]:
             yield each.best_effort_bytes, {"numa_node_id": str(each.node)}
 
 
-def _services_cpu(snapshot: Snapshot) -> Iterator[Value]:
+def _services_cpu(snapshot: UsageSnapshot) -> Iterator[Value]:
     yield sum(each.usage.cpu_milli or 0 for each in snapshot.pods.values() if each.tier != BESTEFFORT) / 1000, {}
 
 
-def _batch_cpu(snapshot: Snapshot) -> Iterator[Value]:
+def _batch_cpu(snapshot: UsageSnapshot) -> Iterator[Value]:
     """The best-effort group, which has YARN's containers too; its pods where it is not measured (the simulated machine)."""
     group = snapshot.tiers.get(BESTEFFORT)
     pods = sum(each.usage.cpu_milli or 0 for each in snapshot.pods.values() if each.tier == BESTEFFORT)

@@ -22,8 +22,8 @@ from cotenant_node_executor.runtime.interface import AskEviction, PodToRun, Runt
 from cotenant_node_executor.runtime.kubelet import KubeletRuntime
 from cotenant_node_executor.sampling.given import GivenMachine
 from cotenant_node_executor.sampling.slow.worker import SlowWorker
-from cotenant_node_executor.targets.cgroup.paths import Layout
-from cotenant_node_executor.targets.interface import THREADS, Capabilities, CgroupDriver, Knob, KnobSupport
+from cotenant_node_executor.targets.cgroup.paths import KubeletCgroupDriver
+from cotenant_node_executor.targets.interface import THREADS, CgroupDriver, Knob, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.kubelet.binding import (
     NOTHING_BOUND,
     Bound,
@@ -52,7 +52,7 @@ class KubeletMachine(KernelMachine):
         self,
         driver: KubeletDriver,
         own: CgroupDriver,
-        capabilities: Capabilities,
+        capabilities: NodeCapabilities,
         state: Path,
         *,
         kubepods: Kubepods,
@@ -66,7 +66,7 @@ class KubeletMachine(KernelMachine):
         self._kubepods = kubepods
         self._names = names
         self._bound_pods: Mapping[str, PodToRun] | None = None
-        self._layout: Layout | None = None
+        self._layout: KubeletCgroupDriver | None = None
         self._runtimes: tuple[str, ...] = ()
         self._unmatched: dict[str, int] = {}
         """Mismatches, and since when."""
@@ -232,7 +232,7 @@ def kubelet_pods(pods: Iterable[PodToRun]) -> dict[str, KubeletPod]:
     }
 
 
-def in_kubelets_tree(capabilities: Capabilities, driver: KubeletDriver) -> Capabilities:
+def in_kubelets_tree(capabilities: NodeCapabilities, driver: KubeletDriver) -> NodeCapabilities:
     """The capabilities, limited to files of kubelet's groups; groups that do not exist yet are assumed to have them."""
     knobs = dict(capabilities.knobs)
     knobs[THREADS] = KnobSupport(False, "the threads of kubelet's pods are left where its CPU manager puts them")

@@ -31,7 +31,7 @@ class Address(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
-class Stored(msgspec.Struct, frozen=True, gc=False):
+class StoredObject(msgspec.Struct, frozen=True, gc=False):
     """The object's own document as the log holds it, with its metadata decoded; for some kinds also the typed view."""
 
     raw: msgspec.Raw
@@ -43,13 +43,13 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 def stored_document(
     raw: msgspec.Raw, sequence: int, time: datetime | None, decode: Callable[[msgspec.Raw], Headed] | None = None
-) -> Stored:
+) -> StoredObject:
     """Return the document with its metadata, and its view if `decode` is given. Raises msgspec.MsgspecError where it is not an
     object of its kind."""
     if decode is not None:
         view = decode(raw)
-        return Stored(raw, view.metadata, sequence, time, view)
-    return Stored(raw, _HEAD.decode(raw).metadata, sequence, time)
+        return StoredObject(raw, view.metadata, sequence, time, view)
+    return StoredObject(raw, _HEAD.decode(raw).metadata, sequence, time)
 
 
 Composer = Callable[["Snapshot"], Overlay]
@@ -63,7 +63,7 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
     """
 
     address: Address
-    stored: Stored | None
+    stored: StoredObject | None
     parts: Mapping[str, Event]
     version: int
     composer: Composer | None

@@ -15,7 +15,7 @@ from datetime import datetime
 
 import msgspec
 
-from cotenant.api.definitions import Definition, node_of_subject
+from cotenant.api.definitions import KindDefinition, node_of_subject
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.node import Node, decode_node
 from cotenant.api.overlay import Overlay
@@ -279,7 +279,7 @@ def node_errors(node: Node, old: Node | None = None) -> list[FieldError]:
     return found
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     NODES,
     decode=decode_node,
     compose=compose_node,

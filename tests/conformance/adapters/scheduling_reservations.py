@@ -39,7 +39,7 @@ from cotenant_scheduler.cycle.reservations.events import share_of, state_of
 from cotenant_scheduler.plugins.host_ports import NodePorts
 from cotenant_scheduler.plugins.reservation.fitting import (
     Ignored,
-    Room,
+    ReservationCapacity,
     Victims,
     allocated_of,
     judged,
@@ -191,8 +191,8 @@ def _requests(pod: Json) -> dict[str, int]:
     return facts.shape.requests
 
 
-def _room(record: Json) -> Room:
-    return Room(
+def _room(record: Json) -> ReservationCapacity:
+    return ReservationCapacity(
         name=record["name"],
         uid=record.get("uid", ""),
         policy=record.get("allocatePolicy", ""),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from cotenant.domain.reservation import Reservation
+from cotenant.domain.reservation import NodeReservation
 from cotenant.model.tiers import PriorityClass
 from cotenant.model.times import NEVER
 from cotenant_batch_resource_calculator.config.colocation import DEFAULTS, ColocationStrategy
@@ -158,7 +158,7 @@ def test_set_fields_of_a_strategy_are_used() -> None:
 
 def test_mid_of_a_node_counts_prod_pods_and_prod_host_applications_only() -> None:
     """Unallocated: 100 - (system 5 + prod host 3) - prod request 12 = 80 CPUs."""
-    node = NodeAmounts({"cpu": 100_000}, {"cpu": 100_000}, Reservation())
+    node = NodeAmounts({"cpu": 100_000}, {"cpu": 100_000}, NodeReservation())
     measurement = NodeMeasurement(
         update_time=datetime(2026, 1, 1, tzinfo=UTC),
         node_usage=None,

@@ -16,11 +16,11 @@ from cotenant_batch_resource_calculator.config.risk import RiskBudget
 from cotenant_batch_resource_calculator.formulas.amounts import Amounts
 from cotenant_batch_resource_calculator.formulas.batch import MeasuredUsage, PodNeed, sum_need
 from cotenant_console.commands.simulate import command
-from cotenant_verification.simulate.openb import Trace, TraceNode, TracePod, read_trace
+from cotenant_verification.simulate.openb import OpenbTrace, TraceNode, TracePod, read_trace
 from cotenant_verification.simulate.usage.figures import HOUR_STEPS, OfferFigures, figures_of
 from cotenant_verification.simulate.usage.forecasts import PREDICTIONS, SEASON, forecasts_of
-from cotenant_verification.simulate.usage.load import REPORT_STEPS, WINDOW_STEPS, NodeLoad, load_of, use_of
-from cotenant_verification.simulate.usage.offers import MID, POLICIES, UPSTREAM, Offer, OfferRule, offer_of
+from cotenant_verification.simulate.usage.load import REPORT_STEPS, WINDOW_STEPS, MachineLoads, load_of, use_of
+from cotenant_verification.simulate.usage.offers import MID, POLICIES, UPSTREAM, MachineOffers, OfferRule, offer_of
 from cotenant_verification.simulate.usage.population import (
     Population,
     ServicePod,
@@ -52,15 +52,15 @@ def one_machine(steps: int, request_milli: int = 8000, first: int = 0, end: int 
     return Population(np.array([10_000]), (ServicePod(0, 0, request_milli, first, end or steps),))
 
 
-def load_without_noise(rates: Rates, population: Population, u: float = 0.5) -> NodeLoad:
+def load_without_noise(rates: Rates, population: Population, u: float = 0.5) -> MachineLoads:
     return load_of(rates, population, u, seed=0, deviation=0.0)
 
 
-def offered(load: NodeLoad, plan: OfferRule = UPSTREAM) -> Offer:
+def offered(load: MachineLoads, plan: OfferRule = UPSTREAM) -> MachineOffers:
     return offer_of(load, plan, forecasts_of(load, plan.prediction, 0.0), 0.0)
 
 
-def figures(load: NodeLoad, plan: OfferRule) -> OfferFigures:
+def figures(load: MachineLoads, plan: OfferRule) -> OfferFigures:
     return figures_of(load, offered(load, plan), 0, load.steps)
 
 
@@ -120,7 +120,7 @@ def test_figures_count_what_was_offered_used_withheld_and_taken_back() -> None:
     load = load_without_noise(rates_of(0.0, 1.0), one_machine(2 * HOUR))
     amounts = np.full((1, 2 * HOUR), 7000.0)
     amounts[0, HOUR + HOUR // 2 :] = 5000.0
-    found = figures_of(load, Offer(amounts, np.zeros(1)), 0, 2 * HOUR)
+    found = figures_of(load, MachineOffers(amounts, np.zeros(1)), 0, 2 * HOUR)
     assert found.lent_core_hours == pytest.approx(7 + 3.5 + 2.5)
     assert found.used_core_hours == pytest.approx(7 + 2.9 + 2.5)
     assert found.withheld_core_hours == pytest.approx(0.6)
@@ -152,14 +152,14 @@ def cases(draw: st.DrawFn) -> Case:
     return rates, Population(np.array([16_000, 32_000]), tuple(pods)), draw(st.sampled_from([0.3, 0.7, 1.0]))
 
 
-def loads() -> st.SearchStrategy[NodeLoad]:
+def loads() -> st.SearchStrategy[MachineLoads]:
     return cases().map(lambda case: load_of(*case, seed=0))
 
 
 @given(loads(), st.sampled_from(POLICIES), st.sampled_from(PREDICTIONS), st.booleans())
 @settings(max_examples=20)
 def test_a_loan_is_never_negative_nor_more_than_the_machine_leaves_the_system(
-    load: NodeLoad, policy: str, prediction: str, budgeted: bool
+    load: MachineLoads, policy: str, prediction: str, budgeted: bool
 ) -> None:
     offer = offered(load, OfferRule(policy, prediction, RiskBudget(least_hours=1) if budgeted else None))
     assert (offer.offered >= 0).all()
@@ -168,7 +168,7 @@ def test_a_loan_is_never_negative_nor_more_than_the_machine_leaves_the_system(
 
 @given(loads(), st.sampled_from(PREDICTIONS))
 @settings(max_examples=15)
-def test_prod_never_gets_less_than_it_requested_because_of_mid(load: NodeLoad, prediction: str) -> None:
+def test_prod_never_gets_less_than_it_requested_because_of_mid(load: MachineLoads, prediction: str) -> None:
     offer = offered(load, OfferRule(MID, prediction))
     room = (load.capacities - load.system)[:, np.newaxis]
     granted = np.minimum(load.real, room)
@@ -268,7 +268,7 @@ def test_services_never_request_more_than_their_machine_has_and_about_what_was_a
 def test_best_effort_pods_are_no_services() -> None:
     machine = TraceNode("node", 8000, 1024, 0, "")
     pods = tuple(TracePod(f"pod-{qos}", 1000, 1, 0, 0, (), qos, 0, 60) for qos in ("LS", "BE"))
-    assert len(populate(Trace((machine,), pods), 1, HOUR, seed=0).pods) == 1
+    assert len(populate(OpenbTrace((machine,), pods), 1, HOUR, seed=0).pods) == 1
 
 
 # -- the table -----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from cotenant_console.up.nats_server import LOOPBACK, free_port
-from cotenant_verification.stack_chaos.cluster import SERVERS, SERVICES, SKEWED, Cluster
+from cotenant_verification.stack_chaos.cluster import SERVERS, SERVICES, SKEWED, ServerCluster
 from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, chosen_faults
 from cotenant_verification.stack_chaos.network import Relay
 
@@ -69,7 +69,7 @@ async def test_a_cut_relay_holds_back_and_a_healed_one_delivers() -> None:
 
 
 def test_every_way_between_servers_and_services_can_be_cut(tmp_path: object) -> None:
-    cluster = Cluster(tmp_path)  # type: ignore[arg-type]
+    cluster = ServerCluster(tmp_path)  # type: ignore[arg-type]
     assert len(cluster.relays_of("nats-server-1", peers=True, clients=False)) == 4
     assert len(cluster.relays_of("nats-server-1", peers=False, clients=True)) == len(SERVICES)
     assert len(cluster.relays_from("gateway-a")) == len(SERVERS)

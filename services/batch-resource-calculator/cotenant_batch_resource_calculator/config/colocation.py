@@ -93,7 +93,7 @@ class NodeStrategy(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class Chosen(msgspec.Struct, frozen=True):
+class SelectedStrategy(msgspec.Struct, frozen=True):
     """A strategy before a node's own annotation and labels: as a document, typed, and as the JSON of events. `group`: the node
     entry's name or place, empty for the cluster's."""
 
@@ -110,7 +110,7 @@ class ColocationConfig(msgspec.Struct, frozen=True):
     entries: tuple[NodeStrategy, ...] = ()
     fallen_back: tuple[str, ...] = ()
     """Names (or positions) of node entries that are out of range and count as the cluster strategy."""
-    choices: tuple[Chosen, ...] = ()
+    choices: tuple[SelectedStrategy, ...] = ()
     """Computed once: for each entry, and last for the cluster."""
 
 
@@ -215,13 +215,13 @@ def _with_choices(config: ColocationConfig) -> ColocationConfig:
     return msgspec.structs.replace(config, choices=(*choices, chosen(config.cluster)))
 
 
-def chosen(document: JsonObject, group: str = "") -> Chosen:
+def chosen(document: JsonObject, group: str = "") -> SelectedStrategy:
     """Return a strategy's forms. Raises ConfigError for an invalid document."""
     text = msgspec.Raw(msgspec.json.encode(document, order="deterministic"))
-    return Chosen(document, fit(document, ColocationStrategy, KEY), text, group)
+    return SelectedStrategy(document, fit(document, ColocationStrategy, KEY), text, group)
 
 
-def choose(config: ColocationConfig, labels: Mapping[str, str]) -> Chosen:
+def choose(config: ColocationConfig, labels: Mapping[str, str]) -> SelectedStrategy:
     """Return a node's strategy without its own annotation and labels: the first matching entry, else the cluster's."""
     for index, entry in enumerate(config.entries):
         if selects_if_valid(entry.selector, labels):
@@ -229,7 +229,9 @@ def choose(config: ColocationConfig, labels: Mapping[str, str]) -> Chosen:
     return config.choices[-1]
 
 
-def on_node(base: Chosen, labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[ColocationStrategy, str]:
+def on_node(
+    base: SelectedStrategy, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> tuple[ColocationStrategy, str]:
     """Return the strategy with the node's own annotation and labels applied, and the errors of invalid ones.
 
     A ratio label becomes trunc(ratio * 100) percent; one that is not a number between 0 and 100 is ignored.

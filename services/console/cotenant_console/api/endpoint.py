@@ -37,7 +37,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ServerOptions:
     """The user's choice of server. Empty: none."""
 
     server: str = ""
@@ -80,7 +80,7 @@ def write_endpoint(folder: Path, endpoint: Endpoint) -> None:
     draft.replace(target)
 
 
-def find_endpoint(chosen: Chosen = Chosen()) -> Endpoint:
+def find_endpoint(chosen: ServerOptions = ServerOptions()) -> Endpoint:
     """The stack to talk to. Raises EndpointUnknownError, which says what to do, if no address is configured; CredentialsError.
     """
     written = read_endpoint(data_folder(chosen.data))
@@ -99,7 +99,7 @@ def find_endpoint(chosen: Chosen = Chosen()) -> Endpoint:
     return Endpoint(kubeconfig.url, "", _own(chosen) or kubeconfig.credentials)
 
 
-def _credentials(chosen: Chosen, url: str, written: Endpoint | None) -> Credentials:
+def _credentials(chosen: ServerOptions, url: str, written: Endpoint | None) -> Credentials:
     own = _own(chosen)
     if own is not None:
         return own
@@ -109,7 +109,7 @@ def _credentials(chosen: Chosen, url: str, written: Endpoint | None) -> Credenti
     return kubeconfig.credentials if kubeconfig is not None else NOBODY
 
 
-def _own(chosen: Chosen) -> Credentials | None:
+def _own(chosen: ServerOptions) -> Credentials | None:
     """The credentials that options or the environment give; None where there are none."""
     token = chosen.token or os.environ.get("COTENANT_TOKEN", "")
     file = chosen.certificate_authority or os.environ.get("COTENANT_CERTIFICATE_AUTHORITY", "")
@@ -121,7 +121,7 @@ def _own(chosen: Chosen) -> Credentials | None:
         raise CredentialsError(f"{file}: {error}") from error
 
 
-def _kubeconfig(chosen: Chosen) -> Server | None:
+def _kubeconfig(chosen: ServerOptions) -> Server | None:
     named = chosen.kubeconfig or os.environ.get("KUBECONFIG", "")
     if not named:
         return None

@@ -39,7 +39,7 @@ from cotenant_console.nats_access.tokens import (
     ACCOUNT,
     OPERATOR,
     USER,
-    Key,
+    KeyPair,
     account_token,
     credentials_text,
     operator_token,
@@ -134,7 +134,7 @@ class NatsKeys:
         path = self.credentials(file)
         if path.exists():
             return path
-        user = Key.new(USER)
+        user = KeyPair.new(USER)
         if role == SYSTEM:
             account = self._accounts[SYSTEM]
             text = user_token(account, account.public, user.public, name, (), scoped=False)
@@ -168,12 +168,12 @@ class NatsKeys:
             write_private(path, operator_token(self._operator, system_account) + "\n")
         return path.read_text().strip()
 
-    def _key(self, name: str, kind: int) -> Key:
+    def _key(self, name: str, kind: int) -> KeyPair:
         path = self.folder / name
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(path, Key.new(kind).seed.decode() + "\n")
-        return Key(path.read_text().strip().encode())
+            write_private(path, KeyPair.new(kind).seed.decode() + "\n")
+        return KeyPair(path.read_text().strip().encode())
 
     def _read(self, name: str, kind: type[T]) -> T:
         path = self.folder / name

@@ -1,6 +1,6 @@
 """The HTTP application: from a path to its handler, and every error to a Status.
 
-In: requests. Out: Kubernetes-shaped answers. Access is checked here, for all handlers (`Access`).
+In: requests. Out: Kubernetes-shaped answers. Access is checked here, for all handlers (`AccessControl`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cotenant.api.definitions import Registry
 from cotenant.log.contract import LogUnavailableError
 from cotenant.runtime.process import VERSION
 from cotenant_gateway.access.attributes import of_fact, of_path, of_resource
-from cotenant_gateway.http.auth.access import OPEN_PATHS, Access
+from cotenant_gateway.http.auth.access import OPEN_PATHS, AccessControl
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
 from cotenant_gateway.http.clients.connections import connection_of
 from cotenant_gateway.http.clients.large_answers import sent_in_pieces
@@ -81,7 +81,7 @@ def discovery_document(path: str, kinds: Registry) -> dict[str, object] | dict[s
 
 
 def request_handler(
-    access: Access,
+    access: AccessControl,
     resources: ResourceHandlers,
     facts: FactHandlers | None,
     routes: Sequence[web.RouteDef],

@@ -18,7 +18,7 @@ from cotenant.events.objects import ObjectStored
 from cotenant.kinds.koordinator.reservations import RESERVATIONS
 from cotenant.log.contract import Head, NoAnswer, Refused
 from cotenant.log.plans import Outcome, Plan, PlannedWrite, Written
-from cotenant_gateway.loop.steps import Look, MoveOn, Reach, Request, Store
+from cotenant_gateway.loop.steps import GetLast, MoveOn, Reach, Request, Store
 from cotenant_gateway.planning.creations import plan_creation
 from cotenant_gateway.planning.deletions import DeletionRequest, plan_deletion
 from cotenant_gateway.planning.documents import Planned, TooNew
@@ -69,7 +69,7 @@ class Carried(msgspec.Struct, frozen=True):
         return composed_document(document, overlay, self.sequence)
 
 
-class Requests:
+class WriteRequests:
     """The write requests of a gateway."""
 
     def __init__(
@@ -219,7 +219,7 @@ def storing(plan: Plan, folded: int) -> Request[Outcome]:
     if not (plan.creates and isinstance(outcome, Refused) and outcome.wrong_sequence):
         return outcome
     write = plan.writes[0]
-    head = yield Look(write.subject)
+    head = yield GetLast(write.subject)
     assert head is None or isinstance(head, Head)
     standing = 0 if head is None else head.sequence
     if standing == write.expected or (head is not None and not head.tombstone and head.sequence > folded):

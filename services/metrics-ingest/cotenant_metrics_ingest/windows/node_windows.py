@@ -70,7 +70,7 @@ class WindowSizes(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Member(msgspec.Struct, frozen=True):
+class WindowMember(msgspec.Struct, frozen=True):
     """A pod or host application of the last message."""
 
     key: str
@@ -80,12 +80,12 @@ class Member(msgspec.Struct, frozen=True):
     qos: str
 
 
-def member_of(key: str, namespace: str, name: str, priority: str, qos: str) -> Member:
+def member_of(key: str, namespace: str, name: str, priority: str, qos: str) -> WindowMember:
     """A member with interned texts."""
-    return Member(intern(key), intern(namespace), intern(name), intern(priority), intern(qos))
+    return WindowMember(intern(key), intern(namespace), intern(name), intern(priority), intern(qos))
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedUsage(msgspec.Struct, frozen=True):
     """A refused message: it did not enter the windows."""
 
     reason: str
@@ -105,9 +105,9 @@ class NodeWindows:
         self.counter = 0
         self.period_ms = 0
         """Span of the last message's samples plus one sampling period: the interval between messages."""
-        self.pods: tuple[Member, ...] = ()
+        self.pods: tuple[WindowMember, ...] = ()
         """By namespace and name."""
-        self.host_applications: tuple[Member, ...] = ()
+        self.host_applications: tuple[WindowMember, ...] = ()
         self.numa: tuple[NumaUsage, ...] = ()
         """Of the last message."""
         self._offsets: tuple[int, ...] = ()
@@ -122,7 +122,7 @@ class NodeWindows:
         key has one of its own; and the dictionary that the rows are from.
         """
 
-    def take(self, sample: UsageSample, samples: Samples | None, end_ms: int, log_ms: int) -> Refused | None:
+    def take(self, sample: UsageSample, samples: Samples | None, end_ms: int, log_ms: int) -> RefusedUsage | None:
         """Accept or refuse a message with event time `end_ms`. `samples`: its table, where it is regular; `log_ms`: the log's
         time, 0 if unknown."""
         offsets = sample.offsets_ms
@@ -166,18 +166,20 @@ class NodeWindows:
         windows.pods, windows.host_applications, windows.numa = self.pods, self.host_applications, self.numa
         return windows
 
-    def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int, *, regular: bool) -> Refused | None:
+    def _refusal(self, sample: UsageSample, newest_ms: int, log_ms: int, *, regular: bool) -> RefusedUsage | None:
         fault = self._time_fault(sample) or ("" if regular else _values_fault(sample))
         if fault:
-            return Refused(MALFORMED, fault)
+            return RefusedUsage(MALFORMED, fault)
         if self.last_ms and newest_ms <= self.last_ms:
             if sample.boot == self.boot and sample.counter <= self.counter:
-                return Refused(REPEATED, "")
-            return Refused(BACKWARDS, f"its newest sample is {self.last_ms - newest_ms} ms before the newest that was taken")
+                return RefusedUsage(REPEATED, "")
+            return RefusedUsage(
+                BACKWARDS, f"its newest sample is {self.last_ms - newest_ms} ms before the newest that was taken"
+            )
         if log_ms and newest_ms > log_ms + FUTURE_TOLERANCE_MS:
-            return Refused(FUTURE, f"its newest sample is {newest_ms - log_ms} ms ahead of the log")
+            return RefusedUsage(FUTURE, f"its newest sample is {newest_ms - log_ms} ms ahead of the log")
         if log_ms and newest_ms < log_ms - max(self.sizes.durations_ms):
-            return Refused(TOO_OLD, f"its newest sample is {log_ms - newest_ms} ms behind the log")
+            return RefusedUsage(TOO_OLD, f"its newest sample is {log_ms - newest_ms} ms behind the log")
         return None
 
     def _time_fault(self, sample: UsageSample) -> str:

@@ -35,16 +35,16 @@ from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
-from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, Plan, missing_groups
+from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, CyclePlan, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
-from cotenant_node_executor.sampling.wanted import Wanted, wanted_by
+from cotenant_node_executor.sampling.wanted import SamplingOptions, wanted_by
 from cotenant_node_executor.strategies.registry import STRATEGIES
-from cotenant_node_executor.strategies.situation import NodeFacts
+from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.strategies.strategy import RESTORE, Desired, Strategy
 from cotenant_node_executor.targets.address import Attribute, Place
-from cotenant_node_executor.targets.interface import Capabilities
+from cotenant_node_executor.targets.interface import NodeCapabilities
 
 MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
@@ -59,8 +59,8 @@ class ExecutorCore:
 
     def __init__(
         self,
-        facts: NodeFacts,
-        capabilities: Capabilities,
+        facts: LocalNode,
+        capabilities: NodeCapabilities,
         boot: str,
         *,
         plain_processes: bool,
@@ -86,7 +86,7 @@ class ExecutorCore:
         """The overcommitted resources of the node."""
         self._admission = Admission()
         self._topology = TopologyReport(facts.name)
-        self.wanted = Wanted()
+        self.wanted = SamplingOptions()
         """Metrics that the node SLO enables; the same object while it does not change."""
         self.slo_ref = ""
         """The node SLO's event, empty before there is one."""
@@ -265,7 +265,7 @@ class ExecutorCore:
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
-    def plan(self, now: datetime) -> Plan:
+    def plan(self, now: datetime) -> CyclePlan:
         """Return this cycle's orders and file values; empty until the load is complete and the machine was observed."""
         seen = self.seen
         if seen is None or not self.loaded:
@@ -295,7 +295,7 @@ class ExecutorCore:
         self._targets.reclaims.clear()
         groups = tuple(sorted(missing)) if missing else ()
         rehearsed = self._targets.rehearsed
-        return Plan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, rehearsed)
+        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, rehearsed)
 
     def _leaving(self) -> frozenset[str]:
         """The pods that are being evicted here, and those that the placement ends."""

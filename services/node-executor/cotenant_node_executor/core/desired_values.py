@@ -28,13 +28,13 @@ from cotenant_node_executor.core.initial_values import InitialValues
 from cotenant_node_executor.core.observation import NO_STORAGE, Observation, same_figures
 from cotenant_node_executor.core.plan import Problems
 from cotenant_node_executor.core.rehearsal import Rehearsal, Rehearsed
-from cotenant_node_executor.sampling.snapshot import Snapshot
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.strategies.pod_view import REMEMBERED_SHAPES, PodShape, PodView
 from cotenant_node_executor.strategies.pods.pod_values import burstable_milli
 from cotenant_node_executor.strategies.registry import STRATEGIES, precedence
 from cotenant_node_executor.strategies.sections import is_dry_run
 from cotenant_node_executor.strategies.situation import (
-    NodeFacts,
+    LocalNode,
     Situation,
     best_effort_tree,
     holding_cpus,
@@ -42,26 +42,26 @@ from cotenant_node_executor.strategies.situation import (
 )
 from cotenant_node_executor.strategies.strategy import (
     RESTORE,
-    Decision,
     Desired,
     DesiredValues,
     Evict,
     Input,
-    Policy,
+    NodePolicy,
     Reclaim,
     Reset,
     Strategy,
+    StrategyDecision,
     StrategyOrder,
 )
 from cotenant_node_executor.targets.address import INITIAL_VALUES, Attribute, Place
-from cotenant_node_executor.targets.interface import LARGE_BURSTS, Capabilities
+from cotenant_node_executor.targets.interface import LARGE_BURSTS, NodeCapabilities
 
 
 class DesiredTargets:
     """The targets of one node. Bound: the last cycle."""
 
     def __init__(
-        self, facts: NodeFacts, capabilities: Capabilities, strategies: tuple[Strategy, ...] = STRATEGIES
+        self, facts: LocalNode, capabilities: NodeCapabilities, strategies: tuple[Strategy, ...] = STRATEGIES
     ) -> None:
         self._facts = facts
         self._capabilities = capabilities
@@ -72,7 +72,7 @@ class DesiredTargets:
         self._groups: frozenset[str] = frozenset()
         """The groups that the last cycle observed or created."""
         self._sysctl: int | None = None
-        self._policy = Policy(capabilities, None)
+        self._policy = NodePolicy(capabilities, None)
         self._resources: NodeResources | None = None
         self._dry: frozenset[str] = frozenset()
         """Names of the strategies that are a dry run under the policy."""
@@ -91,7 +91,7 @@ class DesiredTargets:
         """Strategies that decide in this cycle, by source."""
         self._usage: Observation | None = None
         """The observation that strategies last decided from."""
-        self._spike: Snapshot | None = None
+        self._spike: UsageSnapshot | None = None
         self._memories: dict[str, Struct | None] = {}
         """By strategy name; immutable structs."""
         self._orders: dict[str, tuple[Evict, ...]] = {}
@@ -216,7 +216,7 @@ class DesiredTargets:
                 if self._dry:
                     self._rehearsal.values(group, {})
         if new_policy:
-            self._policy = Policy(self._capabilities, slo)
+            self._policy = NodePolicy(self._capabilities, slo)
             self._find_dry_runs(slo)
             self._of_shape.clear()
             self._faulted.clear()
@@ -265,7 +265,7 @@ class DesiredTargets:
             values = self._of_shape[shape, dry] = tuple(groups)
         return values
 
-    def _situation(self, snapshot: Snapshot | None, seen: Observation) -> Situation:
+    def _situation(self, snapshot: UsageSnapshot | None, seen: Observation) -> Situation:
         return Situation(
             node=self._facts,
             capabilities=self._capabilities,
@@ -314,7 +314,7 @@ class DesiredTargets:
                 self._composer.put(source, values)
         self._due.clear()
 
-    def _take_orders(self, strategy: str, decision: Decision) -> None:
+    def _take_orders(self, strategy: str, decision: StrategyDecision) -> None:
         self.reclaims += [(strategy, order) for order in decision.orders if isinstance(order, Reclaim)]
         evictions = tuple([order for order in decision.orders if isinstance(order, Evict)])
         if evictions:

@@ -32,12 +32,12 @@ from cotenant.log.contract import EXECUTION, USAGE
 from cotenant.model.subjects import execution_subject
 from cotenant_node_executor.core.core import ExecutorCore
 from cotenant_node_executor.core.placed import Key
-from cotenant_node_executor.core.plan import Plan, Problems
+from cotenant_node_executor.core.plan import CyclePlan, Problems
 from cotenant_node_executor.core.rehearsal import Rehearsed
 from cotenant_node_executor.runtime.interface import Collect, Forget, Order, Start, Stop
 from cotenant_node_executor.strategies.strategy import RESTORE, Cause, Desired, Evict, Reclaim
 from cotenant_node_executor.targets.address import Place, place_text
-from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, Written
+from cotenant_node_executor.targets.interface import Knob, Reclaimed, WriteReport, WrittenValue
 
 MAX_CHANGES = 50
 
@@ -62,7 +62,7 @@ class Executions:
         self._strangers: tuple[str, ...] = ()
 
     def of_cycle(
-        self, core: ExecutorCore, plan: Plan, report: WriteReport, carried_out: Sequence[Order], now: datetime
+        self, core: ExecutorCore, plan: CyclePlan, report: WriteReport, carried_out: Sequence[Order], now: datetime
     ) -> list[Event]:
         """The events of one cycle, in a stated order."""
         events = self._writes(core, plan, report, now) if report.written else []
@@ -96,8 +96,8 @@ class Executions:
         )
         return self._event("kubelet", execution, (), now)
 
-    def _writes(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
-        by_topic: dict[str, list[tuple[Written, Desired]]] = {}
+    def _writes(self, core: ExecutorCore, plan: CyclePlan, report: WriteReport, now: datetime) -> list[Event]:
+        by_topic: dict[str, list[tuple[WrittenValue, Desired]]] = {}
         for written in report.written:
             winner = plan.targets.winner(written.place, written.attribute)
             if winner is not None:
@@ -252,7 +252,7 @@ class Executions:
         )
         return self._event(RUNTIME, execution, (placed.ref,), now)
 
-    def _refused_by_kernel(self, core: ExecutorCore, plan: Plan, report: WriteReport, now: datetime) -> list[Event]:
+    def _refused_by_kernel(self, core: ExecutorCore, plan: CyclePlan, report: WriteReport, now: datetime) -> list[Event]:
         first = report.refused[0]
         winner = plan.targets.winner(first.place, first.attribute)
         more = len(report.refused) - 1

@@ -22,7 +22,7 @@ class Problems(Struct, frozen=True, gc=False):
     texts: tuple[str, ...]
 
 
-class Plan(Struct, frozen=True, gc=False):
+class CyclePlan(Struct, frozen=True, gc=False):
     """The groups, values and orders of one cycle."""
 
     orders: tuple[Order, ...]
@@ -41,7 +41,7 @@ class Plan(Struct, frozen=True, gc=False):
     """Would-be actions of strategies in a dry run."""
 
 
-NOTHING = Plan(orders=(), groups=(), targets=Composed({}, {}))
+NOTHING = CyclePlan(orders=(), groups=(), targets=Composed({}, {}))
 
 
 def missing_groups(orders: Sequence[Order], there: frozenset[str]) -> Set[str]:

@@ -38,8 +38,8 @@ from cotenant_node_executor.runtime.interface import (
     ContainerState,
     Forget,
     LogRequest,
-    LogUnavailableError,
     Order,
+    PodLogUnavailableError,
     PodToRun,
     Start,
     Stop,
@@ -277,11 +277,11 @@ class ProcessRuntime:
         folder = self._state / request.uid / request.container
         newest = newest_attempt(folder) if folder.is_dir() else None
         if newest is None:
-            raise LogUnavailableError(f"container {request.container} has not been started on this node")
+            raise PodLogUnavailableError(f"container {request.container} has not been started on this node")
         files = attempt_files(folder, newest.attempt - 1) if request.previous else newest
         log = files.file("log")
         if not log.exists():
-            raise LogUnavailableError(f"container {request.container} has no log of an attempt before this one")
+            raise PodLogUnavailableError(f"container {request.container} has no log of an attempt before this one")
         return read_tail(log, request.tail_lines, request.limit_bytes)
 
     def _folder(self, uid: str, container: str) -> Path:

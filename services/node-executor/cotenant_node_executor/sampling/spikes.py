@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cotenant_node_executor.sampling.snapshot import Snapshot
-from cotenant_node_executor.sampling.usage import Counter, group_milli
+from cotenant_node_executor.sampling.snapshot import UsageSnapshot
+from cotenant_node_executor.sampling.usage import CumulativeCounter, group_milli
 from cotenant_node_executor.targets.cgroup.tree import read_file
 from cotenant_node_executor.targets.interface import ROOT_GROUP, CgroupDriver, Stat
 from cotenant_node_executor.targets.parse import parse_cpu_usage_ns
@@ -32,13 +32,13 @@ class Spikes:
         self._driver = driver
         self._guaranteed: bool | None = None
         """Whether there are guaranteed pods; None: nothing is measured."""
-        self._last: Counter | None = None
+        self._last: CumulativeCounter | None = None
         self._milli: tuple[int, ...] = ()
         """Of the last two stretches, the newest last."""
         self.due_ns: int | None = None
         """When the counter is to be read; None: it is not."""
 
-    def watch(self, sample: Snapshot) -> None:
+    def watch(self, sample: UsageSnapshot) -> None:
         """Measure the services of this sample from now on. Measurements of the same groups stay."""
         guaranteed = any("/" not in pod.usage.group for pod in sample.pods.values())
         if guaranteed != self._guaranteed:
@@ -57,7 +57,7 @@ class Spikes:
         self._milli = (*self._milli[-1:], milli) if milli is not None else ()
         self._last, self.due_ns = counter, now_ns + MEASURED_NS
 
-    def found(self, sample: Snapshot, now_ns: int) -> Snapshot | None:
+    def found(self, sample: UsageSnapshot, now_ns: int) -> UsageSnapshot | None:
         """Return the sample with the rise found in both stretches, or a large one in the last. None where services use no more
         than in the sample."""
         if not self._milli:
@@ -66,13 +66,13 @@ class Spikes:
             return found
         return with_services(sample, self._milli[-1], now_ns, LARGE_RISE_PERCENT)
 
-    def _count(self, now_ns: int) -> Counter | None:
+    def _count(self, now_ns: int) -> CumulativeCounter | None:
         if not self._guaranteed:
             value = self._value(BURSTABLE)
         else:
             whole, batch = self._value(ROOT_GROUP), self._value(BESTEFFORT)
             value = whole - batch if whole is not None and batch is not None else None
-        return Counter(value, now_ns) if value is not None else None
+        return CumulativeCounter(value, now_ns) if value is not None else None
 
     def _value(self, group: str) -> int | None:
         path = self._driver.stat_path(group, Stat.CPU_USAGE)
@@ -80,7 +80,9 @@ class Spikes:
         return parse_cpu_usage_ns(self._driver.version, content) if content is not None else None
 
 
-def with_services(sample: Snapshot, milli: int, now_ns: int, least_percent: int = MIN_RISE_PERCENT) -> Snapshot | None:
+def with_services(
+    sample: UsageSnapshot, milli: int, now_ns: int, least_percent: int = MIN_RISE_PERCENT
+) -> UsageSnapshot | None:
     """Return a sample with the services' CPU as measured, in milli-CPU for all together; None where it rose by less than
     `least_percent` of the node. The rise is divided in proportion to the services' usage, equally if they used nothing."""
     services = {uid: pod.usage.cpu_milli or 0 for uid, pod in sample.pods.items() if pod.tier != BESTEFFORT}

@@ -23,8 +23,8 @@ from cotenant_node_executor.runtime.interface import (
     ContainerState,
     Forget,
     LogRequest,
-    LogUnavailableError,
     Order,
+    PodLogUnavailableError,
     PodToRun,
     Start,
     Stop,
@@ -208,7 +208,7 @@ class SimulatedRuntime:
 
     def read_log(self, request: LogRequest) -> str:
         """There is no log."""
-        raise LogUnavailableError(f"container {request.container} is simulated and writes no log")
+        raise PodLogUnavailableError(f"container {request.container} is simulated and writes no log")
 
 
 def _ends(pod: Pod, live: Iterable[ContainerState]) -> list[tuple[ContainerState, datetime]]:

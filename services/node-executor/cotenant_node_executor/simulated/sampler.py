@@ -20,12 +20,12 @@ from cotenant.domain.qos import QoSClass, qos_raw
 from cotenant.model.names import MEMORY
 from cotenant_node_executor.runtime.interface import PodToRun
 from cotenant_node_executor.runtime.oom_score import oom_score_adj
-from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodUsage, PressureSet, Snapshot, SystemUsage
+from cotenant_node_executor.sampling.snapshot import GroupUsage, NodeUsage, PodSample, PressureSet, SystemUsage, UsageSnapshot
 from cotenant_node_executor.simulated.files import SimulatedFiles
 from cotenant_node_executor.simulated.memory import Holding, ended
-from cotenant_node_executor.simulated.usage import Wanted, elapsed_ms, share_out, wanted_usage
+from cotenant_node_executor.simulated.usage import UsageCurve, elapsed_ms, share_out, wanted_usage
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
-from cotenant_node_executor.strategies.situation import NodeFacts
+from cotenant_node_executor.strategies.situation import LocalNode
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
 from cotenant_node_executor.targets.interface import Knob
 
@@ -53,7 +53,7 @@ class _Load(Struct, gc=False):
     group: str
     tier: str
     batch: bool
-    wanted: Wanted
+    wanted: UsageCurve
     pod: Pod
     quota: int = -1
     weight: int = 0
@@ -66,7 +66,7 @@ class _Load(Struct, gc=False):
 class SimulatedSampler:
     """Samples one machine. Bound: the running pods."""
 
-    def __init__(self, facts: NodeFacts, seed: int, files: SimulatedFiles) -> None:
+    def __init__(self, facts: LocalNode, seed: int, files: SimulatedFiles) -> None:
         self._facts = facts
         self._seed = seed
         self._files = files
@@ -88,7 +88,7 @@ class SimulatedSampler:
         """Whether all demand was met at the newest sample, so that no pod's usage depends on another's."""
         self._settled = False
         """Whether the next sample gives the same figures if nothing changes."""
-        self._pods: dict[str, PodUsage] = {}
+        self._pods: dict[str, PodSample] = {}
         self._rated_milli = 0
         """Usage of the pods that existed at the previous sample too."""
         self.out_of_memory: tuple[OutOfMemory, ...] = ()
@@ -104,7 +104,7 @@ class SimulatedSampler:
                 self._stirred.add(uid)
         self._settled = False
 
-    def sample(self, now: datetime, transitions: Mapping[str, PodToRun | None]) -> Snapshot:
+    def sample(self, now: datetime, transitions: Mapping[str, PodToRun | None]) -> UsageSnapshot:
         """Take a sample. `transitions`: pods that started running since the last sample; None for pods that stopped."""
         since_ms = elapsed_ms(now, EPOCH)
         for uid, to_run in transitions.items():
@@ -119,7 +119,7 @@ class SimulatedSampler:
         last_ns, self._last_ns = self._last_ns, now_ns
         first = last_ns is None
         node_bytes = self._system_bytes + self._memory_bytes
-        return Snapshot(
+        return UsageSnapshot(
             monotonic_ns=now_ns,
             interval_ns=None if last_ns is None else max(now_ns - last_ns, 0),
             node=NodeUsage(
@@ -161,7 +161,7 @@ class SimulatedSampler:
         self._unrated.discard(uid)
         self._settled = False
 
-    def _wanted(self, pod: Pod, since_ms: int) -> Wanted:
+    def _wanted(self, pod: Pod, since_ms: int) -> UsageCurve:
         try:
             return wanted_usage(pod, self._seed, since_ms)
         except ValueError:
@@ -241,7 +241,7 @@ class SimulatedSampler:
         left = min(free - sum(given.values()), self._best_effort_bound())
         return given | share_out(left, {uid: load.cpu_milli for uid, load in loads.items() if load.batch}, weights)
 
-    def _usage(self, uid: str, cpu_milli: int, before: PodUsage | None) -> PodUsage:
+    def _usage(self, uid: str, cpu_milli: int, before: PodSample | None) -> PodSample:
         """A pod's usage; a first reading has no rates. Unchanged usage is the same object."""
         load = self._loads[uid]
         cpu = cpu_milli if before is not None else None
@@ -261,7 +261,7 @@ class SimulatedSampler:
             throttled_ratio=ratio,
             pressure=_NO_PRESSURE,
         )
-        return PodUsage(uid, load.tier, usage)
+        return PodSample(uid, load.tier, usage)
 
     def _best_effort_bound(self) -> int:
         quota = int(self._files.read(*BOUND_QUOTA))

@@ -143,7 +143,7 @@ class KnobSupport(msgspec.Struct, frozen=True):
     why: str = ""  # where it is not supported: what is missing, in words
 
 
-class Capabilities(msgspec.Struct, frozen=True):
+class NodeCapabilities(msgspec.Struct, frozen=True):
     """The node's capabilities, probed once at start."""
 
     version: CgroupVersion
@@ -159,7 +159,7 @@ class Capabilities(msgspec.Struct, frozen=True):
         return found is not None and found.supported
 
 
-class Written(msgspec.Struct, frozen=True, gc=False):
+class WrittenValue(msgspec.Struct, frozen=True, gc=False):
     place: Place
     attribute: Attribute
     file: str
@@ -167,7 +167,7 @@ class Written(msgspec.Struct, frozen=True, gc=False):
     new: str  # as read back after the write
 
 
-class Refused(msgspec.Struct, frozen=True, gc=False):
+class RefusedValue(msgspec.Struct, frozen=True, gc=False):
     place: Place
     attribute: Attribute
     file: str
@@ -188,8 +188,8 @@ class Reclaimed(msgspec.Struct, frozen=True, gc=False):
 
 
 class WriteReport(msgspec.Struct, frozen=True, gc=False):
-    written: tuple[Written, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    written: tuple[WrittenValue, ...] = ()
+    refused: tuple[RefusedValue, ...] = ()
     unchanged: int = 0
     skipped: int = 0  # knobs this kernel lacks, groups that have gone, shares that cpu.idle locks
     still_refused: int = 0  # refusals reported before, retried without success

@@ -18,12 +18,12 @@ from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.equal_groups import EqualGroups
 from cotenant_scheduler.cycle.gathering.gathering import Attempt, Gathering
-from cotenant_scheduler.cycle.gathering.plans import Plan
-from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
+from cotenant_scheduler.cycle.gathering.plans import GatheringPlan
+from cotenant_scheduler.cycle.group_preemption import GroupPreemption, GroupTrial
 from cotenant_scheduler.cycle.nominations import Nominations
 from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE
 from cotenant_scheduler.cycle.ordering.walk import Walk
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, WaitingTemplate
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, QueueEntry, WaitingTemplate
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.results import CachedResults
@@ -52,7 +52,7 @@ class PlacingGroups:
         reserving: Reserving,
         preemption: GroupPreemption,
         gathering: Gathering,
-        refused_by_nodes: Callable[[Walk, Entry, EquivalenceClass, datetime], None],
+        refused_by_nodes: Callable[[Walk, QueueEntry, EquivalenceClass, datetime], None],
         usual: int,
         most: int,
     ) -> None:
@@ -71,7 +71,7 @@ class PlacingGroups:
         self._usual = usual
         self._most = most
 
-    def decide(self, walk: Walk, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
+    def decide(self, walk: Walk, entry: QueueEntry, group: GroupClass, now: datetime, bound: list[Event]) -> None:
         """Place as many of a group as its rules require, in one batch, or record why it waits."""
         if any(self._reserving.is_over(record) for record in entry.records):
             walk.close()  # this decision states how that reservation ended
@@ -106,7 +106,7 @@ class PlacingGroups:
         bound += events
         walk.advance()
 
-    def _placed(self, walk: Walk, entry: Entry, group: GroupClass, trial: Trial) -> None:
+    def _placed(self, walk: Walk, entry: QueueEntry, group: GroupClass, trial: GroupTrial) -> None:
         walk.wake()
         group.stamp = None
         group.template = trial.refused
@@ -117,15 +117,15 @@ class PlacingGroups:
         if selected_by:
             walk.reopen(tuple(sorted(selected_by)))
 
-    def _gathered(self, attempt: Attempt, group: GroupClass, now: datetime, bound: list[Event]) -> Trial:
+    def _gathered(self, attempt: Attempt, group: GroupClass, now: datetime, bound: list[Event]) -> GroupTrial:
         """Try a group in one domain of the network after the other."""
-        first: Trial | None = None
+        first: GroupTrial | None = None
         for plan in attempt.plans:
             trial = self._tried(group, attempt.members, now, bound, plan)
             first = first or trial
             if trial.enough or trial.by_quota:
                 return trial
-        trial = first or Trial(self._assumed.savepoint(), len(bound))
+        trial = first or GroupTrial(self._assumed.savepoint(), len(bound))
         if attempt.reason:
             trial.refused = self._waiting.of_topology(group, attempt.reason)
         elif first is None:
@@ -136,10 +136,15 @@ class PlacingGroups:
         return trial
 
     def _tried(
-        self, group: GroupClass, records: Sequence[PodRecord], now: datetime, bound: list[Event], plan: Plan | None = None
-    ) -> Trial:
+        self,
+        group: GroupClass,
+        records: Sequence[PodRecord],
+        now: datetime,
+        bound: list[Event],
+        plan: GatheringPlan | None = None,
+    ) -> GroupTrial:
         """Assume as many members on nodes as the group's rules require, or none."""
-        trial = Trial(self._assumed.savepoint(), len(bound))
+        trial = GroupTrial(self._assumed.savepoint(), len(bound))
         self._try(trial, group, records, now, bound, plan)
         trial.enough = group.together.enough(trial.placed, [record.key for record in records])
         if not trial.enough:
@@ -149,12 +154,12 @@ class PlacingGroups:
 
     def _try(
         self,
-        trial: Trial,
+        trial: GroupTrial,
         group: GroupClass,
         records: Sequence[PodRecord],
         now: datetime,
         bound: list[Event],
-        plan: Plan | None,
+        plan: GatheringPlan | None,
     ) -> None:
         """Assume as many members on nodes as the group's rules require."""
         members = [record.key for record in records]
@@ -202,7 +207,13 @@ class PlacingGroups:
         return self._equal_groups.place_pods(alike, charge, [gang] * len(alike), now, bound, WORTHWHILE)
 
     def _place_member(
-        self, trial: Trial, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event], plan: Plan | None
+        self,
+        trial: GroupTrial,
+        group: GroupClass,
+        record: PodRecord,
+        now: datetime,
+        bound: list[Event],
+        plan: GatheringPlan | None,
     ) -> WaitingTemplate | None:
         """Place one pod of a group, where a plan has it if there is one; else return why it cannot be."""
         charge = group.charge_of(record)

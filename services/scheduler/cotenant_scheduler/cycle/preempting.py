@@ -26,7 +26,7 @@ import msgspec
 from cotenant.events.envelope import Event
 from cotenant.events.placements import Nomination, Waiting
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
-from cotenant_scheduler.cycle.preemption import Choice, Preemption, is_ending
+from cotenant_scheduler.cycle.preemption import Preemption, PreemptionCandidate, is_ending
 from cotenant_scheduler.cycle.queue import EquivalenceClass, WaitingTemplate
 from cotenant_scheduler.cycle.quota_preemption import QuotaPreemption
 from cotenant_scheduler.cycle.reservation_preemption import ReservationPreemption
@@ -34,7 +34,7 @@ from cotenant_scheduler.cycle.waiting import WaitingPods
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.counting import PodKey, is_reserve
-from cotenant_scheduler.state.node_facts import NodeFacts
+from cotenant_scheduler.state.node_facts import NodeMessages
 from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.pods import PodCache
@@ -56,7 +56,7 @@ class Preempting:
     def __init__(
         self,
         nodes: NodeTable,
-        facts: Mapping[str, NodeFacts],
+        facts: Mapping[str, NodeMessages],
         pods: PodCache,
         waiting: WaitingPods,
         preemption: Preemption,
@@ -112,7 +112,7 @@ class Preempting:
         template = self._waiting.refused_by_nodes(alike, evaluation, line, nomination)
         return self._nominated(record, alike, template, choice)
 
-    def _choose(self, record: PodRecord, evaluation: Evaluation) -> tuple[Choice | None, str]:
+    def _choose(self, record: PodRecord, evaluation: Evaluation) -> tuple[PreemptionCandidate | None, str]:
         """Return the best node to make room on, or in a reservation there; or None, and what is said of that."""
         choice, line = None, ""
         if self._may_preempt(record):
@@ -167,7 +167,7 @@ class Preempting:
         return self._nominated(record, alike, template, choice)
 
     def _nominate(
-        self, record: PodRecord, choice: Choice, shape: Shape, before: Nomination | None, now: datetime
+        self, record: PodRecord, choice: PreemptionCandidate, shape: Shape, before: Nomination | None, now: datetime
     ) -> Nomination:
         nomination = Nomination(
             node=choice.node, at=now, attempts=before.attempts + 1 if before else 1, victims=choice.victims
@@ -187,7 +187,7 @@ class Preempting:
         self._nominations.end(record.key)
 
     def _nominated(
-        self, record: PodRecord, alike: EquivalenceClass, template: WaitingTemplate, choice: Choice
+        self, record: PodRecord, alike: EquivalenceClass, template: WaitingTemplate, choice: PreemptionCandidate
     ) -> Event | None:
         alike.template = template
         alike.stamp = None  # the template is this pod's alone
@@ -235,7 +235,7 @@ class Preempting:
         found = ", ".join(f"{count} {text}" for count, text in texts if count)
         return f"0/{total} nodes are available: {found}."
 
-    def causes(self, choice: Choice) -> tuple[str, ...]:
+    def causes(self, choice: PreemptionCandidate) -> tuple[str, ...]:
         """The messages that describe the node, and the placements of the victims."""
         placed = [self._pods.records[victim.namespace, victim.name].placements[choice.node] for victim in choice.victims]
         return (*self._facts[choice.node].causes, *(f"LOG:{entry.sequence}" for entry in placed))

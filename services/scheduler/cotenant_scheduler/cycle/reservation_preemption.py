@@ -1,7 +1,7 @@
 """Preemption inside reservations: a pod that its reservations have no room for makes users of a lower priority leave them.
 
-In: a pod with the reservations that match it, the results of its shape. Out: a `Choice` as of `cycle.preemption`, or none. The
-rules of preemption hold, with these differences:
+In: a pod with the reservations that match it, the results of its shape. Out: a `PreemptionCandidate` as of `cycle.preemption`,
+or none. The rules of preemption hold, with these differences:
 
     nodes      those on which reservations match the pod, and none of them takes it
     leaving    users of these reservations, and pods of the node that use none; never users of others
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from cotenant_scheduler.cycle.preemption import Choice, Preemption
+from cotenant_scheduler.cycle.preemption import Preemption, PreemptionCandidate
 from cotenant_scheduler.cycle.reservations.candidates import Candidates, Matched
 from cotenant_scheduler.cycle.reservations.reserving import Reserving
 from cotenant_scheduler.cycle.what_if import RowPod
@@ -39,7 +39,7 @@ class ReservationPreemption:
         self._reserving = reserving
         self._preemption = preemption
 
-    def choose(self, evaluation: Evaluation, ask: Ask) -> Choice | None:
+    def choose(self, evaluation: Evaluation, ask: Ask) -> PreemptionCandidate | None:
         """Return the best node for a pod with these demands on reservations; None if preemption inside them helps on none."""
         if ask.problem or not ask.owners:
             return None

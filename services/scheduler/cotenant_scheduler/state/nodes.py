@@ -17,7 +17,7 @@ from cotenant.events.allocations import Allocation
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_scheduler.state.columns import Changes, doubled, grown
 from cotenant_scheduler.state.counted_rows import CountedRows
-from cotenant_scheduler.state.counting import Counter, PodKey
+from cotenant_scheduler.state.counting import PodCounter, PodKey
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs, Thresholds
 from cotenant_scheduler.state.load.load_estimate import AssignedPod, NodeReport
 from cotenant_scheduler.state.reading.shapes import Shape
@@ -43,7 +43,7 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
 class NodeTable(CountedRows):
     """Rows of nodes. A row exists while its node is declared or has pods."""
 
-    def __init__(self, args: LoadAwareArgs, counters: Sequence[Counter] = ()) -> None:
+    def __init__(self, args: LoadAwareArgs, counters: Sequence[PodCounter] = ()) -> None:
         super().__init__(args, counters)
         self.rows: dict[str, int] = {}
         self.labels: list[dict[str, str]] = []

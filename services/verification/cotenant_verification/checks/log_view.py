@@ -35,7 +35,7 @@ from cotenant.log.plans import Plan
 from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
 from cotenant.model.subjects import executor_subject, object_subject, pod_subject, resources_subject, tokens
 from cotenant_verification.checks.charges import Charges
-from cotenant_verification.checks.needs import Needs
+from cotenant_verification.checks.needs import RequirementsCache
 from cotenant_verification.checks.quotas_as_decided import QuotasAsDecided
 from cotenant_verification.checks.records import CommitSeen, ObjectHead, revisions_of
 
@@ -87,7 +87,7 @@ class LogView:
         """Nodes that ever had a metric."""
         self.tainted: dict[str, datetime] = {}
         """When a lost node of each zone got the NoExecute taint last."""
-        self.needs = Needs()
+        self.needs = RequirementsCache()
         self.pods: dict[tuple[str, str], ObjectHead] = {}
         self._ended_at: dict[str, int] = {}
         """The sequence at which a pod had run to its end, by uid."""

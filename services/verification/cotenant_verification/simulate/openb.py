@@ -78,18 +78,18 @@ class TracePod:
 
 
 @dataclass(frozen=True)
-class Trace:
+class OpenbTrace:
     """Nodes by name, and pods by the moment they come, then by name."""
 
     nodes: tuple[TraceNode, ...]
     pods: tuple[TracePod, ...]
 
 
-def read_trace(folder: Path) -> Trace:
+def read_trace(folder: Path) -> OpenbTrace:
     """The trace in a folder. Raises TraceError."""
     nodes = sorted((_node(row) for row in _rows(folder / NODE_FILE, NODE_COLUMNS)), key=lambda node: node.name)
     pods = sorted((_pod(row) for row in _rows(folder / POD_FILE, POD_COLUMNS)), key=lambda pod: (pod.created, pod.name))
-    return Trace(tuple(nodes), tuple(pods))
+    return OpenbTrace(tuple(nodes), tuple(pods))
 
 
 @dataclass(frozen=True)

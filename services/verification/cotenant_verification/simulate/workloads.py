@@ -12,7 +12,7 @@ from random import Random
 
 from cotenant_console.api.client import Document
 from cotenant_console.durations import parse_duration
-from cotenant_verification.simulate.cluster_file import Cluster, NodeShape, Workload
+from cotenant_verification.simulate.cluster_file import ClusterFile, NodeShape, Workload
 
 USAGE = "cotenant.io/simulated-usage"
 DURATION = "cotenant.io/simulated-duration"
@@ -23,7 +23,7 @@ def node_names(shape: NodeShape) -> list[str]:
     return [f"{shape.name}-{index}" for index in range(shape.count)]
 
 
-def arrivals(cluster: Cluster, seed: int, span_seconds: float) -> Iterator[tuple[float, Document]]:
+def arrivals(cluster: ClusterFile, seed: int, span_seconds: float) -> Iterator[tuple[float, Document]]:
     """Seconds since the start and the pod that comes then, workload by workload."""
     for workload in cluster.workloads:
         if workload.arrivals is None:

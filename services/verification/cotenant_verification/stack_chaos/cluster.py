@@ -25,7 +25,7 @@ from cotenant_console.nats_access.roles import ADMINISTRATOR, SIMULATED_NODES
 from cotenant_console.pki.identity import GATEWAY_NAMES, prepared
 from cotenant_console.up.bootstrap import base_objects
 from cotenant_console.up.declared_streams import DeclaredStreams
-from cotenant_console.up.nats_server import LOOPBACK, Member, Secured, answers, free_port, nats_processes, nats_urls
+from cotenant_console.up.nats_server import LOOPBACK, Secured, ServerMember, answers, free_port, nats_processes, nats_urls
 from cotenant_console.up.services import DECIDING, environment, module_of
 from cotenant_console.up.stack import is_ready
 from cotenant_console.up.supervisor import ProcessSpec, Supervisor
@@ -44,7 +44,7 @@ class StackError(RuntimeError):
     """The stack did not start, or did not come back; the text says which part."""
 
 
-class Cluster:
+class ServerCluster:
     """Use `start`, then `stop`."""
 
     def __init__(self, folder: Path) -> None:
@@ -63,7 +63,7 @@ class Cluster:
         self.to_servers = {(service, server): Relay(port(), clients[server]) for service in SERVICES for server in SERVERS}
         nowhere = port()
         self.members = [
-            Member(
+            ServerMember(
                 server,
                 clients[server],
                 peers[server],

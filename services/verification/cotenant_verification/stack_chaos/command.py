@@ -14,7 +14,7 @@ import msgspec
 from cotenant_console.durations import parse_duration
 from cotenant_verification.stack_chaos.cluster import SERVERS, SERVICES, SKEWED, StackError
 from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, LEADER, chosen_faults
-from cotenant_verification.stack_chaos.records import Fault, Outcome
+from cotenant_verification.stack_chaos.records import Fault, WriteOutcome
 from cotenant_verification.stack_chaos.run import run
 from cotenant_verification.stack_chaos.run_report import RunReport, gap_of
 
@@ -61,7 +61,7 @@ def leader_kills(times: int, seed: int) -> None:
     """Kill LOG's leader repeatedly under load; report how long writes were unavailable, and check the history."""
     faults = [Fault(at=10.0 + KILL_EVERY_SECONDS * number, seconds=0.1, kind="kill", target=LEADER) for number in range(times)]
     report = _carry_out(seed, faults[-1].at + FAULT_FREE_SECONDS, faults, KILL_CLIENTS, "")
-    progress = [write.ended for write in report.writes if write.outcome is Outcome.OK]
+    progress = [write.ended for write in report.writes if write.outcome is WriteOutcome.OK]
     gaps = [gap_of(progress, fault) for fault in report.faults]
     for fault, gap in zip(report.faults, gaps, strict=True):
         click.echo(f"{fault.target} killed at {fault.at:.1f} s: {gap:.2f} s without progress")

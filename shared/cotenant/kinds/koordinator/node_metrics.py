@@ -13,7 +13,7 @@ import msgspec
 
 from cotenant.api.ages import age
 from cotenant.api.columns import NAME, Cell, Column, Layout
-from cotenant.api.definitions import Definition, node_of_subject
+from cotenant.api.definitions import KindDefinition, node_of_subject
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import ObjectMeta, View
 from cotenant.api.overlay import Overlay, head_of
@@ -182,7 +182,7 @@ def _cells(snapshot: Snapshot, now: datetime) -> Sequence[Cell]:
     )
 
 
-DEFINITION = Definition(
+DEFINITION = KindDefinition(
     NODE_METRICS,
     compose=compose_node_metric,
     parts={NodeMetricComputed: node_of_subject},

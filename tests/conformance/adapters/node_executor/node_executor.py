@@ -33,7 +33,7 @@ from cotenant_node_executor.strategies.cpu.suppression import quantity as suppre
 from cotenant_node_executor.strategies.pods import batch_values as batch
 from cotenant_node_executor.targets.address import Sysctl
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
-from cotenant_node_executor.targets.interface import Capabilities, CgroupVersion, Knob, KnobSupport
+from cotenant_node_executor.targets.interface import CgroupVersion, Knob, KnobSupport, NodeCapabilities
 from cotenant_node_executor.targets.other.accessors import SysctlAccessor
 from cotenant_node_executor.targets.other.writer import OtherWriter
 from tests.unit.node_executor.builders_node_executor import capabilities, slo
@@ -46,7 +46,7 @@ def _pods(given: dict[str, Any]) -> list[Pod]:
 
 def _split(given: dict[str, Any], reserved: float) -> suppress_quantity.UsageSplit:
     hosts = [
-        suppress_quantity.HostApplication(
+        suppress_quantity.HostApplicationClass(
             name=host["name"], qos=host.get("qos") or "", base=(host.get("cgroupPath") or {}).get("base") or ""
         )
         for host in given.get("hostApplications") or []
@@ -137,13 +137,13 @@ def cpu_suppress_cfs(given: dict[str, Any], *, name: str) -> object:
     return {"quota": current if quota is None else quota}
 
 
-def _amounts(name: str, container: dict[str, Any]) -> pod_view.BatchAmounts:
+def _amounts(name: str, container: dict[str, Any]) -> pod_view.ContainerAmounts:
     requests, limits = container.get("requests") or {}, container.get("limits") or {}
 
     def value(mapping: dict[str, Any], key: str) -> int | None:
         return parse_value(mapping[key]) if key in mapping else None
 
-    return pod_view.BatchAmounts(
+    return pod_view.ContainerAmounts(
         name=name,
         request_cpu_milli=value(requests, BATCH_CPU),
         limit_cpu_milli=value(limits, BATCH_CPU),
@@ -237,7 +237,7 @@ def group_identity(given: dict[str, Any], *, name: str) -> object:
     if op == "supported":
         assert given["sysctlGroupIdentity"] is None, "a sysctl without the file: the executor has nothing to write"
         knobs = {Knob.CPU_BVT.value: KnobSupport(given["kubepodsHasBvtFile"])}
-        capabilities = Capabilities(CgroupVersion(given["cgroupVersion"]), (), sandbox=False, root="", knobs=knobs)
+        capabilities = NodeCapabilities(CgroupVersion(given["cgroupVersion"]), (), sandbox=False, root="", knobs=knobs)
         return {"supported": bvt_rule(NodeSLORendered(node="n"), capabilities) is not None}
     if op == "init_sysctl":
         return _switched(given)

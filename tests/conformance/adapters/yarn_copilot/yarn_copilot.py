@@ -11,7 +11,7 @@ import msgspec
 from cotenant.domain.third_party import (
     HADOOP_YARN,
     KOORD_BATCH,
-    Allocation,
+    ThirdPartyAllocation,
     ThirdPartyError,
     batch_total,
     parse_allocations,
@@ -30,7 +30,7 @@ from cotenant_yarn_copilot.capacity import BatchAmounts, Rounding, YarnResource,
 from cotenant_yarn_copilot.node_id import NodeIdError, PodLabels, choose_nm_pod, yarn_node_of
 from cotenant_yarn_copilot.nodes import KnownNode
 from cotenant_yarn_copilot.rm_messages import RmNode
-from cotenant_yarn_copilot.update_call import Step, update_steps
+from cotenant_yarn_copilot.update_call import UpdateCall, update_steps
 from tests.builders import stored
 from tests.conformance.mended import mended
 from tests.unit.yarn_copilot.builders_yarn_copilot import NOON, Bench, manager
@@ -105,12 +105,12 @@ def yarn_update_call(given: Json, *, name: str) -> object:
         step = next(steps)
         while True:
             calls.append(step.value)
-            step = steps.send(step is not Step.UPDATE or given.get("update") == "ok")
+            step = steps.send(step is not UpdateCall.UPDATE or given.get("update") == "ok")
     except StopIteration as end:
         return {"error": end.value, "calls": calls}
 
 
-def _allocation_of(annotations: Mapping[str, str], name: str) -> Allocation | None:
+def _allocation_of(annotations: Mapping[str, str], name: str) -> ThirdPartyAllocation | None:
     return next((each for each in parse_allocations(annotations) if each.name == name), None)
 
 
@@ -206,5 +206,7 @@ def third_party_parse(given: Json, *, name: str) -> object:
 
 
 def third_party_write(given: Json, *, name: str) -> object:
-    allocation = Allocation(given["name"], given["priority"], msgspec.convert(given["resources"], dict[str, str | int | float]))
+    allocation = ThirdPartyAllocation(
+        given["name"], given["priority"], msgspec.convert(given["resources"], dict[str, str | int | float])
+    )
     return {"annotations": write_allocation(given["annotations"] or {}, allocation)}

@@ -13,7 +13,7 @@ from msgspec import Struct
 from cotenant.events.node.execution import Execution
 from cotenant.events.node.resources import CpuIdentity
 from cotenant_node_executor.core.executions import Executions
-from cotenant_node_executor.core.plan import Plan
+from cotenant_node_executor.core.plan import CyclePlan
 from cotenant_node_executor.strategies.sections import (
     fitted,
     is_dry_run,
@@ -23,14 +23,14 @@ from cotenant_node_executor.strategies.sections import (
     without_nulls,
 )
 from cotenant_node_executor.strategies.strategy import (
-    Decision,
     Desired,
     DesiredValues,
     Evict,
     Input,
-    Policy,
+    NodePolicy,
     Reclaim,
     Strategy,
+    StrategyDecision,
 )
 from cotenant_node_executor.targets.interface import Knob, WriteReport
 from tests.unit.node_executor.builders_node_executor import NODE, Bench, batch, service, slo, snapshot
@@ -55,7 +55,7 @@ def running(**fields: Any) -> Bench:
     return bench.look()
 
 
-def said(bench: Bench, plan: Plan) -> list[Execution]:
+def said(bench: Bench, plan: CyclePlan) -> list[Execution]:
     events = Executions(NODE).of_cycle(bench.core, plan, WriteReport(), (), bench.now)
     return [event.data for event in events if isinstance(event.data, Execution)]
 
@@ -102,12 +102,12 @@ def test_values_of_a_pods_shape_are_rehearsed_too() -> None:
     assert would[f"{BESTEFFORT}/poduid-job"] == "1"
 
 
-def evicting(situation: Any, _memory: Struct | None) -> Decision:
+def evicting(situation: Any, _memory: Struct | None) -> StrategyDecision:
     values: DesiredValues = {BESTEFFORT: (Desired(Knob.CPU_BURST, "1000", "cruel", "why not"),)}
-    return Decision(values, tuple(Evict(pod.uid, "too much") for _, pod in sorted(situation.pods.items())))
+    return StrategyDecision(values, tuple(Evict(pod.uid, "too much") for _, pod in sorted(situation.pods.items())))
 
 
-def cycle(_policy: Policy) -> frozenset[Input]:
+def cycle(_policy: NodePolicy) -> frozenset[Input]:
     return frozenset((Input.CYCLE,))
 
 
@@ -127,8 +127,8 @@ def test_an_eviction_of_a_dry_run_is_told_once_and_nobody_is_stopped() -> None:
     assert [name for _, name, _ in bench.core.plan(bench.now).evictions] == ["cruel"]
 
 
-def reclaiming(_situation: Any, _memory: Struct | None) -> Decision:
-    return Decision(orders=(Reclaim(BESTEFFORT, 4096, "page cache"),))
+def reclaiming(_situation: Any, _memory: Struct | None) -> StrategyDecision:
+    return StrategyDecision(orders=(Reclaim(BESTEFFORT, 4096, "page cache"),))
 
 
 def test_memory_that_a_dry_run_would_reclaim_is_told_once_and_left_alone() -> None:

@@ -12,7 +12,7 @@ from cotenant.model.subjects import resources_subject
 from cotenant_node_executor.koordlet_metrics import METRICS
 from cotenant_node_executor.sampling.slow.readings import NumaReading, SlowReadings
 from cotenant_node_executor.sampling.snapshot import GroupUsage, PressureSet
-from cotenant_node_executor.targets.psi import Pressure, PressureLine
+from cotenant_node_executor.targets.psi import PressureLine, PsiStats
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, Bench, batch, pod, service, snapshot
 
 Shown = dict[frozenset[tuple[str, str]], float]
@@ -107,7 +107,7 @@ def test_batch_resources_are_shown_by_node_and_by_container() -> None:
 
 def test_a_pods_pressure_has_every_average_of_some_and_full() -> None:
     bench = node()
-    stall = Pressure(PressureLine(12.5, 6.0, 1.0, 9), PressureLine(2.0, 1.0, 0.5, 3), full_supported=True)
+    stall = PsiStats(PressureLine(12.5, 6.0, 1.0, 9), PressureLine(2.0, 1.0, 0.5, 3), full_supported=True)
     assert bench.reading is not None
     web = bench.reading.pods["uid-web"]
     pressed = replace(web, usage=replace(web.usage, pressure=PressureSet(cpu=stall)))

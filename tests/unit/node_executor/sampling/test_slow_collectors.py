@@ -22,7 +22,7 @@ from cotenant_node_executor.sampling.slow.collectors import SlowCollectors
 from cotenant_node_executor.sampling.slow.cpi import CpuCount, parse_count, summed
 from cotenant_node_executor.sampling.slow.damon import Damon, settings
 from cotenant_node_executor.sampling.slow.kidled import Kidled
-from cotenant_node_executor.sampling.slow.numa import NumaUsage
+from cotenant_node_executor.sampling.slow.numa import NumaReader
 from cotenant_node_executor.sampling.slow.page_owners import (
     BLOCK,
     PAGE_BYTES,
@@ -336,7 +336,7 @@ def test_memory_of_the_best_effort_group_is_read_by_numa_node_where_the_kernel_s
         path.write_text(content)
     proc = write(tmp_path / "proc", {"stat": "cpu0 0 0 0 0 0 0 0 0\n"})
     meminfo = {f"devices/system/node/node{node}/meminfo": f"Node {node} MemTotal: 100 kB\n" for node in range(2)}
-    usage = NumaUsage(driver, proc, write(tmp_path / "sys", meminfo), {0: 0})
+    usage = NumaReader(driver, proc, write(tmp_path / "sys", meminfo), {0: 0})
     assert usage.read(0) == ()
     assert [each.best_effort_bytes for each in usage.read(1_000_000_000)] == found
 

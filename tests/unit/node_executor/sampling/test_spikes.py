@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cotenant_node_executor.sampling.snapshot import PodUsage, Snapshot
+from cotenant_node_executor.sampling.snapshot import PodSample, UsageSnapshot
 from cotenant_node_executor.sampling.spikes import MEASURED_NS, Spikes
 from cotenant_node_executor.targets.cgroup.sandbox.driver import SandboxDriver
 from cotenant_node_executor.targets.interface import CgroupVersion, Stat
@@ -43,14 +43,14 @@ def tree(tmp_path: Path) -> Tree:
     return Tree(tmp_path)
 
 
-def sample(*guaranteed: str) -> Snapshot:
+def sample(*guaranteed: str) -> UsageSnapshot:
     """A service of 500 milli-CPU in the burstable group on 8 CPUs, and guaranteed pods that used nothing."""
-    pods = {"web": PodUsage("web", "burstable", replace(usage("burstable/podweb", 500), cpu_milli=500))}
-    pods |= {name: PodUsage(name, "guaranteed", usage(f"pod{name}", 0)) for name in guaranteed}
+    pods = {"web": PodSample("web", "burstable", replace(usage("burstable/podweb", 500), cpu_milli=500))}
+    pods |= {name: PodSample(name, "guaranteed", usage(f"pod{name}", 0)) for name in guaranteed}
     return replace(snapshot(500, cpus=CPUS), pods=pods)
 
 
-def found(tree: Tree, seen: Snapshot) -> int | None:
+def found(tree: Tree, seen: UsageSnapshot) -> int | None:
     spike = tree.spikes.found(seen, tree.now_ns)
     return None if spike is None else sum(pod.usage.cpu_milli or 0 for pod in spike.pods.values())
 

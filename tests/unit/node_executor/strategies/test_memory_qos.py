@@ -16,7 +16,7 @@ from cotenant_node_executor.strategies.memory.qos import Applied, decide, high_b
 from cotenant_node_executor.strategies.memory.qos_config import DEFAULTS, NEUTRAL, MemoryQOS, MemoryRule, effective, memory_rule
 from cotenant_node_executor.strategies.pod_view import pod_view
 from cotenant_node_executor.strategies.sections import fitted, lowered_object
-from cotenant_node_executor.strategies.strategy import Decision
+from cotenant_node_executor.strategies.strategy import StrategyDecision
 from cotenant_node_executor.targets.address import Knob, OomScore
 from tests.unit.node_executor.builders_node_executor import GIB, NODE, capabilities, pod, situation
 
@@ -32,7 +32,7 @@ def slo(qos: dict[str, Any] | None = None) -> NodeSLORendered:
     return NodeSLORendered(node=NODE, spec=msgspec.Raw(msgspec.json.encode(spec)))
 
 
-def texts(decision: Decision, group: str) -> dict[Knob, str]:
+def texts(decision: StrategyDecision, group: str) -> dict[Knob, str]:
     return {each.attribute: each.value for each in decision.values.get(group, ())}  # type: ignore[misc]
 
 
@@ -105,7 +105,7 @@ def test_a_kernel_without_these_files_gets_nothing() -> None:
     assert decide(situation([pod("a", "LS")], node_slo=asked), None).values == {}
 
 
-def scored(**annotations: str) -> Decision:
+def scored(**annotations: str) -> StrategyDecision:
     named = {f"koordinator.sh/{name.replace('_', '-')}": text for name, text in annotations.items()}
     return decide_scores(situation([pod("a", "LS", annotations=named)]), None)
 

@@ -24,7 +24,7 @@ from cotenant.api.validation.metadata import selector_errors
 from cotenant.kinds.nodes import NODES
 from cotenant.model.names import SLO_CONFIG_NAME, SLO_CONFIG_NAMESPACE
 from cotenant_gateway.admission.node_configuration.network_shares import network_share_errors
-from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, Section, section_errors
+from cotenant_gateway.admission.node_configuration.ranges import MAX_ENTRIES, SECTIONS, SectionRules, section_errors
 from cotenant_gateway.admission.node_configuration.risk_budget import EXTENSION
 from cotenant_gateway.admission.node_configuration.values import Json, member, selector_of, shown
 from cotenant_gateway.admission.review import Review
@@ -125,7 +125,7 @@ def _network_shares(qos: str, system: str) -> list[FieldError]:
         return []
 
 
-def _section(review: Review, path: str, section: Section, text: str) -> list[FieldError]:
+def _section(review: Review, path: str, section: SectionRules, text: str) -> list[FieldError]:
     try:
         config = decoded_section(text)
     except ConfigurationError as error:

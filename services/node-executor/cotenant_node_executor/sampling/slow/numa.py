@@ -22,7 +22,7 @@ from cotenant_node_executor.targets.parse import NUMA_PAGE_BYTES, parse_numa_sta
 SECONDS = 15.0
 
 
-class NumaUsage:
+class NumaReader:
     """Reads all nodes, and remembers their last ticks."""
 
     def __init__(self, driver: CgroupDriver, proc: Path, sys: Path, node_of_cpu: Mapping[int, int]) -> None:

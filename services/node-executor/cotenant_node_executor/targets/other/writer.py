@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from cotenant_node_executor.targets.address import Attribute, NonCgroup, Sysctl, SysctlAttribute, Thread
-from cotenant_node_executor.targets.interface import InvalidValueError, Refused, WriteReport, Written
+from cotenant_node_executor.targets.interface import InvalidValueError, RefusedValue, WriteReport, WrittenValue
 from cotenant_node_executor.targets.other.accessors import Accessor, Restoring
 from cotenant_node_executor.targets.other.held import HeldValues
 
@@ -32,7 +32,7 @@ class OtherWriter:
     def __init__(self, accessors: Mapping[type, Accessor], held: HeldValues | None = None) -> None:
         self._accessors = accessors
         self._held = HeldValues() if held is None else held
-        self._known: dict[tuple[NonCgroup, Attribute], Refused] = {}
+        self._known: dict[tuple[NonCgroup, Attribute], RefusedValue] = {}
 
     @property
     def holding(self) -> bool:
@@ -41,8 +41,8 @@ class OtherWriter:
 
     def apply(self, values: Mapping[NonCgroup, Mapping[Attribute, str]]) -> WriteReport:
         """Write the values. Never raises for a single target; a kind of place without an accessor is skipped."""
-        written: list[Written] = []
-        refused: dict[tuple[NonCgroup, Attribute], Refused] = {}
+        written: list[WrittenValue] = []
+        refused: dict[tuple[NonCgroup, Attribute], RefusedValue] = {}
         unchanged = skipped = 0
         self._note_threads(values)
         for place, attributes in _switched_off_first(values):
@@ -59,7 +59,7 @@ class OtherWriter:
                         accessor.write(place, attribute, value)
                         present = accessor.read(place, attribute) or ""
                         if present != old:
-                            written.append(Written(place, attribute, attribute.value, _brief(old), _brief(present)))
+                            written.append(WrittenValue(place, attribute, attribute.value, _brief(old), _brief(present)))
                         if not accessor.holds(attribute, value, present):
                             raise InvalidValueError(f"written, but the kernel shows {present!r}")
                 except (OSError, ValueError) as error:
@@ -68,7 +68,7 @@ class OtherWriter:
                         skipped += 1
                         continue
                     message = os.strerror(number) if number else str(error)
-                    refused[place, attribute] = Refused(place, attribute, attribute.value, value, number, message)
+                    refused[place, attribute] = RefusedValue(place, attribute, attribute.value, value, number, message)
         if self._held:
             with self._held.together():
                 self._restore(values, written, refused)
@@ -98,8 +98,8 @@ class OtherWriter:
     def _restore(
         self,
         values: Mapping[NonCgroup, Mapping[Attribute, str]],
-        written: list[Written],
-        refused: dict[tuple[NonCgroup, Attribute], Refused],
+        written: list[WrittenValue],
+        refused: dict[tuple[NonCgroup, Attribute], RefusedValue],
     ) -> None:
         """Restore places without a desired value; a refusal is tried again in the next cycle."""
         for (place, attribute), text in self._held.items():
@@ -112,12 +112,12 @@ class OtherWriter:
                     accessor.restore(place, attribute, text)
                     present = accessor.read(place, attribute) or ""
                     if present != old:
-                        written.append(Written(place, attribute, attribute.value, _brief(old), _brief(present)))
+                        written.append(WrittenValue(place, attribute, attribute.value, _brief(old), _brief(present)))
             except (OSError, ValueError) as error:
                 number = (error.errno or 0) if isinstance(error, OSError) else 0
                 if number not in _GONE:
                     message = os.strerror(number) if number else str(error)
-                    refused[place, attribute] = Refused(place, attribute, attribute.value, _brief(text), number, message)
+                    refused[place, attribute] = RefusedValue(place, attribute, attribute.value, _brief(text), number, message)
                     continue
             self._held.forget(place, attribute)
 

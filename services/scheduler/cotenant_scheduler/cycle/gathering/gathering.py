@@ -27,10 +27,10 @@ import numpy as np
 
 from cotenant.domain.network_topology import ANNOTATION_TOPOLOGY_SELECTOR, index_of, must_layer
 from cotenant.events.allocations import Gathered
-from cotenant_scheduler.cycle.gathering.plans import Plan, Room, distributed
+from cotenant_scheduler.cycle.gathering.plans import DomainSlots, GatheringPlan, distributed
 from cotenant_scheduler.cycle.gathering.slots import slots_for
 from cotenant_scheduler.cycle.nominations import Nominations
-from cotenant_scheduler.cycle.queue import Entry, GroupClass
+from cotenant_scheduler.cycle.queue import GroupClass, QueueEntry
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.state.columns import BoolArray, IntArray
@@ -51,7 +51,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
     members: tuple[PodRecord, ...]
     must: str
-    plans: Iterable[Plan]
+    plans: Iterable[GatheringPlan]
     reason: str = ""
     domains: tuple[IntArray, ...] = ()
     """With `must`, the rows of each domain that it may be in, that with the most room first."""
@@ -76,12 +76,12 @@ class Gathering:
         self._results = results
         self._nominations = nominations
 
-    def gathers(self, entry: Entry) -> bool:
+    def gathers(self, entry: QueueEntry) -> bool:
         """Return whether the pods of a group shall be near to one another."""
         gang = self._gangs.of_pod.get(entry.records[0].key)
         return gang is not None and any(one.spec is not None and one.spec.gather for one in self._gangs.group(gang))
 
-    def attempt(self, entry: Entry, group: GroupClass) -> Attempt | None:
+    def attempt(self, entry: QueueEntry, group: GroupClass) -> Attempt | None:
         """Return where a group is tried; None where it may be anywhere."""
         if not isinstance(group.together, GangGroup):
             return None
@@ -112,13 +112,13 @@ class Gathering:
         own = {key for one in self._gangs.group(gang) for key in one.members}
         of_group = self._rows_of(own)
         present = self._rows_of(own | self._near(selector)) if selector else of_group
-        room = Room(levels.sums(slots_for(evaluations), multiples), levels.sums(present, {}))
+        room = DomainSlots(levels.sums(slots_for(evaluations), multiples), levels.sums(present, {}))
         return self._within(levels, room, multiples, members, must, of_group)
 
     def _within(
         self,
         levels: Levels,
-        room: Room,
+        room: DomainSlots,
         multiples: Mapping[str, int],
         members: tuple[PodRecord, ...],
         must: str,
@@ -140,8 +140,8 @@ class Gathering:
         return Attempt(members, must, plans, reason, domains)
 
     def _plans(
-        self, levels: Levels, room: Room, multiples: Mapping[str, int], top: int, allowed: BoolArray, wanted: int
-    ) -> Iterator[Plan]:
+        self, levels: Levels, room: DomainSlots, multiples: Mapping[str, int], top: int, allowed: BoolArray, wanted: int
+    ) -> Iterator[GatheringPlan]:
         """Make the plans, each when it is asked for."""
         most = min(int(room.slots[top][allowed].max(initial=0)), wanted)
         if not most:
@@ -160,7 +160,7 @@ class Gathering:
                     slots=room.slots[level].item(domain),
                     domains=int(fits.shape[0]),
                 )
-                yield Plan(rows, counts, gathered, exact=bool(multiples))
+                yield GatheringPlan(rows, counts, gathered, exact=bool(multiples))
 
     def _near(self, selector: str) -> set[PodKey]:
         """The pods of any gang that state a selector. O(pods of gangs), for gangs that state one only."""
@@ -189,7 +189,7 @@ def _by_index(record: PodRecord) -> tuple[bool, int, PodKey]:
     return index is None, index or 0, record.key
 
 
-def _order(levels: Levels, room: Room, level: int, domain: int) -> tuple[list[int], list[int], str]:
+def _order(levels: Levels, room: DomainSlots, level: int, domain: int) -> tuple[list[int], list[int], str]:
     """The most pods of the job, then the least room, each from the domain up; then the name."""
     present, slots, path = [], [], levels.paths[level][domain]
     while True:

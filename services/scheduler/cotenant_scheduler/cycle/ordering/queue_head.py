@@ -31,7 +31,7 @@ import numpy as np
 from cotenant.api.times import rfc3339
 from cotenant.events.placements import Hold
 from cotenant_scheduler.cycle.preemption import is_ending
-from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, PodQueue, QueueKey
+from cotenant_scheduler.cycle.queue import EquivalenceClass, GroupClass, PodQueue, QueueEntry, QueueKey
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.plugins.reservation.matching import Ask
 from cotenant_scheduler.state.columns import IntArray
@@ -121,7 +121,7 @@ class QueueHead:
         self.version += 1
         return True
 
-    def refused(self, entry: Entry, alike: EquivalenceClass, now: datetime) -> bool:
+    def refused(self, entry: QueueEntry, alike: EquivalenceClass, now: datetime) -> bool:
         """Nodes refuse an entry: if it is the head, keep and count its rooms. Returns whether these are others than before."""
         alike.kept = None
         if not self._hold_after or self._found:
@@ -146,10 +146,10 @@ class QueueHead:
         self.version += 1
         return True
 
-    def _has_waited(self, entry: Entry) -> bool:
+    def _has_waited(self, entry: QueueEntry) -> bool:
         return all(record.facts is not None and record.facts.created <= self._old for record in entry.records)
 
-    def _kept(self, entry: Entry, alike: EquivalenceClass, now: datetime) -> dict[PodKey, Hold]:
+    def _kept(self, entry: QueueEntry, alike: EquivalenceClass, now: datetime) -> dict[PodKey, Hold]:
         """Return the rooms that its waiting events name, counted, if they are still valid; else none."""
         found: dict[PodKey, Hold] = {}
         for record in entry.records:
@@ -167,7 +167,7 @@ class QueueHead:
         self.release()
         return {}
 
-    def _chosen(self, entry: Entry, alike: EquivalenceClass, now: datetime) -> dict[PodKey, Hold]:
+    def _chosen(self, entry: QueueEntry, alike: EquivalenceClass, now: datetime) -> dict[PodKey, Hold]:
         """Return a room for as many pods as the job needs, counted; none if there are not so many."""
         found: dict[PodKey, Hold] = {}
         if len(entry.records) <= MEMBERS:
@@ -250,7 +250,7 @@ def _held_for(record: PodRecord) -> Hold | None:
     return waiting.hold if waiting is not None and facts is not None and waiting.uid == facts.uid else None
 
 
-def _needs_nodes_only(entry: Entry) -> bool:
+def _needs_nodes_only(entry: QueueEntry) -> bool:
     """Whether pods wait for nodes: not for a reservation, and not to become one."""
     return not any(
         is_reserve(record.key) or (isinstance(record.ask, Ask) and (record.ask.required or bool(record.ask.problem)))
@@ -258,6 +258,6 @@ def _needs_nodes_only(entry: Entry) -> bool:
     )
 
 
-def _enough(alike: EquivalenceClass, entry: Entry, found: Iterable[PodKey]) -> bool:
+def _enough(alike: EquivalenceClass, entry: QueueEntry, found: Iterable[PodKey]) -> bool:
     members = [record.key for record in entry.records]
     return not isinstance(alike, GroupClass) or alike.together.enough(list(found), members)

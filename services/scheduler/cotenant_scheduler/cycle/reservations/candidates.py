@@ -21,7 +21,7 @@ from cotenant.domain.reservations.lifecycle import allocates_once
 from cotenant.domain.reservations.options import restricted_resources
 from cotenant.model.names import CPU, MEMORY, PODS
 from cotenant_scheduler.framework.evaluation import Evaluation
-from cotenant_scheduler.plugins.reservation.fitting import Ignored, Room, judged, may_be_nominated
+from cotenant_scheduler.plugins.reservation.fitting import Ignored, ReservationCapacity, judged, may_be_nominated
 from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
 from cotenant_scheduler.plugins.reservation.scoring import MAX_SCORE, nominated, normalised, preferring, room_score
 from cotenant_scheduler.state.columns import IntArray
@@ -47,7 +47,7 @@ class Found(msgspec.Struct, frozen=True, eq=False):
     scores: list[int]
     """Weighted, by plugin."""
     record: ReserveRecord | None = None
-    room: Room | None = None
+    room: ReservationCapacity | None = None
 
 
 class Candidates:
@@ -195,7 +195,7 @@ class Candidates:
         else:
             self.found[row] = Found(row, scores, record, room)
 
-    def _room(self, row: int, matched: Matched) -> tuple[Room | None, tuple[str, ...]]:
+    def _room(self, row: int, matched: Matched) -> tuple[ReservationCapacity | None, tuple[str, ...]]:
         """Return the reservation that a pod is given on a row; or None, and why."""
         requests, ask = self._shape.requests, self._ask
         affinity = ask.wanted
@@ -314,13 +314,13 @@ def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
         counter.version = version
 
 
-def room_of(record: ReserveRecord, use: Use) -> Room:
+def room_of(record: ReserveRecord, use: Use) -> ReservationCapacity:
     """Return a reservation as filters and scores see it."""
     share, reservation = record.share(), record.reservation
     assert share is not None
     assert reservation is not None
     spec = reservation.spec
-    return Room(
+    return ReservationCapacity(
         name=reservation.metadata.name,
         uid=record.uid,
         policy=spec.allocate_policy,

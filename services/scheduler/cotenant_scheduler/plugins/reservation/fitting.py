@@ -1,7 +1,7 @@
 """Whether a pod fits into the reservations of a node, and onto the node.
 
-In: the pod's requests, what the node has free, the matched reservations (`Room`). Out: a `FitResult`: the rooms that take the
-pod, or why none does. The rules:
+In: the pod's requests, what the node has free, the matched reservations (`ReservationCapacity`). Out: a `FitResult`: the rooms
+that take the pod, or why none does. The rules:
 
     free        allocatable - (what pods and unused reservations take); a matched reservation's own remainder is freed for one
                 reservation at a time
@@ -45,7 +45,7 @@ class Ignored(msgspec.Struct, frozen=True):
         return resource in self.names or (bool(slash) and group in self.groups)
 
 
-class Room(msgspec.Struct, frozen=True):
+class ReservationCapacity(msgspec.Struct, frozen=True):
     """What a reservation holds, as filters and scores see it. Amounts in milli-cores and units."""
 
     name: str
@@ -76,7 +76,7 @@ class FitResult(msgspec.Struct, frozen=True):
     the others reservations."""
 
     fits: bool
-    rooms: tuple[Room, ...] = ()
+    rooms: tuple[ReservationCapacity, ...] = ()
     reasons: tuple[str, ...] = ()
 
 
@@ -106,7 +106,7 @@ def short_on_node(
     requests: Mapping[str, int],
     free: Mapping[str, int],
     pods_free: int,
-    room: Room | None = None,
+    room: ReservationCapacity | None = None,
     given_back: Mapping[str, int] = _NOTHING,
     ignored: Ignored = NOT_IGNORED,
 ) -> list[str]:
@@ -130,7 +130,7 @@ def _in_order(requests: Mapping[str, int]) -> list[str]:
 
 def short_in_room(
     requests: Mapping[str, int],
-    room: Room,
+    room: ReservationCapacity,
     given_back: Mapping[str, int] = _NOTHING,
     ignored: Ignored = NOT_IGNORED,
     *,
@@ -156,7 +156,7 @@ def short_in_room(
     return found
 
 
-def shares_a_resource(requests: Mapping[str, int], room: Room) -> bool:
+def shares_a_resource(requests: Mapping[str, int], room: ReservationCapacity) -> bool:
     """Return whether a pod requests anything that the reservation holds."""
     for name in room.names:  # noqa: SIM110 - it runs for every pod and room
         if requests.get(name):
@@ -168,7 +168,7 @@ def judged(
     requests: Mapping[str, int],
     free: Mapping[str, int],
     pods_free: int,
-    rooms: Sequence[Room],
+    rooms: Sequence[ReservationCapacity],
     *,
     required: bool,
     name: str = "",
@@ -178,7 +178,7 @@ def judged(
 ) -> FitResult:
     """Return which matched reservations of a node take a pod, or why it does not fit there. `required`: the pod has reservation
     affinity, with `name` where that names one; `skip_node`: with a single matched reservation the node is not checked."""
-    taking: list[Room] = []
+    taking: list[ReservationCapacity] = []
     node_reasons: set[str] = set()
     room_reasons: list[str] = []
     for room in rooms:
@@ -208,7 +208,7 @@ def judged(
     return FitResult(True)
 
 
-def may_be_nominated(requests: Mapping[str, int], room: Room, *, required: bool) -> str:
+def may_be_nominated(requests: Mapping[str, int], room: ReservationCapacity, *, required: bool) -> str:
     """Return why a reservation that fits the node cannot be used by a pod; empty if it can."""
     if room.allocate_once and room.pods:
         return ALREADY_ALLOCATED

@@ -1,7 +1,7 @@
 """Shapes: pods whose scheduling-relevant spec is the same share one.
 
 In: everything that a shape is made of (`ShapeKey`). Out: `Shape`: requests, constraints on nodes, estimate of its load; and
-`PodFacts`, the individual data of a pod. Everything that filters and scores read is in the shape, so
+`ParsedPod`, the individual data of a pod. Everything that filters and scores read is in the shape, so
 results for one pod of a shape hold for all. `pod_reader` creates them.
 """
 
@@ -122,7 +122,7 @@ def _column(amounts: Iterable[int]) -> IntArray:
     return np.array(tuple(amounts), dtype=np.int64)[:, np.newaxis]
 
 
-class PodFacts(msgspec.Struct, eq=False, gc=False):
+class ParsedPod(msgspec.Struct, eq=False, gc=False):
     """What the scheduler reads of one pod object."""
 
     namespace: str
