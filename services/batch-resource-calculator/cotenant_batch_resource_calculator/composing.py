@@ -29,6 +29,7 @@ from cotenant_batch_resource_calculator.formulas.synchronise import within_band
 from cotenant_batch_resource_calculator.node_state import NodeSettings, NodeState, usage
 from cotenant_batch_resource_calculator.risk import Risk, budget_text
 
+_REQUEST, _MAX_USAGE_REQUEST = CalculatePolicy.REQUEST, CalculatePolicy.MAX_USAGE_REQUEST
 MAX_NAMED_PODS = 32
 """At most this many pods are named in `assumed` and `dangling`; the figures count all of them."""
 
@@ -127,13 +128,11 @@ def _formula_text(evaluation: CalculatedResources, offer: Offer, situation: Node
     taken = found.system_used.larger(found.node_reserved)
 
     def need(policy: CalculatePolicy) -> Amounts:
-        return {
-            CalculatePolicy.USAGE: found.need.used,
-            CalculatePolicy.REQUEST: found.need.request,
-            CalculatePolicy.MAX_USAGE_REQUEST: found.need.max_used_request,
-        }[policy]
+        if policy is _REQUEST:
+            return found.need.request
+        return found.need.max_used_request if policy is _MAX_USAGE_REQUEST else found.need.used
 
-    reserve = found.node_reserved if policies.memory_policy is CalculatePolicy.REQUEST else taken
+    reserve = found.node_reserved if policies.memory_policy is _REQUEST else taken
     cpu = (
         f"batch-cpu {format_milli(offer.offered.cpu)} = capacity {format_milli(found.capacity.cpu)}"
         f" - margin {format_milli(found.margin.cpu)} - system {format_milli(taken.cpu)}"

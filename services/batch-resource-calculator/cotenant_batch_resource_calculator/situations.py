@@ -114,7 +114,7 @@ def _base_strategy(state: NodeState, configuration: Configuration) -> tuple[Sele
         return _DEFAULTS, last.cluster_enable
 
 
-_DEFAULTS = colocation.chosen(colocation.DEFAULTS)
+_DEFAULTS = colocation.chosen(colocation.STRATEGY_DEFAULTS)
 
 
 def _foreign(state: NodeState) -> tuple[Amounts, str]:

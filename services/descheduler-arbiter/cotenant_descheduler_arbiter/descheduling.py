@@ -29,7 +29,7 @@ from cotenant_descheduler_arbiter.migration.job_filters import JobFilters
 from cotenant_descheduler_arbiter.migration.movable import Movable
 from cotenant_descheduler_arbiter.migration.new_jobs import (
     ANNOTATION_CYCLE,
-    LABEL_PROFILE,
+    LABEL_DESCHEDULER_PROFILE,
     JobContext,
     job_name,
     new_job,
@@ -164,7 +164,9 @@ class Descheduling:
     def _job(self, profile: str, evicted: Evicted) -> Event:
         pod = evicted.pod
         began = start_of_slot(self.slot, self.policy.interval)
-        context = JobContext(labels={LABEL_PROFILE: profile}, annotations={ANNOTATION_CYCLE: f"{began:%Y-%m-%dT%H:%M:%SZ}"})
+        context = JobContext(
+            labels={LABEL_DESCHEDULER_PROFILE: profile}, annotations={ANNOTATION_CYCLE: f"{began:%Y-%m-%dT%H:%M:%SZ}"}
+        )
         name = job_name(pod, f"{evicted.plugin}/{pod.uid}/{pod.key}/{self.slot}")
         job = new_job(name, pod, evicted.plugin, evicted.reason, self.policy.job_defaults, context, self.now)
         known, node = self.fold.pods.objects.get(pod.key), self.fold.nodes.get(pod.node)

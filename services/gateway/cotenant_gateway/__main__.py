@@ -39,7 +39,7 @@ from cotenant_gateway.http.serving import ListenError, Listening
 from cotenant_gateway.http.serving import serve as serve_http
 from cotenant_gateway.http.tracing import traced
 from cotenant_gateway.planning.pod_collection import TERMINATED_POD_THRESHOLD
-from cotenant_gateway.read_model.settings import GATES, FeatureGates, feature_gates, settings_of
+from cotenant_gateway.read_model.settings import GATEWAY_GATES, FeatureGates, feature_gates, settings_of
 from cotenant_gateway.shell.dry_run_advice import DryRunAdvice
 from cotenant_gateway.shell.gateway import Gateway
 from cotenant_gateway.shell.telemetry import GatewayTelemetry
@@ -199,7 +199,7 @@ def main() -> None:
         type=_gates,
         default=FeatureGates(),
         metavar="GATE=true,...",
-        help=f"rules of quotas and pods that are off without their gate: {', '.join(GATES)}",
+        help=f"rules of quotas and pods that are off without their gate: {', '.join(GATEWAY_GATES)}",
     )
     made.add_argument(
         "--node-strategy-name-need-check",

@@ -75,7 +75,7 @@ class NodeDecisions:
         if not node.declared:
             return NEVER
         times = [NEVER]
-        if node.news and node.published_at is not None:
+        if node.changed and node.published_at is not None:
             times.append(node.published_at + self.interval(node))
         since = node.last_sign()
         if since is not None and (node.published is None or node.published.unknown_since is None):
@@ -90,8 +90,8 @@ class NodeDecisions:
             return self._ended(name, node)
         published, windows = node.published, node.windows
         unknown = published is not None and published.unknown_since is not None
-        if node.news and windows is not None and windows.last_ms:
-            heard = node.heard or now
+        if node.changed and windows is not None and windows.last_ms:
+            heard = node.last_sample_at or now
             again = unknown and (published is None or published.update_time is None or heard > published.update_time)
             passed = node.published_at is None or now - node.published_at >= self.interval(node)
             if published is None or not published.measured or again or passed:

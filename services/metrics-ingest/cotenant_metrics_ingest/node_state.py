@@ -119,13 +119,13 @@ class PublishedReport(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeMetricState(msgspec.Struct):
-    """The state of one node; `heard` is in log time."""
+    """The state of one node; `last_sample_at` is in log time."""
 
     declared_at: datetime | None = None
     declared: int = 0
     windows: NodeWindows | None = None
-    heard: datetime | None = None
-    news: bool = False
+    last_sample_at: datetime | None = None
+    changed: bool = False
     refused: int = 0
     refused_reason: str = ""
     causes: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=MAX_CAUSES))
@@ -156,13 +156,13 @@ class NodeMetricState(msgspec.Struct):
 
     def accepted(self, event: Event, log_time: datetime | None) -> None:
         """A sample of the node was accepted at this time of the log, whatever its own clock shows."""
-        self.news = True
-        self.heard = log_time
+        self.changed = True
+        self.last_sample_at = log_time
         self.causes.appendleft(event.sequence)
 
     def last_sign(self) -> datetime | None:
         """Return the time of the node's last sample, else of its last metric, else of its object."""
-        return self.heard or (self.published.update_time if self.published is not None else None) or self.declared_at
+        return self.last_sample_at or (self.published.update_time if self.published is not None else None) or self.declared_at
 
     # -- prediction ----------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ class NodeMetricState(msgspec.Struct):
         windows = self.windows
         assert windows is not None
         if state.trained_ms > windows.last_ms + LONGEST_MS:
-            # Later than any clock of a node.
+            # No clock of a node can be that far ahead: the stored models are ignored.
             self.stored_ms = 0
             return None
         placed = self.placed_by_uid()
@@ -255,8 +255,8 @@ class NodeMetricState(msgspec.Struct):
         self.configure()
 
     def undeclare(self) -> None:
-        """The Node object is gone: it is no longer measured."""
-        self.declared, self.declared_at, self.windows, self.heard = 0, None, None, None
+        """The Node object was deleted: the node is no longer measured."""
+        self.declared, self.declared_at, self.windows, self.last_sample_at = 0, None, None, None
         if self.prediction is not None:
             self.prediction.end()
         self.to_restore = False
@@ -303,7 +303,7 @@ class NodeMetricState(msgspec.Struct):
 
     @property
     def forgotten(self) -> bool:
-        """Whether no part of the node is left."""
+        """Whether nothing about the node is stored any more, so that its state can be dropped."""
         parts = (self.declared, self.published, self.placed, self.reported_amounts, self.stored_at)
         return not any(parts) and self.strategy is NO_STRATEGY
 

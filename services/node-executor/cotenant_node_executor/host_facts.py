@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 
 from cotenant.events.node.runs import ExecutorStatus
-from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, RUNTIME_KEY, RUNTIME_PROCESS
+from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, RESOURCE_PODS, RUNTIME_KEY, RUNTIME_PROCESS
 from cotenant_node_executor.core.core import MAX_PODS
 from cotenant_node_executor.sampling.given import GivenMachine, given_machine
 from cotenant_node_executor.sampling.kubelet import cpu_policy_in_force
@@ -116,7 +116,7 @@ def executor_status(
     else:
         runtime = RUNTIME_PROCESS
         taints = ((RUNTIME_KEY, RUNTIME_PROCESS, "NoSchedule"),)
-    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS}
+    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, RESOURCE_PODS: MAX_PODS}
     return ExecutorStatus(
         node=facts.name,
         boot=boot,

@@ -225,7 +225,7 @@ class KernelMachine:
             self._slow.close()
 
     def _present_storage(self, now: datetime) -> Storage:
-        """The block devices, read again after a while; the same object while they are the same."""
+        """The block devices, read again after STORAGE_FOR; the same object while nothing has changed."""
         if self._storage_at is None or now - self._storage_at >= STORAGE_FOR:
             self._storage_at = now
             found = read_storage()
@@ -252,7 +252,7 @@ class KernelMachine:
             try:
                 self._driver.create(group)
             except (OSError, ValueError) as error:
-                logger.warning("group %s cannot be made: %s", group, error)
+                logger.warning("group %s cannot be created: %s", group, error)
             self._writer.forget(group)
 
     def write(self, targets: Composed) -> WriteReport:

@@ -147,6 +147,15 @@ def _evictions(core: ExecutorCore) -> Iterator[Value]:
         yield count, {"reason": reason}
 
 
+def _evicted(core: ExecutorCore) -> Iterator[Value]:
+    """The pods that are being evicted: koordlet keeps a series for each pod that it ever evicted."""
+    for (namespace, name), placed in sorted(core.placed.items()):
+        begun = core.evictions.begun(placed.placement.uid)
+        if begun is not None:
+            reason = EVICTION_REASONS.get(begun.strategy, begun.strategy)
+            yield 1, {"pod_namespace": namespace, "pod_name": name, "reason": reason}
+
+
 def _allocatable(core: ExecutorCore) -> Iterator[Value]:
     resources = core.resources
     offered = {} if resources is None or resources.withdrawn else overcommitted_amounts(resources)
@@ -221,6 +230,7 @@ METRICS: tuple[tuple[str, str, OfCore], ...] = (
     ("be_numa_node_memory_bytes", "Memory of best-effort work on each NUMA node", _best_effort_memory),
     ("host_application_resource_usage", "CPU in cores and memory in bytes by host application", _applications),
     ("pod_eviction", "Evictions begun, by reason", _evictions),
+    ("pod_eviction_detail", "Pods that are being evicted", _evicted),
     ("pod_psi", "Stalled share of time of a pod, in percent", _pressures),
     ("container_resource_requests", "Batch and mid resources requested", partial(_amounts, lambda one: one.resources.requests)),
     ("container_resource_limits", "Limits of batch and mid resources", partial(_amounts, lambda one: one.resources.limits)),

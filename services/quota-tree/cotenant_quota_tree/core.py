@@ -249,7 +249,7 @@ class QuotaTreeCore:
         events: list[Event] = []
         for subject in self._agenda.due(now):
             published = self._published.get(subject)
-            quota = self._wanted(subject, published, now)
+            quota = self._content(subject, published, now)
             due = publish_at(quota, published, self.settle) if quota is not None else EPOCH if published is not None else NEVER
             if due > now:
                 self._agenda.settle(subject, min(due, self._streak_due(subject, published)))
@@ -269,7 +269,7 @@ class QuotaTreeCore:
         """Return the requested evictions without an answer."""
         return list(self._revoking.requests(self._pods)) if self.revocation.enabled else ()
 
-    def _wanted(self, subject: str, published: PublishedQuota | None, now: datetime) -> Desired | None:
+    def _content(self, subject: str, published: PublishedQuota | None, now: datetime) -> Desired | None:
         """Return the content of the subject's event; None for no event."""
         quota = self._desired.get(subject)
         if quota is None:

@@ -14,7 +14,7 @@ import msgspec
 from cotenant.api.kinds import Kind
 from cotenant.api.objects.metadata import AnyObject, Headed, ObjectMeta
 from cotenant.api.objects.pod import Pod
-from cotenant.api.overlay import NOTHING, Overlay, composed_document
+from cotenant.api.overlay import NO_OVERLAY, Overlay, composed_document
 from cotenant.events.envelope import Event
 
 SNAPSHOT_BYTES = 512
@@ -76,7 +76,7 @@ class Snapshot(msgspec.Struct, eq=False, gc=False):
     def overlay(self) -> Overlay:
         """The parts' additions to the document."""
         if self._overlay is None:
-            self._overlay = self.composer(self) if self.composer is not None else NOTHING
+            self._overlay = self.composer(self) if self.composer is not None else NO_OVERLAY
         return self._overlay
 
     @property

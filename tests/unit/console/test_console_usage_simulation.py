@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -35,7 +36,7 @@ from cotenant_verification.simulate.usage.rates import (
     read_rates,
     repeated,
 )
-from cotenant_verification.simulate.usage.report import usage_document
+from cotenant_verification.simulate.usage.report import usage_document, usage_lines
 from cotenant_verification.simulate.usage.runs import PLANS, choose, run_usage
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -166,17 +167,6 @@ def test_a_loan_is_never_negative_nor_more_than_the_machine_leaves_the_system(
     assert (offer.offered <= (load.capacities - load.system)[:, np.newaxis]).all()
 
 
-@given(loads(), st.sampled_from(PREDICTIONS))
-@settings(max_examples=15)
-def test_prod_never_gets_less_than_it_requested_because_of_mid(load: MachineLoads, prediction: str) -> None:
-    offer = offered(load, OfferRule(MID, prediction))
-    room = (load.capacities - load.system)[:, np.newaxis]
-    granted = np.minimum(load.real, room)
-    mid = np.minimum(offer.offered, room - granted)
-    assert (room - mid >= np.minimum(load.real, load.request) - 1e-6).all()
-    assert figures_of(load, offer, 0, load.steps).starved_node_hours == 0
-
-
 @given(st.integers(1, 99), st.integers(1, 99), st.floats(0, 1))
 @settings(max_examples=25)
 def test_a_higher_threshold_never_lends_less(one: int, other: int, level: float) -> None:
@@ -295,6 +285,23 @@ def test_the_chosen_plan_breaks_no_more_of_the_first_half_than_upstream_where_on
     assert chosen.plan.budget is not None
     assert chosen.plan.budget.broken_permille <= 10
     assert [row.plan for row in rows] == list(PLANS)
+
+
+def test_it_is_said_where_no_budget_broke_as_little_as_upstream() -> None:
+    rates = generated(1, days=0.0625)
+    population = populate(generated_trace(1, 2), 2, rates.steps, 1)
+    (table,) = run_usage(rates, population, 1, utilisations=(0.7,))
+    upstream, chosen = table.rows[0], table.rows[table.chosen]
+
+    def told(broken: int) -> str:
+        first = msgspec.structs.replace(chosen.first, broken_node_hours=broken)
+        rows = list(table.rows)
+        rows[table.chosen] = msgspec.structs.replace(chosen, first=first)
+        return "\n".join(usage_lines([msgspec.structs.replace(table, rows=tuple(rows))], rates, population, 100))
+
+    allowed = upstream.first.broken_node_hours
+    assert "No budget broke as little" not in told(allowed)
+    assert f"upstream's default ({allowed} node-hours): the smallest was chosen ({allowed + 1})" in told(allowed + 1)
 
 
 def test_the_command_prints_a_table_for_each_u_and_the_same_as_json(tmp_path: Path) -> None:

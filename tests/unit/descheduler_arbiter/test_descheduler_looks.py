@@ -10,7 +10,7 @@ import pytest
 from cotenant.events.migrations import AnomalyStreak, Migration, NodeLoadJudged
 from cotenant.events.node.metrics import NodeMetricComputed, Usage
 from cotenant.events.objects import ObjectDeleted
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import descheduling_subject, metrics_subject, migration_subject, node_subject
 from cotenant_descheduler_arbiter.config.policy import LowNodeLoad, NodePool
 from cotenant_descheduler_arbiter.low_node_load.hot_node_check import HotNodeCheck
@@ -88,8 +88,8 @@ def test_a_resource_without_a_threshold_is_hot_above_its_capacity() -> None:
         msgspec.structs.replace(POOL, use_deviation_thresholds=True),
         msgspec.structs.replace(POOL, prod_high_thresholds={"cpu": 50.0}),
         msgspec.structs.replace(POOL, prod_low_thresholds={"cpu": 50.0}),
-        msgspec.structs.replace(POOL, high_thresholds={PODS: 50.0}),
-        msgspec.structs.replace(POOL, low_thresholds={PODS: 50.0}),
+        msgspec.structs.replace(POOL, high_thresholds={RESOURCE_PODS: 50.0}),
+        msgspec.structs.replace(POOL, low_thresholds={RESOURCE_PODS: 50.0}),
     ],
 )
 def test_a_pool_that_compares_more_than_cpu_and_memory_computes_every_cycle(pool: NodePool) -> None:

@@ -15,7 +15,7 @@ from cotenant.events.envelope import encode_payload
 from cotenant.events.node.metrics import Usage
 from cotenant.events.node.predictions import PredictionState, SeasonState
 from cotenant.events.placements import Placement, PlacementPhase
-from cotenant_metrics_ingest.means import NODE as NODE_ROW
+from cotenant_metrics_ingest.means import NODE_ROW as NODE_ROW
 from cotenant_metrics_ingest.prediction import season_states
 from cotenant_metrics_ingest.prediction.buckets import Buckets
 from cotenant_metrics_ingest.prediction.checkpoints import MAX_BYTES, restored, state_of

@@ -38,6 +38,7 @@ _RATIO_LABELS = (
     (LABEL_MID_STATIC_CPU_RATIO, "midStaticCPUReservedPercent"),
     (LABEL_MID_STATIC_MEMORY_RATIO, "midStaticMemoryReservedPercent"),
 )
+_RATIO_NAMES = frozenset(label for label, _ in _RATIO_LABELS)
 _MAX_RATIO = 100.0
 
 
@@ -114,7 +115,7 @@ class ColocationConfig(msgspec.Struct, frozen=True):
     """Computed once: for each entry, and last for the cluster."""
 
 
-DEFAULTS: JsonObject = {
+STRATEGY_DEFAULTS: JsonObject = {
     "enable": False,
     "metricAggregateDurationSeconds": 300,
     "metricReportIntervalSeconds": 60,
@@ -184,11 +185,11 @@ def _strategy_fields(document: JsonObject) -> JsonObject:
 def load(text: str | None) -> ColocationConfig:
     """Parse the section; without text the defaults. Raises ConfigError."""
     if not text:
-        return _with_choices(ColocationConfig(DEFAULTS))
+        return _with_choices(ColocationConfig(STRATEGY_DEFAULTS))
     return of_document(decode_object(text, KEY))
 
 
-def of_document(given: JsonObject, *, defaults: JsonObject = DEFAULTS) -> ColocationConfig:
+def of_document(given: JsonObject, *, defaults: JsonObject = STRATEGY_DEFAULTS) -> ColocationConfig:
     """Return the configuration of a decoded section, laid over the defaults. Raises ConfigError."""
     document = canonical(given, _Section)
     section = fit(document, _Section, KEY)
@@ -237,7 +238,7 @@ def on_node(
     A ratio label becomes trunc(ratio * 100) percent; one that is not a number between 0 and 100 is ignored.
     """
     text = annotations.get(ANNOTATION_COLOCATION_STRATEGY)
-    if text is None and not any(label in labels for label, _ in _RATIO_LABELS):
+    if text is None and _RATIO_NAMES.isdisjoint(labels):
         return base.strategy, ""
     merged = base.document
     ignored = ""

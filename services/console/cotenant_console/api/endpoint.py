@@ -13,7 +13,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotenant_console.api.credentials import KUBECONFIG_FILE, NOBODY, Credentials, CredentialsError, Server, read_kubeconfig
+from cotenant_console.api.credentials import (
+    KUBECONFIG_FILE,
+    NO_CREDENTIALS,
+    Credentials,
+    CredentialsError,
+    Server,
+    read_kubeconfig,
+)
 
 ENDPOINT_FILE = "endpoint.json"
 
@@ -28,7 +35,7 @@ class Endpoint:
 
     api_url: str
     nats_url: str = ""
-    credentials: Credentials = NOBODY
+    credentials: Credentials = NO_CREDENTIALS
 
     @property
     def server(self) -> Server:
@@ -68,7 +75,7 @@ def read_endpoint(folder: Path) -> Endpoint | None:
     try:
         credentials = read_kubeconfig(folder / KUBECONFIG_FILE).credentials
     except FileNotFoundError:
-        credentials = NOBODY
+        credentials = NO_CREDENTIALS
     return Endpoint(str(written["api"]), str(written["nats"]), credentials)
 
 
@@ -106,7 +113,7 @@ def _credentials(chosen: ServerOptions, url: str, written: Endpoint | None) -> C
     if written is not None and written.api_url == url and not chosen.kubeconfig:
         return written.credentials
     kubeconfig = _kubeconfig(chosen)
-    return kubeconfig.credentials if kubeconfig is not None else NOBODY
+    return kubeconfig.credentials if kubeconfig is not None else NO_CREDENTIALS
 
 
 def _own(chosen: ServerOptions) -> Credentials | None:

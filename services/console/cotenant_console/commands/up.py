@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from cotenant_console.api.endpoint import data_folder
-from cotenant_console.durations import parse_duration
+from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.pki.identity import ProvidedCertificate
 from cotenant_console.up.folder_lock import FolderInUseError
 from cotenant_console.up.nats_server import NatsServerMissingError
@@ -25,7 +25,7 @@ class Duration(click.ParamType[float]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Parse a duration; fails with the expected format."""
         try:
-            seconds = parse_duration(str(value))
+            seconds = parse_duration_seconds(str(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if seconds <= 0:

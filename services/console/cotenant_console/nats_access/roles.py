@@ -102,7 +102,7 @@ def _node(name: str, token: str, says: str) -> NatsRole:
     )
 
 
-SERVICES = (
+SERVICE_ROLES = (
     _service(
         "gateway",
         "stores objects and evictions, ends reports of removed nodes, asks nodes for logs, batch-resource-calculator what a "
@@ -170,7 +170,7 @@ OF_NODES = (
     _node(NODE, NAME, "one node: its own subjects; asks the gateway for evictions of its own pods, where kubelet runs them"),
     _node(SIMULATED_NODES, "*", "all nodes: for simulated ones only, which share a process"),
 )
-ROLES: dict[str, NatsRole] = {role.name: role for role in (*SERVICES, *READERS, *OF_NODES)}
+NATS_ROLES: dict[str, NatsRole] = {role.name: role for role in (*SERVICE_ROLES, *READERS, *OF_NODES)}
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ FOR_CELL = (
 def table() -> str:
     """Return the roles as a table for people (Markdown)."""
     lines = ["| role | is for | may publish |", "|---|---|---|"]
-    for role in ROLES.values():
+    for role in NATS_ROLES.values():
         own = [f"`{subject}`" for subject in role.publish if subject not in (*_ANSWERS, *_reading())]
         common = ["reads of the streams"] if set(_reading()) <= set(role.publish) else []
         lines.append(f"| {role.name} | {role.says} | {', '.join(own + common)} |")

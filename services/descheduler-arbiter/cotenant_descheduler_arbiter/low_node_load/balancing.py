@@ -20,7 +20,7 @@ from cotenant.domain.selectors import selects
 from cotenant.events.envelope import Event
 from cotenant.events.migrations import NodeLoadJudged, RetainedPod
 from cotenant.events.placements import Figure
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import descheduling_subject, migration_subject
 from cotenant_descheduler_arbiter.config.policy import LOW_NODE_LOAD, DeschedulerPolicy, LowNodeLoad
 from cotenant_descheduler_arbiter.eviction.evictable import namespace_refusal
@@ -193,7 +193,7 @@ def _in_percent(load: NodeLoad) -> str:
 
 
 def _load_figures(load: NodeLoad) -> tuple[Figure, ...]:
-    named = [name for name in sorted(load.band.high) if name == PODS or load.allocatable.get(name)]
+    named = [name for name in sorted(load.band.high) if name == RESOURCE_PODS or load.allocatable.get(name)]
     figures = []
     for prefix, usage, band in (("", load.usage, load.band), ("prod.", load.prod_usage, load.prod_band)):
         for name in named:

@@ -20,7 +20,7 @@ from cotenant_gateway.http.auth.access import OPEN_PATHS, AccessControl
 from cotenant_gateway.http.bodies import MAX_BODY_BYTES, json_response
 from cotenant_gateway.http.clients.connections import connection_of
 from cotenant_gateway.http.clients.large_answers import sent_in_pieces
-from cotenant_gateway.http.debugging import PREFIX as DEBUG
+from cotenant_gateway.http.debugging import DEBUG_PREFIX as DEBUG
 from cotenant_gateway.http.debugging import SchedulerDebugging
 from cotenant_gateway.http.discovery import (
     api_group,
@@ -29,7 +29,7 @@ from cotenant_gateway.http.discovery import (
     api_versions,
     version_document,
 )
-from cotenant_gateway.http.facts.handlers import PREFIX, FactHandlers
+from cotenant_gateway.http.facts.handlers import FACTS_PREFIX, FactHandlers
 from cotenant_gateway.http.openapi.documents import (
     NO_SCHEMAS,
     OPENAPI_V2,
@@ -101,9 +101,9 @@ def request_handler(
             query = request.query if request.method in _READING and request.query_string else _NO_QUERY
             await access.admit(request, of_resource(request.method, *about, query))
             return await resources.answer(request, target)
-        if facts is not None and path.startswith(PREFIX + "/"):
-            await access.admit(request, of_fact(request.method, path[len(PREFIX) :], request.query))
-            return await facts.answer(request, path[len(PREFIX) :])
+        if facts is not None and path.startswith(FACTS_PREFIX + "/"):
+            await access.admit(request, of_fact(request.method, path[len(FACTS_PREFIX) :], request.query))
+            return await facts.answer(request, path[len(FACTS_PREFIX) :])
         if path not in OPEN_PATHS:
             await access.admit(request, of_path(request.method, path))
         if path == OPENAPI_V2 and request.method == "GET" and OPENAPI_V2_PROTOBUF in request.headers.get("Accept", ""):

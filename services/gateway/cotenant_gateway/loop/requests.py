@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from cotenant.api.kinds import Kind
-from cotenant.api.overlay import NOTHING, composed_document
+from cotenant.api.overlay import NO_OVERLAY, composed_document
 from cotenant.events.migrations import EvictionOutcome, EvictionRequest, ReservationRequest
 from cotenant.events.objects import ObjectStored
 from cotenant.kinds.koordinator.reservations import RESERVATIONS
@@ -55,7 +55,7 @@ class Carried(msgspec.Struct, frozen=True):
         """Return the object as the API shows it, as JSON."""
         planned = self.planned
         was, address = planned.was, planned.address
-        overlay = was.overlay if was is not None else NOTHING
+        overlay = was.overlay if was is not None else NO_OVERLAY
         if not self.sequence:
             if was is not None and planned.plan is None:
                 return was.document

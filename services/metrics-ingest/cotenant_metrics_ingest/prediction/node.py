@@ -29,7 +29,7 @@ from cotenant.model.bounds import Amount
 from cotenant.model.names import CPU, MEMORY
 from cotenant.model.quantities import QuantityError
 from cotenant.model.tiers import NOT_PROD, PriorityClass
-from cotenant_metrics_ingest.means import NODE as NODE_ROW
+from cotenant_metrics_ingest.means import NODE_ROW as NODE_ROW
 from cotenant_metrics_ingest.prediction import checkpoints
 from cotenant_metrics_ingest.prediction.buckets import Floats
 from cotenant_metrics_ingest.prediction.models import (

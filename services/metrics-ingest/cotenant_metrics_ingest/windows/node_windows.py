@@ -25,7 +25,7 @@ import numpy as np
 
 from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.usage import NumaUsage, Series, UsageSample
-from cotenant_metrics_ingest.means import HOST, MAX_ROWS, NODE, SLOTS_PER_WINDOW, SYSTEM, MeanSlots, Rows
+from cotenant_metrics_ingest.means import HOST_ROW, MAX_ROWS, NODE_ROW, SLOTS_PER_WINDOW, SYSTEM_ROW, MeanSlots, Rows
 from cotenant_metrics_ingest.points import MAX_OPEN
 from cotenant_metrics_ingest.samples import LARGEST_VALUE, Samples
 from cotenant_metrics_ingest.slots import MAX_SLOTS, PercentileSlots, encode_ended, settle
@@ -219,7 +219,7 @@ class NodeWindows:
             self._rows_alone = np.array(rows, dtype=np.int64)
 
     def _remember(self, sample: UsageSample) -> None:
-        """Update the members from the message; no work while they stay the same."""
+        """Update the members from the message; returns at once if they are unchanged."""
         pods, hosts = sample.pods, sample.host_applications
         parts = [pod.uid for pod in pods]
         if "" in parts:
@@ -228,18 +228,18 @@ class NodeWindows:
         parts += [pod.qos for pod in pods]
         if hosts:
             parts += [part for host in hosts for part in (host.name, host.priority, host.qos)]
-        # As one text: it is compared in one go, where single strings would each have to be fetched from memory.
+        # Joined to one text: a single comparison, where separate strings would cost a memory access each.
         in_message = f"{len(pods)}\0{_NUL.join(parts)}"
         if in_message == self._in_message and len(parts) == self._parts_in_message:
             return
-        # A text with a part that holds a NUL is like none.
+        # With a NUL in a part the joined text is ambiguous: it is not kept, so the next message is read in full.
         self._in_message = in_message if in_message.count(_NUL) == max(len(parts), 1) else ""
         self._parts_in_message = len(parts)
         in_pods = [
             member_of(pod.uid or f"{pod.namespace}/{pod.name}", pod.namespace, pod.name, pod.priority, pod.qos) for pod in pods
         ]
-        in_hosts = [member_of(HOST + host.name, "", host.name, host.priority, host.qos) for host in hosts]
-        self.keys = [NODE, SYSTEM, *(member.key for member in (*in_pods, *in_hosts))]
+        in_hosts = [member_of(HOST_ROW + host.name, "", host.name, host.priority, host.qos) for host in hosts]
+        self.keys = [NODE_ROW, SYSTEM_ROW, *(member.key for member in (*in_pods, *in_hosts))]
         self._rows_in = {}
         self.pods = tuple(sorted(in_pods[:MAX_ROWS], key=lambda pod: (pod.namespace, pod.name, pod.key)))
         self.host_applications = tuple(sorted(in_hosts[:MAX_ROWS], key=lambda host: host.name))
@@ -259,14 +259,14 @@ class NodeWindows:
         windows.period_ms = digest.span_ms
         windows.pods = tuple(member_of(pod.uid, pod.namespace, pod.name, pod.priority, pod.qos) for pod in metric.pods)
         windows.host_applications = tuple(
-            member_of(HOST + host.name, "", host.name, host.priority, host.qos) for host in metric.host_applications
+            member_of(HOST_ROW + host.name, "", host.name, host.priority, host.qos) for host in metric.host_applications
         )
         return windows
 
     @property
     def reported_rows(self) -> tuple[str, ...]:
         """Rows with means in a report."""
-        return (NODE, SYSTEM, *(member.key for member in (*self.pods, *self.host_applications)))
+        return (NODE_ROW, SYSTEM_ROW, *(member.key for member in (*self.pods, *self.host_applications)))
 
 
 def cut(end_ms: int, offsets: Sequence[int], first: int, width_ms: int) -> list[tuple[int, int, int]]:

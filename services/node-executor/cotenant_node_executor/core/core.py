@@ -35,7 +35,7 @@ from cotenant_node_executor.core.evictions import Evictions
 from cotenant_node_executor.core.observation import Observation
 from cotenant_node_executor.core.placed import DecodedPlacement, Key, read_placement, sequence_of
 from cotenant_node_executor.core.placed_pods import PlacedPods, asked_services, offers_latency
-from cotenant_node_executor.core.plan import NO_GROUPS, NOTHING, CyclePlan, missing_groups
+from cotenant_node_executor.core.plan import EMPTY_PLAN, NO_GROUPS, CyclePlan, missing_groups
 from cotenant_node_executor.core.pod_steps import PodSteps
 from cotenant_node_executor.core.topology_report import TopologyReport
 from cotenant_node_executor.runtime.interface import Order
@@ -50,7 +50,7 @@ MAX_PODS = 110
 """Pods on one node, as kubelet's default."""
 
 _GONE = PlacementPhase.GONE
-_NOBODY: frozenset[str] = frozenset()
+_NO_PODS: frozenset[str] = frozenset()
 
 
 class ExecutorCore:
@@ -231,7 +231,7 @@ class ExecutorCore:
         return self.pods.by_name
 
     def trace_of(self, ref: str) -> str:
-        """The traceparent of a standing placement, by its reference; empty where there is none."""
+        """The traceparent of a current placement, by its reference; empty where there is none."""
         return next((placed.traceparent for placed in self.pods.by_name.values() if placed.ref == ref), "")
 
     def figures(self, strategy: str) -> dict[str, int]:
@@ -269,7 +269,7 @@ class ExecutorCore:
         """Return this cycle's orders and file values; empty until the load is complete and the machine was observed."""
         seen = self.seen
         if seen is None or not self.loaded:
-            return NOTHING
+            return EMPTY_PLAN
         if self._admission.waiting:
             self._admit(seen)
         orders: list[Order] = []
@@ -294,13 +294,13 @@ class ExecutorCore:
         reclaims = tuple(self._targets.reclaims)
         self._targets.reclaims.clear()
         groups = tuple(sorted(missing)) if missing else ()
-        rehearsed = self._targets.rehearsed
-        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, rehearsed)
+        dry_runs = self._targets.dry_runs
+        return CyclePlan(tuple(orders), groups, targets, evictions, waiting, problems, reclaims, dry_runs)
 
     def _leaving(self) -> frozenset[str]:
         """The pods that are being evicted here, and those that the placement ends."""
         if not self.evictions.uids and not self.pods.terminating:
-            return _NOBODY
+            return _NO_PODS
         return self.evictions.uids | self.pods.terminating
 
     def _admit(self, seen: Observation) -> None:
@@ -318,7 +318,7 @@ class ExecutorCore:
         self._changed = True
 
     def _report_strategies(self) -> None:
-        """Report the strategies that raised, with the node SLO as the message to blame."""
+        """Report the strategies that raised; the finding names the node SLO as its cause."""
         faults, self._targets.faults = self._targets.faults, []
         slo = self.slo or NodeSLORendered(node=self.facts.name)
         about = Event(subject=slo_subject(self.facts.name), data=slo, sequence=sequence_of(self.slo_ref))

@@ -184,7 +184,7 @@ class ExecutorNode:
         self._usage_ref = ref
 
     def due(self, now: datetime) -> bool:
-        """Whether a cycle has new work, given that the machine did not change by itself."""
+        """Whether a cycle has new work although nothing changed on the machine."""
         return self._moved or self.core.has_work or self._window.due(now)
 
     def execution_stored(self, event: Event) -> None:

@@ -213,7 +213,7 @@ def _series_of(usages: Sequence[GroupUsage], wanted: SamplingOptions, cold_bytes
     return Series(
         cpu_milli=cpu,
         memory_bytes=tuple(memory),
-        page_cache_bytes=_on_top(memory, with_page_cache),
+        page_cache_bytes=_page_cache(memory, with_page_cache),
         cold_bytes=_cold(with_page_cache, wanted, cold_bytes),
     )
 
@@ -226,12 +226,12 @@ def _node_series(taken: Sequence[_Taken], wanted: SamplingOptions) -> Series:
     return Series(
         cpu_milli=tuple([node.cpu_milli or 0 for node in nodes]),
         memory_bytes=tuple(memory),
-        page_cache_bytes=_on_top(memory, with_page_cache) if wanted.page_cache else (),
+        page_cache_bytes=_page_cache(memory, with_page_cache) if wanted.page_cache else (),
         cold_bytes=_cold(with_page_cache, wanted, cold.node_bytes if cold is not None else None),
     )
 
 
-def _on_top(memory: Sequence[int], with_page_cache: Sequence[int]) -> tuple[int, ...]:
+def _page_cache(memory: Sequence[int], with_page_cache: Sequence[int]) -> tuple[int, ...]:
     """Usage beyond the working set; 0 where two reads are inconsistent."""
     return tuple([max(whole - part, 0) for part, whole in zip(memory, with_page_cache, strict=True)])
 

@@ -198,14 +198,14 @@ class ProcessRuntime:
             self._fail(order, files, f"cannot start the shim: {error}")
 
     def _fail(self, order: Start, files: AttemptFiles, why: str) -> None:
-        """Let an attempt end without a program."""
+        """Record a failed attempt whose program was never started."""
         files.file("launch").touch(mode=0o600)
         files.file("error").write_text(why, encoding="utf-8")
         files.file("status").write_text(f"{CANNOT_RUN}\n", encoding="ascii")
         self.containers.add(order.pod.uid, order.container, files)
 
     def _bound_processes(self, group: str) -> None:
-        """Limit the processes and threads of a pod, if the kernel can."""
+        """Limit the processes and threads of a pod, if the kernel supports it."""
         try:
             self._driver.write(group, Knob.PIDS_MAX, str(PIDS_MAX))
         except (OSError, ValueError) as error:

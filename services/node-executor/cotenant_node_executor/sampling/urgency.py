@@ -7,8 +7,8 @@ recent usage is known, and for FOLLOWED_NS each measurement counts. A rise witho
 waits is read with each measurement too (`stalls`), as the kernel checks its triggers every 50 ms only. Without
 pressure files nothing is measured, and samples are taken every second as usual.
 
-Bounds: a reading of at most two files every MEASURED_NS, and of `stalls.MOST_FILES`; an early sample at most every
-SAMPLE_AFTER_NS.
+Bounds: a reading of at most two files every MEASURED_NS (CONFIRMED_NS while the services' usage rises), and of
+`stalls.MOST_FILES`; an early sample at most every SAMPLE_AFTER_NS.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Urgency:
         due = self._spikes.due_ns
         measured = due is not None and now_ns >= due
         if measured:
-            self._spikes.read(now_ns)
+            self._spikes.read(self.spike or sample, now_ns)
             services_wait = self._stalls.found(now_ns) or services_wait
         found = None
         if services_wait or (measured and now_ns < self._followed_until_ns):

@@ -168,7 +168,7 @@ class SimulatedRuntime:
         return transitions
 
     def carry_out(self, order: Order, now: datetime) -> None:
-        """Carry out one order; everything happens at once."""
+        """Carry out one order; it takes effect immediately."""
         match order:
             case Start():
                 uid = order.pod.uid

@@ -16,7 +16,7 @@ from cotenant_node_executor.targets.cgroup.sandbox.rules import V1_DEFAULTS, Ker
 from cotenant_node_executor.targets.cpulist import format_cpu_list
 from cotenant_node_executor.targets.interface import (
     ROOT_GROUP,
-    UNLIMITED,
+    UNLIMITED_TEXT,
     CgroupVersion,
     Knob,
     RefusedValue,
@@ -36,9 +36,9 @@ SIMULATED_KNOBS = (
 )
 _UNCHANGED = WriteReport()
 _START = {
-    Knob.CPU_QUOTA: UNLIMITED,
+    Knob.CPU_QUOTA: UNLIMITED_TEXT,
     Knob.CPU_BURST: "0",
-    Knob.MEMORY_LIMIT: UNLIMITED,
+    Knob.MEMORY_LIMIT: UNLIMITED_TEXT,
     Knob.CPU_IDLE: "0",
     Knob.CPU_SHARES: "1024",
 }

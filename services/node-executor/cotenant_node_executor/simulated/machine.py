@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.node.topology import CpuBasicInfo, LogicalCPU, MachineTopology, NumaNode
-from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, PODS, SIMULATED_KEY
+from cotenant.model.names import CPU, LABEL_HOSTNAME, MEMORY, RESOURCE_PODS, SIMULATED_KEY
 from cotenant_node_executor.core.composer import Composed
 from cotenant_node_executor.core.core import MAX_PODS, ExecutorCore
 from cotenant_node_executor.core.node import ExecutorNode, Periods
@@ -202,7 +202,7 @@ def simulated_status(
     facts: LocalNode, boot: str, version: str, devices: Mapping[str, int], labels: Mapping[str, str]
 ) -> ExecutorStatus:
     """Build a simulated node's own report; it has no taint, so any pod may be placed on it."""
-    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, PODS: MAX_PODS, **devices}
+    amounts = {CPU: facts.capacity_milli, MEMORY: facts.memory_bytes, RESOURCE_PODS: MAX_PODS, **devices}
     return ExecutorStatus(
         node=facts.name,
         boot=boot,

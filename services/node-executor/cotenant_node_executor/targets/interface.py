@@ -19,7 +19,7 @@ from cotenant_node_executor.targets.address import Knob as Knob
 ROOT_GROUP = ""
 LARGE_BURSTS = "cpu.burst.above_quota"
 """The capability of kernels that take bursts above the quota."""
-UNLIMITED = "-1"
+UNLIMITED_TEXT = "-1"
 THREADS, SLICES = "sched.affinity", "sched.slice"
 """The capabilities to move single threads to CPUs, and to give them slices of their own."""
 RECLAIM = "memory.reclaim"

@@ -14,7 +14,7 @@ import numpy as np
 
 from cotenant.api.objects.node import Taint
 from cotenant.events.allocations import Allocation
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_scheduler.state.columns import Changes, doubled, grown
 from cotenant_scheduler.state.counted_rows import CountedRows
 from cotenant_scheduler.state.counting import PodCounter, PodKey
@@ -66,7 +66,7 @@ class NodeTable(CountedRows):
         self._images: dict[int, dict[str, int]] = {}
         self._free: list[int] = []
         self._ranked = True
-        for name in (CPU, MEMORY, PODS):
+        for name in (CPU, MEMORY, RESOURCE_PODS):
             self._dimension(name)
 
     @property

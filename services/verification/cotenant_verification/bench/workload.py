@@ -44,7 +44,7 @@ NAMESPACE = "bench"
 MIB = 1 << 20
 SOURCE = "/bench"
 METRIC_INTERVAL_SECONDS = 60
-GPU = "nvidia.com/gpu"
+NVIDIA_GPU = "nvidia.com/gpu"
 UNLIMITED = 1 << 50
 PLAIN = Constraints()
 
@@ -90,14 +90,14 @@ def openb(nodes: int, pods: int, folder: Path, mix: int = 0, gang: int = 0, rese
     """The nodes and pods of openb in their order; whole GPUs are a resource, shares of one count as one. Raises WorkloadError
     where the tables are not there or not openb's."""
     node_kinds = tuple(
-        {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", GPU: row["gpu"], "pods": "250"}
+        {"cpu": f"{row['cpu_milli']}m", "memory": f"{row['memory_mib']}Mi", NVIDIA_GPU: row["gpu"], "pods": "250"}
         for row in _table(folder / "openb_node_list_all_node.csv", ("cpu_milli", "memory_mib", "gpu"))
     )
     pod_kinds = tuple(
         {
             "cpu": f"{row['cpu_milli']}m",
             "memory": f"{row['memory_mib']}Mi",
-            **({GPU: row["num_gpu"]} if int(row["num_gpu"]) else {}),
+            **({NVIDIA_GPU: row["num_gpu"]} if int(row["num_gpu"]) else {}),
         }
         for row in _table(folder / "openb_pod_list_default.csv", ("cpu_milli", "memory_mib", "num_gpu"))
     )

@@ -21,7 +21,7 @@ from cotenant_verification.harness.gateways import ChaosGateway, Users
 from cotenant_verification.harness.nodes import ChaosNode, MachineShape
 from cotenant_verification.harness.services import ChaosService
 from cotenant_verification.harness.yarn import Copilot, ResourceManager
-from cotenant_verification.workload.faults import REPLICATED, SERVICES
+from cotenant_verification.workload.faults import REPLICATED, RESTARTED_SERVICES
 from cotenant_verification.workload.pod_constraints import CONSTRAINTS
 from cotenant_verification.workload.schedule import Schedule, ScheduleEntry, ScheduleError, located, ms
 
@@ -86,7 +86,7 @@ class Harness:
             self.world.add(gateway)
         replicas = [
             (service, letter)
-            for service in SERVICES
+            for service in RESTARTED_SERVICES
             for letter in ("ab"[: header.replicas] if service in REPLICATED else "a")
         ]
         Random(f"order/{header.seed}").shuffle(replicas)

@@ -15,7 +15,7 @@ import msgspec
 
 from cotenant.model.quantities import QuantityError, parse_milli, parse_value
 from cotenant_console.api.client import Document
-from cotenant_console.durations import parse_duration
+from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.manifests.documents import ManifestError, parse_manifests
 
 API_VERSION = "simulation.cotenant.io/v1alpha1"
@@ -163,7 +163,7 @@ def _amount(text: str, parse: Callable[[str], int], place: str) -> int:
 
 def _positive(text: str, place: str) -> float:
     try:
-        seconds = parse_duration(text)
+        seconds = parse_duration_seconds(text)
     except ValueError as error:
         raise ManifestError(f"{place}: {error}") from error
     if seconds <= 0:

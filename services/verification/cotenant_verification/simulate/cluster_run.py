@@ -27,7 +27,7 @@ from cotenant_verification.simulate.participants import participant
 from cotenant_verification.simulate.tally import SimulationTally
 from cotenant_verification.simulate.workloads import arrivals, node_names
 
-SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
+SIMULATED_SERVICES = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 SETTLE = timedelta(seconds=2)
 """Built-in objects and the file's objects come first, the nodes after half of it, then the workloads."""
 SLICES = 100
@@ -69,7 +69,7 @@ def _run_cluster(cluster: ClusterFile, span_seconds: float, seed: int, progress:
     world.watchers += [tally.add, recorder.add]
     world.add(gateway)
     _declare(cluster, gateway)
-    for service in SERVICES:
+    for service in SIMULATED_SERVICES:
         world.add(participant(service, gateway))
     world.run_until(START + SETTLE / 2)
     for shape in cluster.nodes:

@@ -11,8 +11,8 @@ import statistics
 import click
 import msgspec
 
-from cotenant_console.durations import parse_duration
-from cotenant_verification.stack_chaos.cluster import SERVERS, SERVICES, SKEWED, StackError
+from cotenant_console.durations import parse_duration_seconds
+from cotenant_verification.stack_chaos.cluster import SERVERS, SKEWED, STACK_SERVICES, StackError
 from cotenant_verification.stack_chaos.faults import FAULT_FREE_SECONDS, LEADER, chosen_faults
 from cotenant_verification.stack_chaos.records import Fault, WriteOutcome
 from cotenant_verification.stack_chaos.run import run
@@ -39,12 +39,12 @@ def _carry_out(seed: int, span: float, faults: list[Fault], clients: int, keep: 
 def chaos(seed: int, span: str, clients: int, keep: str, only_faults: bool, output: str | None) -> None:
     """Kill, pause, isolate and clock-skew servers and services of a real stack under load, and check what clients saw."""
     try:
-        seconds = parse_duration(span)
+        seconds = parse_duration_seconds(span)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if seconds < 2 * FAULT_FREE_SECONDS:
         raise click.UsageError(f"--for {span}: a run takes {2 * FAULT_FREE_SECONDS:.0f}s at least")
-    faults = chosen_faults(seed, seconds, SERVERS, SERVICES, SKEWED)
+    faults = chosen_faults(seed, seconds, SERVERS, STACK_SERVICES, SKEWED)
     if only_faults:
         click.echo("\n".join(map(str, faults)))
         return

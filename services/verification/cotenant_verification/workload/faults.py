@@ -38,7 +38,7 @@ from cotenant_console.up.services import DECIDING
 from cotenant_verification.workload.machines import node_shape
 from cotenant_verification.workload.schedule import SETTLE_MS, Header, ScheduleEntry
 
-SERVICES = tuple(service for service in DECIDING if service != "yarn-copilot")
+RESTARTED_SERVICES = tuple(service for service in DECIDING if service != "yarn-copilot")
 REPLICATED = ("metrics-ingest", "batch-resource-calculator", "quota-tree", "scheduler", "descheduler-arbiter")
 GATEWAYS = ("gateway-a", "gateway-b")
 COPILOT = "yarn-copilot/a"
@@ -81,7 +81,9 @@ def replica_names(header: Header) -> list[str]:
     """The services' replicas as participants are named."""
     letters = "ab"[: header.replicas]
     return [
-        f"{service}/{letter}" for service in SERVICES for letter in (letters if service in REPLICATED else letters[:1])
+        f"{service}/{letter}"
+        for service in RESTARTED_SERVICES
+        for letter in (letters if service in REPLICATED else letters[:1])
     ]
 
 

@@ -64,6 +64,21 @@ def compose_node_metric(snapshot: Snapshot) -> Overlay:
 
 
 def _node_metric(snapshot: Snapshot, metric: NodeMetricComputed) -> Overlay:
+    spec = {"metricCollectPolicy": _policy(metric)}
+    unknown = {"cotenant.io/unknown-since": rfc3339(metric.unknown_since)} if metric.unknown_since else {}
+    measured = metric.update_time is not None or metric.unknown_since is None
+    uid = derived_uid("NodeMetric", snapshot.address.name)
+    return Overlay(
+        head=head_of(NODE_METRICS.api_version, "NodeMetric", spec),
+        metadata={"name": snapshot.address.name, "uid": uid},
+        annotations=unknown,
+        status={name: raw(value) for name, value in _status(metric).items()} if measured else {},
+        uid=uid,
+    )
+
+
+def _status(metric: NodeMetricComputed) -> dict[str, object]:
+    """The figures. A node that was never measured has none: zeros would look like an idle node."""
     node_metric: dict[str, object] = {
         "nodeUsage": _resources(metric.node_usage),
         "systemUsage": _resources(metric.system_usage),
@@ -86,16 +101,7 @@ def _node_metric(snapshot: Snapshot, metric: NodeMetricComputed) -> Overlay:
         status["prodPeakMetric"] = {"resource": _resources(metric.prod_peak)}
     if metric.numa:
         node_metric["numaUsages"] = [{"numaId": numa.node, "usage": _resources(numa.usage)} for numa in metric.numa]
-    spec = {"metricCollectPolicy": _policy(metric)}
-    unknown = {"cotenant.io/unknown-since": rfc3339(metric.unknown_since)} if metric.unknown_since else {}
-    uid = derived_uid("NodeMetric", snapshot.address.name)
-    return Overlay(
-        head=head_of(NODE_METRICS.api_version, "NodeMetric", spec),
-        metadata={"name": snapshot.address.name, "uid": uid},
-        annotations=unknown,
-        status={name: raw(value) for name, value in status.items()},
-        uid=uid,
-    )
+    return status
 
 
 def _policy(metric: NodeMetricComputed) -> dict[str, object]:

@@ -55,7 +55,7 @@ def cpu_burst(given: dict[str, Any], *, name: str) -> object:
         case "merge_config":
             node = None if given["nodeConfig"] is None else _config(given["nodeConfig"])
             annotation = given.get("podAnnotation")
-            merged = burst.pod_config(node, {} if annotation is None else {burst.ANNOTATION: annotation})
+            merged = burst.pod_config(node, {} if annotation is None else {burst.ANNOTATION_CPU_BURST: annotation})
             return {"config": None if merged is None else msgspec.to_builtins(merged)}
         case "cfs_burst":
             pod, each = kernel_burst.pod_bursts_us(_config(given["config"]), [_limit(entry) for entry in given["containers"]])

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant_gateway.admission.pods.replaced_resources import ANNOTATION, read_pairs
+from cotenant_gateway.admission.pods.replaced_resources import ANNOTATION_REPLACE_RESOURCES, read_pairs
 from cotenant_gateway.planning.updates import plan_replacement
 from cotenant_gateway.statuses import ApiError
 from tests.builders import container
 from tests.unit.gateway.builders_gateway import World, as_json, causes, kind, manifest
 
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
-FIELD = f"metadata.annotations[{ANNOTATION}]"
+FIELD = f"metadata.annotations[{ANNOTATION_REPLACE_RESOURCES}]"
 
 
 def pod(pairs: str | None, requests: dict[str, str], limits: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
     containers = [container(image="app:1", requests=requests, limits=limits or requests)]
-    return manifest(annotations=None if pairs is None else {ANNOTATION: pairs}, containers=containers, **spec)
+    return manifest(annotations=None if pairs is None else {ANNOTATION_REPLACE_RESOURCES: pairs}, containers=containers, **spec)
 
 
 def resources(world: World, section: str = "requests") -> dict[str, str]:

@@ -72,10 +72,10 @@ def test_a_suppression_that_is_a_dry_run_is_told_with_its_figures_and_not_done()
 
 def test_it_is_told_once_and_again_when_it_would_do_something_else() -> None:
     bench = running(spec=spec(**{SUPPRESS: {"dryRun": True}}))
-    assert bench.core.plan(bench.now).rehearsed
-    assert not bench.core.plan(bench.now).rehearsed
+    assert bench.core.plan(bench.now).dry_runs
+    assert not bench.core.plan(bench.now).dry_runs
     bench.reading = snapshot(6000, {"uid-web": 3500, "uid-job": 2000})
-    (told,) = bench.look(1).core.plan(bench.now).rehearsed
+    (told,) = bench.look(1).core.plan(bench.now).dry_runs
     assert [(each.place, each.desired.value) for each in told.changes] == [(BESTEFFORT, "120000")]
 
 
@@ -92,12 +92,12 @@ def test_a_dry_run_that_begins_puts_back_what_was_done_before() -> None:
     assert bench.look(1).core.plan(bench.now).targets.texts[BESTEFFORT][Knob.CPU_QUOTA] == "320000"
 
 
-def test_values_of_a_pods_shape_are_rehearsed_too() -> None:
+def test_values_of_a_pods_shape_are_in_a_dry_run_too() -> None:
     identity = CpuIdentity(enable=True, group_identity=-1)
     bench = running(be_identity=identity, spec=spec(resourceQOSStrategy={"dryRun": True}))
     plan = bench.core.plan(bench.now)
     assert Knob.CPU_IDLE not in plan.targets.texts[f"{BESTEFFORT}/poduid-job"]
-    (told,) = [each for each in plan.rehearsed if each.strategy == "idle"]
+    (told,) = [each for each in plan.dry_runs if each.strategy == "idle"]
     would = {each.place: each.desired.value for each in told.changes}
     assert would[f"{BESTEFFORT}/poduid-job"] == "1"
 
@@ -122,7 +122,7 @@ def test_an_eviction_of_a_dry_run_is_told_once_and_nobody_is_stopped() -> None:
     assert plan.evictions == ()
     (told,) = said(bench, plan)
     assert told.summary.endswith("default/job evicted: too much")
-    assert not bench.core.plan(bench.now).rehearsed
+    assert not bench.core.plan(bench.now).dry_runs
     bench.slo()
     assert [name for _, name, _ in bench.core.plan(bench.now).evictions] == ["cruel"]
 
@@ -139,7 +139,7 @@ def test_memory_that_a_dry_run_would_reclaim_is_told_once_and_left_alone() -> No
     assert plan.reclaims == ()
     (told,) = said(bench, plan)
     assert told.summary == "dry run of thrifty, not done: 4096 bytes reclaimed from besteffort: page cache"
-    assert not bench.core.plan(bench.now).rehearsed
+    assert not bench.core.plan(bench.now).dry_runs
     bench.slo()
     assert [name for name, _ in bench.core.plan(bench.now).reclaims] == ["thrifty"]
 

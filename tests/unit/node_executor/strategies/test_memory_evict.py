@@ -17,7 +17,7 @@ from cotenant.events.node.resources import NodeResources, NodeSLORendered
 from cotenant.model.subjects import resources_subject, slo_subject
 from cotenant_node_executor.core.executions import Executions
 from cotenant_node_executor.sampling.snapshot import PodSample, UsageSnapshot
-from cotenant_node_executor.strategies.gates import GATES, parse_gates
+from cotenant_node_executor.strategies.gates import NODE_GATES, parse_gates
 from cotenant_node_executor.strategies.memory.evict import (
     BE_MEMORY_EVICT,
     COOL_DOWN_SECONDS,
@@ -253,7 +253,7 @@ def test_gates_are_named_and_checked() -> None:
     assert BE_MEMORY_EVICT in parse_gates("BEMemoryEvict=true, MemoryEvict=false")
     assert MEMORY_EVICT not in parse_gates("MemoryEvict=False")
     assert parse_gates("") == {"MemoryEvict", "MemoryAllocatableEvict"}
-    assert GATES.keys() == {"MemoryEvict", "MemoryAllocatableEvict", "BEMemoryEvict", "TCNetworkQoS", "TerwayQoS"}
+    assert NODE_GATES.keys() == {"MemoryEvict", "MemoryAllocatableEvict", "BEMemoryEvict", "TCNetworkQoS", "TerwayQoS"}
     for wrong in ("Nothing=true", "BEMemoryEvict", "BEMemoryEvict=yes"):
         with pytest.raises(ValueError, match="feature gate"):
             parse_gates(wrong)

@@ -24,7 +24,7 @@ from cotenant.log.nats.log import connect
 from cotenant.log.nats.streams import StreamSizes
 from cotenant.model.quantities import QuantityError, parse_value
 from cotenant_console.api.endpoint import data_folder, read_endpoint
-from cotenant_console.durations import parse_duration
+from cotenant_console.durations import parse_duration_seconds
 from cotenant_console.nats_access.finding import access_of
 from cotenant_console.nats_access.roles import ADMINISTRATOR
 
@@ -133,6 +133,6 @@ def _seconds(text: str | None, where: str) -> int | None:
     if text is None:
         return None
     try:
-        return max(int(parse_duration(text)), 1)
+        return max(int(parse_duration_seconds(text)), 1)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error

@@ -4,7 +4,7 @@ In: a section of the ConfigMap `slo-controller-config` as JSON values. Out: fiel
 each entry of nodes: values of the wrong type, out of their range, or none of the known ones. Of a pair each side needs the
 other, and the lower one is below the upper one. Member names match in any case, members that are not named here are carried
 as they are. Source: the `validate` tags of Koordinator's API types, as of 1.8, and what its controllers cannot work with:
-unknown policies, ratios of normalisation outside 1..5, of amplification below 1; and cotenant's own risk budget.
+unknown policies, ratios of normalisation outside 1..5, of amplification outside 1..1,000,000; and cotenant's own risk budget.
 batch-resource-calculator can read everything that is accepted here.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from cotenant.api.validation.fields import FieldError, invalid, required, wrong_type
+from cotenant.domain.amplification import MAX_RATIO
 from cotenant.domain.qos import QoSClass
 from cotenant.model.tiers import PriorityClass
 from cotenant_gateway.admission.node_configuration.risk_budget import extensions
@@ -205,7 +206,7 @@ _MODEL = members_of(
     dict.fromkeys(("baseRatio", "hyperThreadEnabledRatio", "turboEnabledRatio", "hyperThreadTurboEnabledRatio"), _RATIO)
 )
 _NORMALIZATION = StrategyRules({"enable": flag, "ratioModel": each_member(_MODEL), "defaultRatio": _RATIO})
-_AMPLIFICATION = StrategyRules({"enable": flag, "resourceAmplificationRatio": each_member(number(None, 1.0, None))})
+_AMPLIFICATION = StrategyRules({"enable": flag, "resourceAmplificationRatio": each_member(number(None, 1.0, MAX_RATIO))})
 
 SECTIONS: Mapping[str, SectionRules] = {
     "colocation-config": SectionRules("", "nodeConfigs", COLOCATION),

@@ -17,7 +17,7 @@ from msgspec import Struct
 from cotenant.domain.qos import KubeQoS, QoSClass
 from cotenant.events.node.resources import NodeSLORendered
 from cotenant.model.by_identity import by_identity
-from cotenant_node_executor.strategies.cache.pod_groups import ANNOTATION, PREFIX, pod_schemata
+from cotenant_node_executor.strategies.cache.pod_groups import ANNOTATION_RESCTRL, GROUP_PREFIX, pod_schemata
 from cotenant_node_executor.strategies.cache.schemata import ResctrlQOS, class_l3, class_mb
 from cotenant_node_executor.strategies.pod_view import PodView
 from cotenant_node_executor.strategies.sections import (
@@ -104,7 +104,7 @@ def _own_groups(
     """Add the groups of pods with an annotation, and return these pods' uids."""
     found: set[str] = set()
     for pod in situation.pods.values():
-        annotation = pod.manifest.metadata.annotations.get(ANNOTATION)
+        annotation = pod.manifest.metadata.annotations.get(ANNOTATION_RESCTRL)
         if annotation is None:
             continue
         try:
@@ -113,7 +113,9 @@ def _own_groups(
             problems.append(f"pod {pod.namespace}/{pod.name}: {error}")
             continue
         found.add(pod.uid)
-        values[ResctrlGroup(f"{PREFIX}{pod.uid}")] = _desired(lines, [pod.group], f"annotation of {pod.namespace}/{pod.name}")
+        values[ResctrlGroup(f"{GROUP_PREFIX}{pod.uid}")] = _desired(
+            lines, [pod.group], f"annotation of {pod.namespace}/{pod.name}"
+        )
     return found
 
 

@@ -27,7 +27,7 @@ from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.cpulist import format_cpu_list, parse_cpu_list
-from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
 
 NAME = "cpuset"
 _ALONE = frozenset((QoSClass.LSE, QoSClass.LSR))
@@ -89,7 +89,7 @@ def _of_pod(pod: PodView, pools: CpuPools, everything: frozenset[int], desired: 
             _pin(group, text, everything, why, desired)
     if bound:
         for group in pod.groups:
-            desired[group] = (*desired.get(group, ()), Desired(Knob.CPU_QUOTA, UNLIMITED, NAME, why))
+            desired[group] = (*desired.get(group, ()), Desired(Knob.CPU_QUOTA, UNLIMITED_TEXT, NAME, why))
 
 
 def _pin(

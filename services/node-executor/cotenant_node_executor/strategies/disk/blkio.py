@@ -197,7 +197,7 @@ class _Levels:
 
 def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The files of all levels."""
-    knobs, slo = _there(situation.capabilities), situation.slo
+    knobs, slo = _supported(situation.capabilities), situation.slo
     if slo is None or not knobs or not situation.storage.disks:
         return StrategyDecision(memory=memory)
     rule = _rule(slo)
@@ -219,12 +219,12 @@ def _add_pod(levels: _Levels, pod: PodView) -> None:
 
 
 @by_identity
-def _there(capabilities: NodeCapabilities) -> frozenset[Knob]:
+def _supported(capabilities: NodeCapabilities) -> frozenset[Knob]:
     return frozenset(knob for knob in KNOBS if capabilities.supports(knob))
 
 
 def _inputs(policy: NodePolicy) -> frozenset[Input]:
-    return frozenset((Input.PODS,) if _there(policy.capabilities) else ())
+    return frozenset((Input.PODS,) if _supported(policy.capabilities) else ())
 
 
 STRATEGY = Strategy(name=NAME, topic="blkio", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)

@@ -38,11 +38,11 @@ from cotenant_node_executor.strategies.sections import QOS, fitted, raw_section
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Desired, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.address import Place
-from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED, Knob, NodeCapabilities
+from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED_TEXT, Knob, NodeCapabilities
 
 NAME = "memory-qos"
 PAGE_BYTES = 4096
-_UNLIMITED = int(UNLIMITED)
+_UNLIMITED = int(UNLIMITED_TEXT)
 _CLASS_GROUPS = {KubeQoS.GUARANTEED: ROOT_GROUP, KubeQoS.BURSTABLE: BURSTABLE, KubeQoS.BEST_EFFORT: BESTEFFORT}
 
 Values = Mapping[Knob, int]
@@ -181,7 +181,7 @@ _WHY_NEUTRAL = "no memory QoS"
 
 def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """The values of the class directories and of every pod, while memory QoS is configured."""
-    knobs = _there(situation.capabilities)
+    knobs = _supported(situation.capabilities)
     if situation.slo is None or not knobs:
         return StrategyDecision(memory=memory)
     rule = _rule(situation.slo)
@@ -193,7 +193,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
 
 
 @by_identity
-def _there(capabilities: NodeCapabilities) -> frozenset[Knob]:
+def _supported(capabilities: NodeCapabilities) -> frozenset[Knob]:
     return frozenset(knob for knob in KNOBS if capabilities.supports(knob))
 
 
@@ -215,7 +215,7 @@ def _desired(values: Values, knobs: frozenset[Knob], why: str) -> tuple[Desired,
 
 
 def _inputs(policy: NodePolicy) -> frozenset[Input]:
-    return frozenset((Input.PODS,) if _there(policy.capabilities) else ())
+    return frozenset((Input.PODS,) if _supported(policy.capabilities) else ())
 
 
 STRATEGY = Strategy(name=NAME, topic="memory-qos", sets=KNOBS, decide=decide, inputs=_inputs, section=QOS)

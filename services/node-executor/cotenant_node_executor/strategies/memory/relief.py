@@ -44,7 +44,7 @@ from cotenant_node_executor.strategies.strategy import (
     StrategyDecision,
     StrategyOrder,
 )
-from cotenant_node_executor.targets.interface import RECLAIM, UNLIMITED, CgroupVersion, Knob
+from cotenant_node_executor.targets.interface import RECLAIM, UNLIMITED_TEXT, CgroupVersion, Knob
 
 NAME = "memory-relief"
 BACK = 2
@@ -208,7 +208,7 @@ def _reclaims(situation: Situation, snapshot: UsageSnapshot, over: int, held: in
 def _high(situation: Situation, value: int, why: str) -> DesiredValues:
     if not situation.capabilities.supports(Knob.MEMORY_HIGH):
         return {}
-    text = UNLIMITED if value < 0 else str(value)
+    text = UNLIMITED_TEXT if value < 0 else str(value)
     return {BESTEFFORT: (Desired(Knob.MEMORY_HIGH, text, NAME, why),)}
 
 

@@ -22,7 +22,7 @@ from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE, Co
 from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Desired, Input, NodePolicy, PodDesired, Strategy, StrategyDecision
 from cotenant_node_executor.targets.convert import MIN_SHARES, milli_to_quota_us, milli_to_shares
-from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import ROOT_GROUP, UNLIMITED_TEXT, Knob
 
 NAME = "pod-values"
 REMEMBERED_SHARES = 1024
@@ -76,11 +76,11 @@ def of_pod(pod: PodShape, _policy: NodePolicy) -> PodDesired:
 def _values(pod: PodShape, requested_milli: int, containers: Sequence[ContainerShape]) -> tuple[Desired, ...]:
     cpu = [container.limit_cpu_milli or 0 for container in containers]
     memory = [container.limit_memory_bytes or 0 for container in containers]
-    quota = UNLIMITED if pod.holds_cpus or not all(cpu) else str(milli_to_quota_us(sum(cpu)))
+    quota = UNLIMITED_TEXT if pod.holds_cpus or not all(cpu) else str(milli_to_quota_us(sum(cpu)))
     return (
         Desired(Knob.CPU_SHARES, str(milli_to_shares(requested_milli)), NAME, "requests"),
         Desired(Knob.CPU_QUOTA, quota, NAME, "limits"),
-        Desired(Knob.MEMORY_LIMIT, str(sum(memory)) if all(memory) else UNLIMITED, NAME, "limits"),
+        Desired(Knob.MEMORY_LIMIT, str(sum(memory)) if all(memory) else UNLIMITED_TEXT, NAME, "limits"),
     )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from cotenant.domain.reservations.diagnosis import Diagnosis
 from cotenant.domain.reservations.lifecycle import allocates_once
 from cotenant.domain.reservations.options import restricted_resources
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.plugins.reservation.fitting import Ignored, ReservationCapacity, judged, may_be_nominated
 from cotenant_scheduler.plugins.reservation.matching import Ask, Miss, missed
@@ -202,7 +202,7 @@ class Candidates:
         result = judged(
             requests,
             {name: self._free(row, name) for name in requests},
-            self._free(row, PODS) + len(matched),
+            self._free(row, RESOURCE_PODS) + len(matched),
             [room_of(record, use) for record, use in matched],
             required=ask.required,
             name=affinity.name if affinity is not None else "",
@@ -300,7 +300,7 @@ def lift(nodes: NodeTable, row: int, uses: Sequence[Use], sign: int) -> None:
     for use in uses:
         assert use.reserve is not None
         left = use.left()
-        left[PODS] = 1
+        left[RESOURCE_PODS] = 1
         for name, amount in left.items():
             dim = nodes.dims.get(name)
             if dim is not None:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from cotenant.domain.reservations.names import POLICY_RESTRICTED
-from cotenant.model.names import CPU, MEMORY, PODS
+from cotenant.model.names import CPU, MEMORY, RESOURCE_PODS
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 NONE_MEETS = "node(s) no reservation(s) to meet the requirements"
@@ -39,7 +39,7 @@ class Ignored(msgspec.Struct, frozen=True):
 
     def covers(self, resource: str) -> bool:
         """Return whether a resource is left out."""
-        if not (self.names or self.groups) or resource in _NATIVE or resource == PODS:
+        if not (self.names or self.groups) or resource in _NATIVE or resource == RESOURCE_PODS:
             return False
         group, slash, _ = resource.partition("/")
         return resource in self.names or (bool(slash) and group in self.groups)
@@ -112,7 +112,7 @@ def short_on_node(
 ) -> list[str]:
     """Return the resources that are short on a node with one reservation's remainder freed: `pods`, cpu, memory,
     ephemeral-storage, then the others by name. `pods_free`: pods that the node takes beside matched reservations."""
-    short = [PODS] if pods_free < 1 else []
+    short = [RESOURCE_PODS] if pods_free < 1 else []
     for name in _in_order(requests):
         amount = requests[name]
         if not amount or ignored.covers(name):
@@ -125,7 +125,7 @@ def short_on_node(
 
 def _in_order(requests: Mapping[str, int]) -> list[str]:
     native = [name for name in _NATIVE if name in requests]
-    return native if len(native) == len(requests) else [*native, *sorted(requests.keys() - set(_NATIVE) - {PODS})]
+    return native if len(native) == len(requests) else [*native, *sorted(requests.keys() - set(_NATIVE) - {RESOURCE_PODS})]
 
 
 def short_in_room(
@@ -138,15 +138,15 @@ def short_in_room(
 ) -> list[str]:
     """Return why a reservation cannot hold a pod by itself."""
     found = []
-    if PODS in room.allocatable:
-        used = room.pods - given_back.get(PODS, 0)
-        capacity = room.allocatable[PODS]
+    if RESOURCE_PODS in room.allocatable:
+        used = room.pods - given_back.get(RESOURCE_PODS, 0)
+        capacity = room.allocatable[RESOURCE_PODS]
         if used + 1 > capacity:
             details = f", requested: 1, used: {used}, capacity: {capacity}" if detailed else ""
             found.append(f"Reservation(s) Too many pods{details}")
     for name in room.names:
         amount = requests.get(name, 0)
-        if name == PODS or amount <= 0 or ignored.covers(name):
+        if name == RESOURCE_PODS or amount <= 0 or ignored.covers(name):
             continue
         used = max(0, room.allocated.get(name, 0) - given_back.get(name, 0))
         capacity = room.allocatable.get(name, 0) - room.reserved.get(name, 0)

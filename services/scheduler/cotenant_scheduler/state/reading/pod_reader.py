@@ -26,7 +26,7 @@ from cotenant.api.objects.pod_resources import pod_limits, pod_requests
 from cotenant.domain.qos import priority_default
 from cotenant.domain.quota.trees.demands import ENDED_PHASES
 from cotenant.domain.tolerations import effective_tolerations
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.quantities import QuantityError
 from cotenant_scheduler.state.load.load_aware_args import LoadAwareArgs
 from cotenant_scheduler.state.load.load_estimate import estimate_pod, scaling_factors
@@ -265,7 +265,7 @@ class PodReader:
         pod = decode_pod(document)
         pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
         requests = pod_requests(pod)
-        requests.pop(PODS, None)  # a pod counts as one, even if it requests `pods`
+        requests.pop(RESOURCE_PODS, None)  # a pod counts as one, even if it requests `pods`
         negative = sorted(name for name, amount in requests.items() if amount < 0)
         if negative:
             raise ShapeError(f"the request of {negative[0]} is negative")

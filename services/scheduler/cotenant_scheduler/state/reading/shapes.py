@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from cotenant.api.objects.pod import NodeAffinity, Toleration
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, PODS
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, RESOURCE_PODS
 from cotenant.model.tiers import PriorityClass
 from cotenant_scheduler.state.columns import IntArray
 from cotenant_scheduler.state.load.load_estimate import Vector
@@ -79,7 +79,7 @@ class Shape:
     def __init__(self, key: ShapeKey) -> None:
         self.key = key
         self.requests = dict(key.requests)
-        self.needs = ((PODS, 1), *((name, amount) for name, amount in key.requests if amount))
+        self.needs = ((RESOURCE_PODS, 1), *((name, amount) for name, amount in key.requests if amount))
         """What must fit, in the order in which a shortage is reported: pods, then by name."""
         self.nonzero_cpu = key.nonzero_cpu
         self.nonzero_memory = key.nonzero_memory

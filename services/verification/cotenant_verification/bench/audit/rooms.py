@@ -25,7 +25,7 @@ from cotenant.events.node.metrics import NodeMetricComputed
 from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.placements import Placement
-from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, PODS
+from cotenant.model.names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, RESOURCE_PODS
 from cotenant.model.quantities import resource_amount
 from cotenant.model.tiers import PriorityClass
 from cotenant_verification.bench.audit.acting import counted_twice, used_by
@@ -87,7 +87,7 @@ def need_of(pod: Pod, quota: str) -> PodRequirements:
         pod=pod,
         labels=tuple(sorted(pod.metadata.labels.items())),
         keeps_away=tuple((msgspec.json.encode(term), term) for term in required(pod, apart=True)),
-        requests={name: amount for name, amount in requests.items() if amount} | {PODS: 1},
+        requests={name: amount for name, amount in requests.items() if amount} | {RESOURCE_PODS: 1},
         estimate=estimate,
         ports=ports,
         quota=quota,
@@ -153,7 +153,7 @@ class Facts:
             return self._capacity
         found = {name: resource_amount(name, quantity) for name, quantity in self.node.status.allocatable.items()}
         found.update(self.executor.allocatable if self.executor else {})
-        found.setdefault(PODS, 110)
+        found.setdefault(RESOURCE_PODS, 110)
         if self.resources is not None:
             for tier, cpu, memory in (
                 (PriorityClass.BATCH, self.resources.batch_cpu_milli, self.resources.batch_memory_bytes),

@@ -28,7 +28,7 @@ from cotenant.events.node.resources import NodeResources
 from cotenant.events.node.runs import ExecutorStatus
 from cotenant.events.objects import ObjectStored
 from cotenant.events.placements import Placement, PlacementPhase, Waiting
-from cotenant.model.names import PODS
+from cotenant.model.names import RESOURCE_PODS
 from cotenant.model.subjects import node_subject, tokens
 from cotenant_verification.bench.audit.gangs import GangCheck
 from cotenant_verification.bench.audit.neighbours import Neighbours
@@ -189,7 +189,7 @@ class _Check:
             used = self.used.get(quota.name, {})
             for name, limit in quota.max.items():
                 wanted = used.get(name, 0) + need.requests.get(name, 0)
-                if wanted > limit and name != PODS:
+                if wanted > limit and name != RESOURCE_PODS:
                     return f"quota {quota.name}: {name} {wanted} > {limit}"
         return ""
 

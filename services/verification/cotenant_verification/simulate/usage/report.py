@@ -66,7 +66,13 @@ def _line(row: Row, upstream: Row, chosen: bool) -> str:
 def _verdict(table: BudgetTable) -> list[str]:
     upstream, chosen = table.rows[0].second, table.rows[table.chosen].second
     reached = "reached" if table.ratio >= GOAL and table.holds else "not reached"
+    broke, allowed = (table.rows[place].first.broken_node_hours for place in (table.chosen, 0))
+    smallest = (
+        f"  No budget broke as little of the first half as upstream's default ({allowed} node-hours): the smallest was chosen"
+        f" ({broke})."
+    )
     return [
+        *([smallest] if broke > allowed else []),
         f"  * offers {table.ratio:.2f} times what upstream's default offers; it broke {chosen.broken_node_hours} of"
         f" {chosen.node_hours} node-hours, upstream's default {upstream.broken_node_hours}: the goal of {GOAL} at the same or a"
         f" lower rate is {reached}.",

@@ -18,11 +18,12 @@ from msgspec import Struct
 from cotenant.domain.qos import QoSClass
 from cotenant_node_executor.sampling.snapshot import GroupUsage, UsageSnapshot
 from cotenant_node_executor.strategies.cpu.burst.config import (
-    ANNOTATION,
+    ANNOTATION_CPU_BURST,
     SECTION,
     BurstConfig,
     burst_strategy,
     pod_config,
+    policy_problems,
 )
 from cotenant_node_executor.strategies.cpu.burst.kernel_burst import MAX_BURST_US, pod_bursts_us
 from cotenant_node_executor.strategies.cpu.burst.quota_burst import next_pod_quota_us, next_quota_us, operation
@@ -70,9 +71,10 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     """Bursts, and one step of every quota when the sample is a new one."""
     before = memory if isinstance(memory, BurstMemory) else _NEW
     node = burst_strategy(situation.slo) if situation.slo is not None else None
+    problems = policy_problems(situation.slo)
     bursting = [(pod, config) for pod, config in _configured(situation, node) if _has_effect(config)]
     if not bursting:
-        return StrategyDecision()
+        return StrategyDecision(problems=problems)
     threshold = node.share_pool_threshold_percent if node is not None else 50
     now = _with_pool(situation, before, threshold)
     steps = situation.snapshot if now.at_ns != before.at_ns else None
@@ -84,7 +86,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
         containers |= bursts
         for group, values in _desired(pod, config, bursts, now.state).items():
             desired[group] = values
-    return StrategyDecision(desired, memory=_replaced(now, containers))
+    return StrategyDecision(desired, memory=_replaced(now, containers), problems=problems)
 
 
 def _configured(situation: Situation, node: BurstConfig | None) -> list[tuple[PodView, BurstConfig]]:
@@ -93,7 +95,7 @@ def _configured(situation: Situation, node: BurstConfig | None) -> list[tuple[Po
     found: list[tuple[PodView, BurstConfig]] = []
     if node is None:
         return found
-    asked = [group for group, pod in situation.pods.items() if on or ANNOTATION in pod.annotations]
+    asked = [group for group, pod in situation.pods.items() if on or ANNOTATION_CPU_BURST in pod.annotations]
     for group in sorted(asked):
         pod = situation.pods[group]
         if pod.qos in _NOT_BURSTABLE or pod.shape.holds_cpus:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from cotenant.domain.qos import KubeQoS, QoSClass
-from cotenant_node_executor.strategies.cpu.core_sched.rule import CoreSchedRule, in_force, pod_group
+from cotenant_node_executor.strategies.cpu.core_sched.rule import CoreSchedRule, in_force, pod_group, qos_strategy
 from cotenant_node_executor.strategies.pod_view import BESTEFFORT, BURSTABLE
 from cotenant_node_executor.strategies.sections import QOS
 from cotenant_node_executor.strategies.situation import Situation
@@ -53,7 +53,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     before = memory if isinstance(memory, Grouped) else Grouped()
     rule = rule_of(situation)
     if rule is None or (not rule.enable and not before.containers):
-        return StrategyDecision(_idle(rule))
+        return StrategyDecision(_idle(rule), problems=qos_strategy.problems(situation.slo))
     desired: dict[Place, tuple[Desired, ...]] = {}
     if rule.enable:
         why = "core scheduling excludes group identity"

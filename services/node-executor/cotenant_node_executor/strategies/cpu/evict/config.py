@@ -63,6 +63,11 @@ class _Section(Struct, frozen=True, rename="camel"):
 _section = readable_section(THRESHOLD, _Section)
 
 
+def config_problems(slo: NodeSLORendered | None) -> tuple[str, ...]:
+    """Why the section is unreadable, if it is."""
+    return _section.problems(slo)
+
+
 @by_identity
 def evict_config(slo: NodeSLORendered) -> CpuEvictConfig | None:
     """The configuration where some feature is on; None elsewhere."""

@@ -23,7 +23,13 @@ from msgspec import Struct
 from cotenant.domain.qos import QoSClass
 from cotenant_node_executor.sampling.snapshot import UsageSnapshot
 from cotenant_node_executor.sampling.usage import best_effort_real_limit_milli, best_effort_request_milli
-from cotenant_node_executor.strategies.cpu.evict.config import ByAllocatable, ByUsage, CpuEvictConfig, evict_config
+from cotenant_node_executor.strategies.cpu.evict.config import (
+    ByAllocatable,
+    ByUsage,
+    CpuEvictConfig,
+    config_problems,
+    evict_config,
+)
 from cotenant_node_executor.strategies.cpu.evict.satisfaction import BestEffort, SatisfactionConfig, release_milli
 from cotenant_node_executor.strategies.cpu.evict.thresholds import allocatable_release_milli, usage_release_milli
 from cotenant_node_executor.strategies.cpu.evict.victims import (
@@ -40,7 +46,7 @@ from cotenant_node_executor.strategies.situation import Situation
 from cotenant_node_executor.strategies.strategy import Cause, Evict, Input, NodePolicy, Strategy, StrategyDecision
 from cotenant_node_executor.targets.convert import PERIOD_US
 from cotenant_node_executor.targets.cpulist import smallest_cpu_list
-from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
 
 NAME = "cpu-evict"
 SECOND_NS = 1_000_000_000
@@ -82,7 +88,7 @@ def decide(situation: Situation, memory: Struct | None) -> StrategyDecision:
     snapshot, slo = situation.snapshot, situation.slo
     config = evict_config(slo) if slo is not None else None
     if config is None:
-        return StrategyDecision()
+        return StrategyDecision(problems=config_problems(slo))
     if snapshot is None or snapshot.node.cpu_milli is None:
         return StrategyDecision(memory=memory)
     before = memory if isinstance(memory, EvictMemory) else EvictMemory()
@@ -114,7 +120,7 @@ def _with_sample(
 
 def _real_limit_milli(situation: Situation) -> int:
     """The limit of best-effort work, by the files as they are; containers have the CPUs of the best-effort group here."""
-    quota = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED)
+    quota = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA), UNLIMITED_TEXT)
     text = situation.current.get((BESTEFFORT, Knob.CPUSET_CPUS))
     cpus = len(smallest_cpu_list(text, ())) if text else len(situation.node.processors)
     return best_effort_real_limit_milli(cpus, int(quota), PERIOD_US)

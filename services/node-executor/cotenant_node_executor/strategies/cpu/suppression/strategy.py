@@ -61,7 +61,7 @@ from cotenant_node_executor.strategies.strategy import (
 )
 from cotenant_node_executor.targets.address import Place
 from cotenant_node_executor.targets.cpulist import parse_cpu_list
-from cotenant_node_executor.targets.interface import UNLIMITED, Knob
+from cotenant_node_executor.targets.interface import UNLIMITED_TEXT, Knob
 
 NAME = "suppress"
 CAPACITY, QUANTITY = "capacity.cpu-milli", "best-effort.cpu-milli"
@@ -118,7 +118,7 @@ def suppress(situation: Situation, spiked_ns: int = 0, held: HeldBack = NOTHING_
     if slo is None:
         return None
     if not slo.enable or situation.node.manages_batch_cpus:
-        return Suppression(policy=OFF, values=_values(UNLIMITED, OFF, _widest(situation)))
+        return Suppression(policy=OFF, values=_values(UNLIMITED_TEXT, OFF, _widest(situation)))
     snapshot = situation.spike or situation.snapshot
     if snapshot is None or snapshot.node.cpu_milli is None:
         return None
@@ -194,9 +194,9 @@ def _ended_batch(situation: Situation, snapshot: UsageSnapshot) -> list[PodClass
 
 def _by_quota(situation: Situation, decided: Suppression, may_grow: bool) -> DesiredValues:
     text = situation.current.get((BESTEFFORT, Knob.CPU_QUOTA))
-    current = int(text) if text is not None else int(UNLIMITED)
+    current = int(text) if text is not None else int(UNLIMITED_TEXT)
     quota = next_quota(decided.quantity_milli, decided.capacity_milli, current)
-    if quota is not None and not may_grow and quota > current != int(UNLIMITED):
+    if quota is not None and not may_grow and quota > current != int(UNLIMITED_TEXT):
         quota = None
     return _values(str(current if quota is None else quota), decided.why, _widest(situation))
 
@@ -208,7 +208,7 @@ def _by_cpuset(situation: Situation, decided: Suppression, may_grow: bool) -> De
     wanted = decided.quantity_milli if may_grow else min(decided.quantity_milli, 1000 * len(current))
     quantity = with_dead_band(wanted, len(current), decided.capacity_milli)
     chosen = next_cpuset(quantity, processors, current, situation.tree.owners, _excluded(situation))
-    return _values(UNLIMITED, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
+    return _values(UNLIMITED_TEXT, decided.why, _sets(situation, chosen, decided.why) if chosen is not None else {})
 
 
 def _excluded(situation: Situation) -> frozenset[int]:
