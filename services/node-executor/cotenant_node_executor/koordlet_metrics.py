@@ -213,7 +213,7 @@ def _scaled(knob: Knob, core: ExecutorCore) -> Iterator[Value]:
 METRICS: tuple[tuple[str, str, OfCore], ...] = (
     ("node_used_cpu_cores", "CPU that the node uses", _from_snapshot(_node_cpu)),
     ("node_used_memory_bytes", "Memory that the node uses, without page cache", _from_snapshot(_node_memory)),
-    ("node_metric_node_usage", "What the node uses", _from_snapshot(_node_usage)),
+    ("node_metric_node_usage", "Usage of the node by resource", _from_snapshot(_node_usage)),
     ("node_metric_system_usage", "Usage outside of pods and host applications", _from_snapshot(_system_usage)),
     ("node_metric_numa_node_usage", "Usage of each NUMA node", _numa_usage),
     ("node_resource_allocatable", "Batch and mid resources that the node offers", _allocatable),
