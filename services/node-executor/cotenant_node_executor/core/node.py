@@ -249,6 +249,7 @@ class ExecutorNode:
         if plan.groups:
             machine.create(plan.groups)
         report = machine.write(plan.targets)
+        core.wrote(report, now)
         self.ordered = plan.orders
         if plan.orders:
             machine.carry_out(plan.orders, now)
