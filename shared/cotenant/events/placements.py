@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from cotenant.events.allocations import Allocation
+from cotenant.events.allocations import Allocation, ReservationUsed
 from cotenant.events.envelope import Part, Payload, null_document
 from cotenant.model.bounds import Amount, Count, Int32, Seconds
 
@@ -103,13 +103,14 @@ class Nomination(Part, frozen=True, kw_only=True):
 
     The room counts as occupied, for pods of the same or a lower priority. `victims` were on the node at `at`, when the
     node was chosen; `attempts` counts the choices in a row: another one is made once all victims have had their time, which
-    doubles from 1 s to 10 s.
+    doubles from 1 s to 10 s. `reservation`: the one on the node in which the pod gets its room; None: beside all of them.
     """
 
     node: str
     at: datetime
     attempts: Count = 1
     victims: tuple[Victim, ...] = ()
+    reservation: ReservationUsed | None = None
 
 
 class Hold(Part, frozen=True, kw_only=True):

@@ -119,6 +119,7 @@ class Placing:
             MOST_EVENTS,
         )
         self._groups = PlacingGroups(
+            nodes,
             self._equal_groups,
             self._results,
             self._binding,
@@ -128,7 +129,7 @@ class Placing:
             waiting,
             nominations,
             reserving,
-            GroupPreemption(nodes, self._results, admission, nominations, preempting, waiting),
+            GroupPreemption(nodes, self._results, admission, nominations, preempting, reserving, waiting),
             gathering,
             self._refused_by_nodes,
             MOST_EVENTS,

@@ -1,38 +1,44 @@
 """Placing a group of pods: as many as its rules require in one batch, or none.
 
 In: the entry of a group at the head of the queue. Out: the events of its placements, or of the nominations by which it makes
-room (`cycle.group_preemption`), or why it waits. Its members are tried in queue order under a savepoint; those of a group that
-shall be near to one another in the network, in one domain after the other (`cycle.gathering`). Waiting events of a
-group that a decision of usual size cannot hold end in the decisions behind it (`cycle.endings`).
+room (`cycle.group_preemption`), or why it waits. Its members are tried in queue order under a savepoint, each where its score
+is best; if they do not fit so, nominated ones where their rooms are held, which were chosen for one another; those of a group
+that shall be near to one another in the network, in one domain after the other (`cycle.gathering`). Waiting events of a group
+that a decision of usual size cannot hold end in the decisions behind it (`cycle.endings`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
 
 from cotenant.events.allocations import Allocation
 from cotenant.events.envelope import Event
+from cotenant.events.placements import Nomination
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.equal_groups import EqualGroups
 from cotenant_scheduler.cycle.gathering.gathering import Attempt, Gathering
 from cotenant_scheduler.cycle.gathering.plans import Plan
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
-from cotenant_scheduler.cycle.nominations import Nominations
+from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
 from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE
 from cotenant_scheduler.cycle.ordering.walk import Walk
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, WaitingTemplate
-from cotenant_scheduler.cycle.reservations.reserving import Reserving
+from cotenant_scheduler.cycle.reservations.reserving import Choice, Reserving
 from cotenant_scheduler.cycle.waiting import WaitingPods
+from cotenant_scheduler.framework.evaluation import Evaluation
 from cotenant_scheduler.framework.results import CachedResults
 from cotenant_scheduler.framework.series import WORTHWHILE
 from cotenant_scheduler.plugins.quota import QuotaAdmission
 from cotenant_scheduler.plugins.reservation.matching import Ask
-from cotenant_scheduler.state.counting import is_reserve
+from cotenant_scheduler.state.counting import PodKey, is_reserve
+from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.quotas.cache import Quotas
+
+NO_ROOMS: Mapping[PodKey, Nomination] = {}
 
 
 class PlacingGroups:
@@ -41,6 +47,7 @@ class PlacingGroups:
 
     def __init__(
         self,
+        nodes: NodeTable,
         equal_groups: EqualGroups,
         results: CachedResults,
         binding: Binding,
@@ -56,6 +63,7 @@ class PlacingGroups:
         usual: int,
         most: int,
     ) -> None:
+        self._nodes = nodes
         self._reserving = reserving
         self._equal_groups = equal_groups
         self._results = results
@@ -86,6 +94,9 @@ class PlacingGroups:
         attempt = self._gathering.attempt(entry, group)
         if attempt is None:
             trial = self._tried(group, entry.records, now, bound)
+            if not trial.enough and not trial.by_quota and (rooms := _rooms_of(entry)):
+                in_rooms = self._tried(group, entry.records, now, bound, rooms=rooms)
+                trial = in_rooms if in_rooms.enough else trial
         else:
             trial = self._gathered(attempt, group, now, bound)
         self._binding.ends_waiting = True
@@ -136,11 +147,18 @@ class PlacingGroups:
         return trial
 
     def _tried(
-        self, group: GroupClass, records: Sequence[PodRecord], now: datetime, bound: list[Event], plan: Plan | None = None
+        self,
+        group: GroupClass,
+        records: Sequence[PodRecord],
+        now: datetime,
+        bound: list[Event],
+        plan: Plan | None = None,
+        rooms: Mapping[PodKey, Nomination] = NO_ROOMS,
     ) -> Trial:
-        """Assume as many members on nodes as the group's rules require, or none."""
+        """Assume as many members on nodes as the group's rules require, or none. `rooms`: those that are held for members, who
+        go there."""
         trial = Trial(self._assumed.savepoint(), len(bound))
-        self._try(trial, group, records, now, bound, plan)
+        self._try(trial, group, records, now, bound, plan, rooms)
         trial.enough = group.together.enough(trial.placed, [record.key for record in records])
         if not trial.enough:
             self._assumed.rollback(trial.savepoint)
@@ -155,6 +173,7 @@ class PlacingGroups:
         now: datetime,
         bound: list[Event],
         plan: Plan | None,
+        rooms: Mapping[PodKey, Nomination],
     ) -> None:
         """Assume as many members on nodes as the group's rules require."""
         members = [record.key for record in records]
@@ -163,7 +182,7 @@ class PlacingGroups:
         index = one_by_one = 0
         while index < len(records):
             record = records[index]
-            if plan is None and index >= one_by_one:
+            if plan is None and not rooms and index >= one_by_one:
                 alike = self._run_of_group(group, records, index)
                 one_by_one = index + len(alike)
                 at_once = self._place_members(group, alike, group.charge_of(record), now, bound)
@@ -172,7 +191,7 @@ class PlacingGroups:
                 if at_once:
                     continue
             index += 1
-            found = self._place_member(trial, group, record, now, bound, plan)
+            found = self._place_member(trial, group, record, now, bound, plan, rooms.get(record.key))
             if found is None:
                 placed.append(record.key)
                 continue
@@ -202,9 +221,16 @@ class PlacingGroups:
         return self._equal_groups.place_pods(alike, charge, [gang] * len(alike), now, bound, WORTHWHILE)
 
     def _place_member(
-        self, trial: Trial, group: GroupClass, record: PodRecord, now: datetime, bound: list[Event], plan: Plan | None
+        self,
+        trial: Trial,
+        group: GroupClass,
+        record: PodRecord,
+        now: datetime,
+        bound: list[Event],
+        plan: Plan | None,
+        room: Nomination | None,
     ) -> WaitingTemplate | None:
-        """Place one pod of a group, where a plan has it if there is one; else return why it cannot be."""
+        """Place one pod of a group, where a plan has it or in its room if there is one; else return why it cannot be."""
         charge = group.charge_of(record)
         group.stamp = None
         if charge.membership is not None:
@@ -216,18 +242,39 @@ class PlacingGroups:
         self._nominations.hold(charge.shape.priority, group.own_rooms)
         evaluation = self._results.evaluation(charge.shape)
         ask = record.ask
-        reserved = self._reserving.choose(evaluation, ask) if isinstance(ask, Ask) else None
-        if reserved is not None and plan is not None and not plan.holds(reserved.row):
-            reserved = None
-        if reserved is not None:
-            row = reserved.row
-        elif isinstance(ask, Ask) and (ask.required or ask.problem):
-            row = -1
+        if room is not None:
+            row, reserved = self._held_row(room, evaluation, ask)
         else:
-            row = evaluation.best() if plan is None else plan.row_for(evaluation)
+            reserved = self._reserving.choose(evaluation, ask) if isinstance(ask, Ask) else None
+            if reserved is not None and plan is not None and not plan.holds(reserved.row):
+                reserved = None
+            if reserved is not None:
+                row = reserved.row
+            elif isinstance(ask, Ask) and (ask.required or ask.problem):
+                row = -1
+            else:
+                row = evaluation.best() if plan is None else plan.row_for(evaluation)
         if row < 0:
             return self._waiting.refused_by_nodes(group, evaluation, "", record=record)
         gang, gathered = group.together.gang_of(record.key), plan.gathered if plan is not None else None
         allocation = Allocation(gang=gang, gathered=gathered) if gang else None
         self._binding.place(bound, record, row, evaluation, charge, now, allocation, reserved)
         return None
+
+    def _held_row(self, room: Nomination, evaluation: Evaluation, ask: object) -> tuple[int, Choice | None]:
+        """Return the row of a room if a pod fits into it, else -1, and the reservation that the room is in."""
+        row = self._nodes.rows.get(room.node, -1)
+        if row < 0:
+            return -1, None
+        if room.reservation is not None:
+            reserved = (
+                self._reserving.choose_on(evaluation, ask, row, room.reservation.uid) if isinstance(ask, Ask) else None
+            )
+            return (row, reserved) if reserved is not None else (-1, None)
+        beside = not (isinstance(ask, Ask) and (ask.required or ask.problem))
+        return (row, None) if beside and evaluation.keys.item(row) >= 0 else (-1, None)
+
+
+def _rooms_of(entry: Entry) -> dict[PodKey, Nomination]:
+    """The rooms that are held for members of a group."""
+    return {record.key: found for record in entry.records if (found := nomination_of(record)) is not None}
