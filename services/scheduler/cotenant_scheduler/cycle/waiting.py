@@ -12,7 +12,7 @@ Over 300 lines: all texts of why pods wait, and when they are stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from datetime import datetime, timedelta
 
 import msgspec
@@ -215,16 +215,16 @@ class WaitingPods:
             return known
         return WaitingTemplate(waiting, causes)
 
-    def note_missing(self) -> None:
-        """Note why groups wait that may not be tried."""
-        for alike in self._queue.classes.values():
+    def note_missing(self, classes: Iterable[EquivalenceClass]) -> None:
+        """Note why those of some classes wait that are groups which may not be tried."""
+        for alike in classes:
             if isinstance(alike, GroupClass) and (missing := alike.missing):
                 alike.template = self._of_group(alike, missing)
 
     def decide(self, now: datetime, limit: int, nominated: Set[PodKey]) -> list[Event]:
         """Return at most `limit` waiting events: those of pods whose last event was built from another template than their
         class has now, except pods that this decision nominated."""
-        self.note_missing()
+        self.note_missing(self._queue.classes.values())
         classes = [alike for alike in self._queue.classes.values() if alike.template is not None]
         if not classes:
             return []
