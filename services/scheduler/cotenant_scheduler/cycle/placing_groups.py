@@ -2,7 +2,7 @@
 
 In: the entry of a group at the head of the queue. Out: the events of its placements, or of the nominations by which it makes
 room (`cycle.group_preemption`), or why it waits. Its members are tried in queue order under a savepoint, each where its score
-is best; if they do not fit so, nominated ones where their rooms are held, which were chosen for one another; those of a group
+is best; if they do not fit so, where rooms are held for them, which were chosen for one another; those of a group
 that shall be near to one another in the network, in one domain after the other (`cycle.gathering`). Waiting events of a group
 that a decision of usual size cannot hold end in the decisions behind it (`cycle.endings`).
 """
@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
 
-from cotenant.events.allocations import Allocation
+from cotenant.events.allocations import Allocation, Gathered, ReservationUsed
 from cotenant.events.envelope import Event
-from cotenant.events.placements import Nomination
 from cotenant_scheduler.cycle.assumed import Assumed
 from cotenant_scheduler.cycle.binding import Binding
 from cotenant_scheduler.cycle.equal_groups import EqualGroups
+from cotenant_scheduler.cycle.gathering.confined import Confined
 from cotenant_scheduler.cycle.gathering.gathering import Attempt, Gathering
 from cotenant_scheduler.cycle.gathering.plans import Plan
 from cotenant_scheduler.cycle.group_preemption import GroupPreemption, Trial
 from cotenant_scheduler.cycle.nominations import Nominations, nomination_of
-from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE
+from cotenant_scheduler.cycle.ordering.queue_head import REFUSED_OTHERWISE, held_for
 from cotenant_scheduler.cycle.ordering.walk import Walk
 from cotenant_scheduler.cycle.queue import Entry, EquivalenceClass, GroupClass, WaitingTemplate
 from cotenant_scheduler.cycle.reservations.reserving import Choice, Reserving
@@ -38,7 +38,10 @@ from cotenant_scheduler.state.nodes import NodeTable
 from cotenant_scheduler.state.pod_records import Charge, PodRecord
 from cotenant_scheduler.state.quotas.cache import Quotas
 
-NO_ROOMS: Mapping[PodKey, Nomination] = {}
+HeldRoom = tuple[str, ReservationUsed | None]
+"""A node, and the reservation there that the room is in."""
+
+NO_ROOMS: Mapping[PodKey, HeldRoom] = {}
 
 
 class PlacingGroups:
@@ -59,7 +62,7 @@ class PlacingGroups:
         reserving: Reserving,
         preemption: GroupPreemption,
         gathering: Gathering,
-        refused_by_nodes: Callable[[Walk, Entry, EquivalenceClass, datetime], None],
+        refused_by_nodes: Callable[[Walk, Entry, EquivalenceClass, datetime, Confined | None], None],
         usual: int,
         most: int,
     ) -> None:
@@ -94,24 +97,25 @@ class PlacingGroups:
         attempt = self._gathering.attempt(entry, group)
         if attempt is None:
             trial = self._tried(group, entry.records, now, bound)
-            if not trial.enough and not trial.by_quota and (rooms := _rooms_of(entry)):
-                in_rooms = self._tried(group, entry.records, now, bound, rooms=rooms)
-                trial = in_rooms if in_rooms.enough else trial
         else:
             trial = self._gathered(attempt, group, now, bound)
+        if not trial.enough and not trial.by_quota:
+            trial = self._in_rooms(attempt, entry, group, now, bound) or trial
         self._binding.ends_waiting = True
         if trial.enough:
             self._placed(walk, entry, group, trial)
             return
-        must = attempt is not None and bool(attempt.must)
-        events = self._preemption.refused(group, entry, trial, now, attempt.domains if attempt is not None and must else None)
+        confined = attempt.confined if attempt is not None else None
+        nowhere = attempt is not None and bool(attempt.must) and (confined is None or not confined.domains)
+        domains = () if nowhere else [domain.rows for domain in confined.domains] if confined is not None else None
+        events = self._preemption.refused(group, entry, trial, now, domains)
         group.template = trial.refused
         if not events:
-            if must or trial.by_quota or trial.refused is None:
+            if nowhere or trial.by_quota or trial.refused is None:
                 group.kept = REFUSED_OTHERWISE
                 walk.close(by_nodes=True)
             else:
-                self._refused_by_nodes(walk, entry, group, now)
+                self._refused_by_nodes(walk, entry, group, now, confined)
             return
         walk.wake()
         bound += events
@@ -127,6 +131,24 @@ class PlacingGroups:
         selected_by = {number for record in entry.records for number in group.charge_of(record).shape.selected_by}
         if selected_by:
             walk.reopen(tuple(sorted(selected_by)))
+
+    def _in_rooms(
+        self, attempt: Attempt | None, entry: Entry, group: GroupClass, now: datetime, bound: list[Event]
+    ) -> Trial | None:
+        """Try a group where rooms are held for its members; None if it does not fit there."""
+        rooms = _rooms_of(entry)
+        if not rooms:
+            return None
+        plan: Plan | None = None
+        if attempt is not None and attempt.must:
+            rows = [self._nodes.rows.get(node, -1) for node, _ in rooms.values()]
+            domain = attempt.confined.domain_of(rows) if attempt.confined is not None else None
+            if domain is None:
+                return None
+            gathered = Gathered(layer=attempt.must, domain=domain.path, pods=len(rooms), slots=domain.slots)
+            plan = Plan((), (), gathered, exact=True)
+        trial = self._tried(group, entry.records, now, bound, plan, rooms)
+        return trial if trial.enough else None
 
     def _gathered(self, attempt: Attempt, group: GroupClass, now: datetime, bound: list[Event]) -> Trial:
         """Try a group in one domain of the network after the other."""
@@ -153,7 +175,7 @@ class PlacingGroups:
         now: datetime,
         bound: list[Event],
         plan: Plan | None = None,
-        rooms: Mapping[PodKey, Nomination] = NO_ROOMS,
+        rooms: Mapping[PodKey, HeldRoom] = NO_ROOMS,
     ) -> Trial:
         """Assume as many members on nodes as the group's rules require, or none. `rooms`: those that are held for members, who
         go there."""
@@ -173,7 +195,7 @@ class PlacingGroups:
         now: datetime,
         bound: list[Event],
         plan: Plan | None,
-        rooms: Mapping[PodKey, Nomination],
+        rooms: Mapping[PodKey, HeldRoom],
     ) -> None:
         """Assume as many members on nodes as the group's rules require."""
         members = [record.key for record in records]
@@ -228,7 +250,7 @@ class PlacingGroups:
         now: datetime,
         bound: list[Event],
         plan: Plan | None,
-        room: Nomination | None,
+        room: HeldRoom | None,
     ) -> WaitingTemplate | None:
         """Place one pod of a group, where a plan has it or in its room if there is one; else return why it cannot be."""
         charge = group.charge_of(record)
@@ -261,20 +283,26 @@ class PlacingGroups:
         self._binding.place(bound, record, row, evaluation, charge, now, allocation, reserved)
         return None
 
-    def _held_row(self, room: Nomination, evaluation: Evaluation, ask: object) -> tuple[int, Choice | None]:
+    def _held_row(self, room: HeldRoom, evaluation: Evaluation, ask: object) -> tuple[int, Choice | None]:
         """Return the row of a room if a pod fits into it, else -1, and the reservation that the room is in."""
-        row = self._nodes.rows.get(room.node, -1)
+        node, used = room
+        row = self._nodes.rows.get(node, -1)
         if row < 0:
             return -1, None
-        if room.reservation is not None:
-            reserved = (
-                self._reserving.choose_on(evaluation, ask, row, room.reservation.uid) if isinstance(ask, Ask) else None
-            )
+        if used is not None:
+            reserved = self._reserving.choose_on(evaluation, ask, row, used.uid) if isinstance(ask, Ask) else None
             return (row, reserved) if reserved is not None else (-1, None)
         beside = not (isinstance(ask, Ask) and (ask.required or ask.problem))
         return (row, None) if beside and evaluation.keys.item(row) >= 0 else (-1, None)
 
 
-def _rooms_of(entry: Entry) -> dict[PodKey, Nomination]:
-    """The rooms that are held for members of a group."""
-    return {record.key: found for record in entry.records if (found := nomination_of(record)) is not None}
+def _rooms_of(entry: Entry) -> dict[PodKey, HeldRoom]:
+    """The rooms that are held for members of a group: for nominated ones, and for those of the queue's head."""
+    rooms: dict[PodKey, HeldRoom] = {}
+    for record in entry.records:
+        nomination, hold = nomination_of(record), held_for(record)
+        if nomination is not None:
+            rooms[record.key] = nomination.node, nomination.reservation
+        elif hold is not None:
+            rooms[record.key] = hold.node, None
+    return rooms
