@@ -152,7 +152,7 @@ class Gathering:
             return
         inside = [allowed]
         for level in range(top + 1, len(levels.names)):
-            inside.append(inside[-1][levels.parents[level]] & (levels.named[level] | (level == len(levels.names) - 1)))
+            inside.append(inside[-1][levels.parents[level]] & levels.named[level])
         for level in range(len(levels.names) - 1, top - 1, -1):
             fits: IntArray = np.flatnonzero(inside[level - top] & (room.slots[level] >= most))
             for domain in sorted(fits.tolist(), key=lambda found: _order(levels, room, level, found))[:TRIED]:
