@@ -128,7 +128,8 @@ class Waiting(Payload, frozen=True, kw_only=True):
 
     `nodes` is how many nodes there are; `wakes_on` the subjects (with NATS' wildcards) whose events can change the
     answer; `message` is the text of the pod's PodScheduled condition, as kube-scheduler words it. `priority` is the
-    pod's; `nomination` the node where victims make room; `hold` the node with room reserved for it as the queue's head.
+    pod's; `nomination` the node where victims make room; `hold` the node with room reserved for it as the queue's head;
+    `member` the pod (`namespace/name`) that all of this is about, where a gang waits because that one of its pods does not fit.
     Stored again when the nomination or `hold` changes, when the set of (code, resource) changes, at most once a second, or when
     figures changed and 30 s have passed.
     """
@@ -146,6 +147,7 @@ class Waiting(Payload, frozen=True, kw_only=True):
     priority: Int32 = 0
     nomination: Nomination | None = None
     hold: Hold | None = None
+    member: str = ""
 
     @property
     def codes(self) -> frozenset[tuple[str, str]]:
@@ -164,6 +166,8 @@ def waiting_line(waiting: Waiting) -> str:
     lines = of_pod
     if of_nodes or not of_pod:
         lines = [*of_pod, f"0/{waiting.nodes} nodes" + (f": {', '.join(of_nodes)}" if of_nodes else "")]
+    if waiting.member not in ("", f"{waiting.namespace}/{waiting.name}"):
+        lines[0] = f"pod {waiting.member} of its gang does not fit: {lines[0]}"
     if waiting.nomination is not None:
         lines.append(nomination_line(waiting.nomination))
     if waiting.hold is not None:

@@ -157,7 +157,7 @@ class WaitingPods:
         namespace, name = record.key
         others = f"; {placed} of its {len(group.live)} waiting pods found a node before it" if placed else ""
         message = f"gang group {group.key} waits: pod {namespace}/{name} does not fit{where}{others}: {found.waiting.message}"
-        waiting = msgspec.structs.replace(found.waiting, message=message)
+        waiting = msgspec.structs.replace(found.waiting, message=message, member=f"{namespace}/{name}")
         return self._template(group, waiting, found.causes)
 
     def of_preempting_group(

@@ -9,7 +9,7 @@ import pytest
 
 from cotenant.domain.gangs import ANNOTATION_GANG_MIN, ANNOTATION_GANG_MODE, ANNOTATION_GANG_NAME
 from cotenant.events.node.runs import RunPhase
-from cotenant.events.placements import Placement, Waiting
+from cotenant.events.placements import Placement, Waiting, waiting_line
 from tests.unit.scheduler.builders_scheduler import Story, node, pod
 
 
@@ -118,6 +118,10 @@ def test_a_gang_that_would_not_fit_whole_preempts_nobody() -> None:
     waiting = story.waiting("g0")
     assert waiting is not None
     assert "gang group default/g waits: pod default/g0 does not fit" in waiting.message
+    assert waiting_line(waiting) == "0/1 nodes: 1 cpu short by 2"
+    other = story.waiting("g1")
+    assert other is not None
+    assert waiting_line(other) == "pod default/g0 of its gang does not fit: 0/1 nodes: 1 cpu short by 2"
     story.pod(low("l2", cpu="1"))
     story.settle()
     assert story.waiting("l2") is not None
