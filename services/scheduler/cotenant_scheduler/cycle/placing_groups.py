@@ -5,6 +5,8 @@ room (`cycle.group_preemption`), or why it waits. Its members are tried in queue
 is best; if they do not fit so, where rooms are held for them, which were chosen for one another; those of a group
 that shall be near to one another in the network, in one domain after the other (`cycle.gathering`). Waiting events of a group
 that a decision of usual size cannot hold end in the decisions behind it (`cycle.endings`).
+
+Over 300 lines: all ways to try a group place its members by the same steps.
 """
 
 from __future__ import annotations
